@@ -1,0 +1,1 @@
+"""Frozen values: messages, tools, deltas, events, and their JSON. Standard library only."""

@@ -1,0 +1,121 @@
+"""The transient pieces of a model turn, as a parser or a native driver yields them.
+
+A call is known by its `index`: its position among all calls of the turn, from 0. The notes a parser
+gives when it accepted something leniently:
+
+- on a call: `arguments_key:<key>` (another word than the dialect's for the arguments),
+  `extra_key:<key>` (ignored), `attributes` (ignored attributes of an element), `missing_closer`
+  (its own end tag; in XML);
+- on a batch: `code_fence`, `marker_attributes`, `marker_case`, `single_object` (no array around it),
+  `array` (an array where one object belongs), `missing_closer` (the block's end marker).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from toolspeak.data.messages import JSON, FinishReason, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """A call's name is known. `id` is the model's own, if the dialect has ids and it came before the arguments."""
+
+    index: int
+    name: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentsDelta:
+    """A fragment of the arguments as JSON text; the fragments of a completed call join to one JSON object."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallCompleted:
+    """A call was read to its end. That it counts is only known at `BatchEnded`."""
+
+    index: int
+    name: str
+    arguments: Mapping[str, JSON]
+    id: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallMalformed:
+    """Text that was meant as a call and is none; nothing of it may run.
+
+    `offset` is the character of the turn at which it went wrong. `whole_block`: the block around it could
+    not be read to its end, so every call of that block is ignored.
+    """
+
+    index: int
+    raw: str
+    code: str
+    reason: str
+    offset: int
+    name: str | None = None
+    whole_block: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallIgnored:
+    """A call that was read and does not count."""
+
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnded:
+    """The calls that count, in order: this is what may run. `ok`: nothing in the batch was malformed."""
+
+    selected: tuple[int, ...]
+    ok: bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ForgedResults:
+    """A block of results that the model wrote itself; reported, never believed."""
+
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The turn is over. `model` is the model's name as its API gave it."""
+
+    finish: FinishReason
+    usage: Usage = Usage()
+    model: str | None = None
+
+
+Delta: TypeAlias = (
+    TextDelta
+    | ReasoningDelta
+    | CallStarted
+    | ArgumentsDelta
+    | CallCompleted
+    | CallMalformed
+    | CallIgnored
+    | BatchEnded
+    | ForgedResults
+    | TurnEnded
+)

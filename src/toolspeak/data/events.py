@@ -1,0 +1,199 @@
+"""The durable facts of a run: a closed union, in the past tense, without any dialect.
+
+An event says what happened; a `Record` is the event with its stamp (which run, when, by whom), and is
+what a journal holds. State is the fold of the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from toolspeak.data.messages import (
+    JSON,
+    FinishReason,
+    Message,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    Usage,
+    no_extra,
+)
+
+RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval", "cancelled"]
+LimitName = Literal["steps", "calls", "seconds", "tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """`messages` are the history the run starts with, the task last."""
+
+    messages: tuple[Message, ...]
+    model: str
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessageQueued:
+    """Something the user said while the run was going on; the model reads it at the next step."""
+
+    message: Message
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAsked:
+    """A turn was asked for. The digests (SHA-256, hex) tell whether tools or instructions changed between turns."""
+
+    model: str
+    tools_digest: str
+    instructions_digest: str
+    choice: ToolChoice = ToolChoice()
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswered:
+    """A turn was read to its end; recorded before any of its calls runs.
+
+    `message` holds text, reasoning and the calls that count; `ignored` those that do not; `forged` is what
+    the model wrote as results itself. `usage_estimated`: the provider gave no usage.
+    """
+
+    message: Message
+    finish: FinishReason
+    usage: Usage = Usage()
+    usage_estimated: bool = False
+    ignored: tuple[ToolCall, ...] = ()
+    forged: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailed:
+    """The model API failed and the run cannot go on."""
+
+    error: str
+    status: int | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequested:
+    """A call waits for a yes. `preview` shows what it would change (a unified diff, a command)."""
+
+    call_id: str
+    reason: str
+    preview: str = ""
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDecided:
+    call_id: str
+    approved: bool
+    reason: str = ""
+    by: str = ""
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """Recorded immediately before the tool's function is entered."""
+
+    call_id: str
+    name: str
+    idempotency_key: str
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A call has its result, whether its function ran or not; recorded before the result is used."""
+
+    result: ToolResult
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitReached:
+    """A limit was hit; the next turn is the wrap-up answer. `used` and `allowed` in the limit's unit."""
+
+    limit: LimitName
+    used: float
+    allowed: float
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaused:
+    """The run waits for decisions and can be resumed with them."""
+
+    reason: Literal["awaiting_approval"]
+    call_ids: tuple[str, ...]
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """`reason` says why in a word: `answer`, a limit's name, `empty_answer`, `model_error`, `cancelled`."""
+
+    status: RunStatus
+    answer: str
+    reason: str
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownEvent:
+    """An event of a kind this version does not know, kept as it was."""
+
+    kind: str
+    data: Mapping[str, JSON]
+
+
+Event: TypeAlias = (
+    RunStarted
+    | UserMessageQueued
+    | ModelAsked
+    | ModelAnswered
+    | ModelFailed
+    | ApprovalRequested
+    | ApprovalDecided
+    | ToolStarted
+    | ToolFinished
+    | LimitReached
+    | RunPaused
+    | RunResumed
+    | RunFinished
+    | UnknownEvent
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An event with its stamp.
+
+    `seq` counts a run's records from 0. `step` is the model turn it belongs to, from 1 (0 before the
+    first). `time` is Unix time in seconds. `principal` is on whose behalf the run acts, `traceparent` the
+    W3C trace context it belongs to.
+    """
+
+    event: Event
+    run_id: str
+    seq: int
+    step: int
+    time: float
+    agent: str = "agent"
+    call_id: str | None = None
+    parent_run_id: str | None = None
+    principal: str | None = None
+    traceparent: str | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)

@@ -1,0 +1,226 @@
+"""What is said: messages, their parts, calls and results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+JSON: TypeAlias = Any
+"""A JSON value as `json.loads` gives it; treated as immutable once it is inside a value."""
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+FinishReason = Literal[
+    "stop", "length", "tool_calls", "content_filter", "refusal", "pause", "closed_by_us", "cancelled", "error"
+]
+"""Why a model turn ended. `length`: cut by the token limit. `closed_by_us`: we stopped reading after the batch."""
+
+NORMAL_END: frozenset[FinishReason] = frozenset({"stop", "tool_calls"})
+"""The reasons after which the model has said all it wanted to say."""
+
+ResultStatus = Literal["success", "failure"]
+
+FailureCode = Literal[
+    "unknown_tool",
+    "invalid_arguments",
+    "malformed",
+    "rejected",
+    "blocked",
+    "skipped",
+    "timeout",
+    "cancelled",
+    "exception",
+    "unserialisable",
+    "unknown_outcome",
+]
+"""Why a call failed, for programs; the model reads the content."""
+
+
+def no_extra() -> Mapping[str, JSON]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Provider data that travels with a part (a reasoning signature, say): sent back verbatim to the
+    provider and model it came from, ignored elsewhere."""
+
+    provider: str
+    model: str
+    data: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    text: str
+    opaque: Opaque | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPart:
+    """What the model thought; kept, never shown to the model again unless its API asks for it."""
+
+    text: str
+    opaque: Opaque | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPart:
+    value: JSON
+    opaque: Opaque | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image by its bytes or by its URL; exactly one of `data` and `url` is set."""
+
+    media_type: str
+    data: bytes | None = None
+    url: str | None = None
+    opaque: Opaque | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Bytes with a name, for what is neither text, JSON nor an image."""
+
+    name: str
+    media_type: str
+    data: bytes
+    opaque: Opaque | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+ContentPart: TypeAlias = TextPart | JsonPart | ImagePart | FilePart
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call the model made.
+
+    `id` is unique within the run. `provider_id` is the id the model or its API gave, if any. `notes`
+    lists what was accepted leniently when the call was read (see `data.deltas`).
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, JSON]
+    provider_id: str | None = None
+    notes: tuple[str, ...] = ()
+    opaque: Opaque | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedCall:
+    """Something that was meant as a call and cannot be one; it holds its position in the batch.
+
+    `raw` is the text as the model wrote it, `reason` tells the model what to write instead. `whole_block`
+    is set when the block could not be read at all, so that nothing in it ran.
+    """
+
+    id: str
+    raw: str
+    code: str
+    reason: str
+    name: str | None = None
+    whole_block: bool = False
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What came of one call. `structured` keeps the tool's value when it is richer than `content`."""
+
+    call_id: str
+    name: str
+    status: ResultStatus
+    content: tuple[ContentPart, ...]
+    code: FailureCode | None = None
+    structured: JSON = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+    @property
+    def text(self) -> str:
+        """The text parts joined: for a failure, its message."""
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+
+def failure(call: ToolCall | MalformedCall, code: FailureCode, message: str) -> ToolResult:
+    """The result of a call that failed, with a message the model can act on."""
+    return ToolResult(call.id, call.name or "", "failure", (TextPart(message),), code)
+
+
+Part: TypeAlias = TextPart | ReasoningPart | JsonPart | ImagePart | FilePart | ToolCall | MalformedCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A role and its parts, in the order they were written."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+    @classmethod
+    def system(cls, text: str) -> Message:
+        return cls("system", (TextPart(text),))
+
+    @classmethod
+    def user(cls, text: str) -> Message:
+        return cls("user", (TextPart(text),))
+
+    @classmethod
+    def assistant(cls, text: str) -> Message:
+        return cls("assistant", (TextPart(text),))
+
+    @property
+    def text(self) -> str:
+        """The text parts joined; reasoning, calls and results are left out."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def calls(self) -> tuple[ToolCall | MalformedCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall | MalformedCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+@dataclass(frozen=True, slots=True)
+class TextMessage:
+    """A message as a text-only model API takes it: a dialect has turned calls and results into text."""
+
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one or more turns. None is *unknown* (the provider did not say, or we closed the stream).
+
+    `cached` is the part of `input` read from a cache, `reasoning` the part of `output` spent thinking.
+    """
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    reasoning: int | None = None
+
+    @property
+    def total(self) -> int | None:
+        return None if self.input is None or self.output is None else self.input + self.output
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """What the model is asked to do with its tools; `name` goes with `specific` alone."""
+
+    mode: Literal["auto", "required", "none", "specific"] = "auto"
+    name: str | None = None

@@ -1,0 +1,96 @@
+"""What a tool is to a model (`ToolSpec`) and what it touches (`Effects`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from toolspeak.data.messages import JSON, no_extra
+
+EVERYTHING = "*"
+"""The resource key that lies above every other."""
+
+
+def covers(upper: str, lower: str) -> bool:
+    """Whether resource `lower` is `upper` or lies below it: `file:src/a.py` lies under `file:src` and `file:`."""
+    if upper in (EVERYTHING, lower):
+        return True
+    return lower.startswith(upper if upper.endswith((":", "/")) else upper + "/")
+
+
+def overlap(left: Iterable[str], right: Iterable[str]) -> bool:
+    """Whether a resource of one side is, or lies above or below, one of the other."""
+    others = tuple(right)
+    return any(covers(a, b) or covers(b, a) for a in left for b in others)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What one call reads and writes, as hierarchical resource keys.
+
+    `external`: leaves the machine (MCP's openWorldHint). `idempotent`: a second run with the same
+    arguments changes nothing more. `destructive`: a write may remove or replace what was there.
+    `declared` is False for a tool that says nothing: it then counts as a write of everything.
+    """
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    external: bool = False
+    idempotent: bool = False
+    destructive: bool = True
+    declared: bool = True
+
+    def __init__(
+        self,
+        reads: Iterable[str] = (),
+        writes: Iterable[str] = (),
+        *,
+        external: bool = False,
+        idempotent: bool = False,
+        destructive: bool = True,
+        declared: bool = True,
+    ) -> None:
+        assign = object.__setattr__
+        assign(self, "reads", frozenset([reads]) if isinstance(reads, str) else frozenset(reads))
+        assign(self, "writes", frozenset([writes]) if isinstance(writes, str) else frozenset(writes))
+        assign(self, "external", external)
+        assign(self, "idempotent", idempotent)
+        assign(self, "destructive", destructive)
+        assign(self, "declared", declared)
+
+    @property
+    def read_only(self) -> bool:
+        """Changes nothing on this machine or elsewhere."""
+        return not self.writes
+
+    def conflicts(self, other: Effects) -> bool:
+        """Whether the order of the two calls can be seen in their outcome."""
+        return (
+            overlap(self.writes, other.writes) or overlap(self.writes, other.reads) or overlap(self.reads, other.writes)
+        )
+
+
+READ_ANYTHING = Effects(reads={EVERYTHING}, idempotent=True, destructive=False)
+UNDECLARED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, declared=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model is told of it.
+
+    `parameters` is a JSON Schema of type object. `effects` is the upper bound over all arguments.
+    `aliases` maps other names a model may use for a parameter to its real name.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, JSON]
+    effects: Effects = UNDECLARED
+    aliases: Mapping[str, str] = field(default_factory=no_extra)
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+    @property
+    def properties(self) -> Mapping[str, JSON]:
+        """The JSON Schema of each parameter by name."""
+        found = self.parameters.get("properties")
+        return found if isinstance(found, Mapping) else {}

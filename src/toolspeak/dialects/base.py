@@ -1,0 +1,82 @@
+"""The contract of a dialect: how a model writes calls in text and reads results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import FinishReason, Message, TextMessage, ToolChoice, ToolResult
+from toolspeak.data.tools import ToolSpec
+
+Section = Literal["text", "reasoning"]
+"""Where a turn starts: many chat templates open the reasoning block in the prompt already."""
+
+NativeSchedule = Literal["parallel", "sequential"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRule:
+    """How many calls a turn may hold and which of them count.
+
+    `counts="first_block"`: the calls of the turn's first block, known when it closes.
+    `counts="last_call"`: the turn's last call, known only when the turn ends.
+    """
+
+    counts: Literal["first_block", "last_call"]
+    max_calls: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DialectInfo:
+    """What `toolspeak dialects` prints: `source` is the specification the dialect implements."""
+
+    name: str
+    summary: str
+    source: str
+    native_schedule: NativeSchedule
+
+
+class Parser(Protocol):
+    """Reads one turn incrementally. Never raises, whatever the text."""
+
+    def feed(self, chunk: str) -> Iterable[Delta]:
+        """What is certain after `chunk`; how the turn is cut into chunks changes nothing when joined."""
+        ...
+
+    def close(self, reason: FinishReason) -> Iterable[Delta]:
+        """The turn is over; call it once. Ends in `BatchEnded` if the turn held a block and it was not reported yet."""
+        ...
+
+
+class Dialect(Protocol):
+    """Sans-IO: prompt text, history and parsing of one way to write tool calls."""
+
+    @property
+    def info(self) -> DialectInfo: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def batch(self) -> BatchRule: ...
+
+    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ...) -> str:
+        """The system-prompt section that teaches the format and lists the tools."""
+        ...
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
+    ) -> list[TextMessage]:
+        """The history as the model reads it. `tools` types the arguments where the format leaves it open.
+
+        `tool_role`: the server takes messages of role `tool` without an id; else results go to the user role.
+        """
+        ...
+
+    def render_results(self, results: Sequence[ToolResult]) -> str:
+        """The results of one batch, in call order, as the model reads them."""
+        ...
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser: ...

@@ -1,0 +1,365 @@
+"""The parser of every dialect whose calls stand in marked blocks between text and reasoning.
+
+One state machine, fed as the text comes; the whole text is one big feed. A dialect gives it the marker
+names, the reader of a block's body and the batch rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from toolspeak.data.deltas import (
+    BatchEnded,
+    CallIgnored,
+    CallMalformed,
+    Delta,
+    ForgedResults,
+    ReasoningDelta,
+    TextDelta,
+)
+from toolspeak.data.messages import NORMAL_END, FinishReason
+from toolspeak.dialects.base import BatchRule, Section
+from toolspeak.dialects.body import Body, ResultsBody
+from toolspeak.dialects.markers import Found, Markers, MarkerTable
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker, Problem
+
+NewBody = Callable[[int, Caps], Body]
+"""Makes the reader of one block, given the index of its first call."""
+
+_CANDIDATE = re.compile(r"[<`]")
+_SPACE = re.compile(r"\s*")
+_CUT = (
+    "the turn was cut off before the end of this block, so nothing in it ran; "
+    "write it again, in smaller pieces if it is long"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFormat:
+    """What makes a dialect of this family."""
+
+    markers: Markers
+    batch: BatchRule
+    new_body: NewBody
+    caps: Caps = Caps()
+
+
+@dataclass(slots=True)
+class _Block:
+    """The block being read: its body, and where the body starts in the turn."""
+
+    kind: str
+    body: Body
+    start: int
+    notes: tuple[str, ...]
+    fenced: bool
+    problem: Problem | None = None
+    offset: int = 0
+
+
+class BlockParser:
+    """Implements `Parser`; see `BlockFormat`."""
+
+    def __init__(self, format: BlockFormat, table: MarkerTable, starts_in: Section = "text") -> None:  # noqa: A002
+        self._format = format
+        self._table = table
+        self._ends = {
+            "calls": EndMarker(format.markers.calls),
+            "results": EndMarker(format.markers.results),
+            "reasoning": EndMarker(format.markers.reasoning),
+        }
+        reasoning = re.escape(format.markers.reasoning)
+        self._nested = re.compile(rf"<{reasoning}(?:\s[^<>]*)?>", re.IGNORECASE)
+        self._state = self._text if starts_in == "text" else self._reasoning
+        self._depth = 0 if starts_in == "text" else 1
+        self._held = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
+        self._quoting = False  # whether the text so far ends inside inline code
+        self._position = 0  # of the turn, at the start of held + chunk
+        self._block: _Block | None = None
+        self._calls = 0
+        self._candidates: list[int] = []  # calls that may still count (last_call)
+        self._last_ok = True
+        self._notes: tuple[str, ...] = ()
+        self._batch_open = True
+        self._saw_block = False
+
+    _state: Callable[[str, int, list[Delta]], int]
+
+    def feed(self, chunk: str) -> list[Delta]:
+        out: list[Delta] = []
+        text = self._held + chunk if self._held else chunk
+        position, end = 0, len(text)
+        self._held = ""
+        while position < end:
+            position = self._state(text, position, out)
+            if self._held:
+                break
+        self._position += end - len(self._held)
+        return out
+
+    def close(self, reason: FinishReason) -> list[Delta]:
+        out: list[Delta] = []
+        normal = reason in NORMAL_END
+        if self._block is not None:
+            self._close_block(out, normal)
+        elif self._held:
+            self._close_candidate(out, normal)
+        self._held = ""
+        if self._saw_block and self._batch_open:
+            self._end_batch(out)
+        return out
+
+    # States: each takes what it can from text[position:] and returns where the next begins; one that
+    # needs more characters puts the rest into `_held`.
+
+    def _text(self, text: str, position: int, out: list[Delta]) -> int:
+        start = position
+        while True:
+            found = _CANDIDATE.search(text, position)
+            if found is None:
+                return self._emit(TextDelta, text, start, len(text), out)
+            at = found.start()
+            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], self._in_code(text, start, at))
+            if isinstance(verdict, Found):
+                self._emit(TextDelta, text, start, at, out)
+                return self._open(verdict, at)
+            if verdict != "text":
+                self._emit(TextDelta, text, start, at, out)
+                self._held = text[at:]
+                return len(text)
+            position = at + 1
+
+    def _open(self, found: Found, at: int) -> int:
+        body_at = at + found.length
+        self._quoting = False
+        if found.kind == "reasoning":
+            self._depth, self._state = 1, self._reasoning
+            return body_at
+        if found.kind == "calls":
+            body = self._format.new_body(self._calls, self._format.caps)
+            self._saw_block = True
+        else:
+            body = ResultsBody(self._format.caps)
+        self._block = _Block(found.kind, body, self._position + body_at, found.notes, found.fenced)
+        plain = found.kind == "results" and self._format.markers.results_text
+        self._state = self._skip if plain else self._body
+        return body_at
+
+    def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
+        start = position
+        end_marker = self._ends["reasoning"]
+        opener = f"<{self._format.markers.reasoning}".lower()
+        while True:
+            at = text.find("<", position)
+            if at < 0:
+                return self._emit(ReasoningDelta, text, start, len(text), out)
+            closed = end_marker.pattern.match(text, at, at + MAX_CANDIDATE)
+            opened = self._nested.match(text, at, at + MAX_CANDIDATE)
+            if closed:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._emit(ReasoningDelta, text, start, at, out)
+                    self._state = self._text
+                    return closed.end()
+                position = closed.end()
+            elif opened:
+                self._depth += 1
+                position = opened.end()
+            elif end_marker.viable(text[at : at + 65]) or _may_open(opener, text[at : at + MAX_CANDIDATE]):
+                self._emit(ReasoningDelta, text, start, at, out)
+                self._held = text[at:]
+                return len(text)
+            else:
+                position = at + 1
+
+    def _body(self, text: str, position: int, out: list[Delta]) -> int:
+        block = self._expect_block()
+        first = len(out)
+        stop = block.body.feed(text, position, out)
+        self._place(out, first, block)
+        if block.body.problem is not None:
+            self._fail(block, block.body.problem, block.start + block.body.problem_offset)
+        elif block.body.done:
+            self._state = self._closing
+        elif stop < len(text):
+            self._held = text[stop:]
+            return len(text)
+        return stop
+
+    def _closing(self, text: str, position: int, out: list[Delta]) -> int:
+        """After a complete body: white space, a code fence, then the end marker and nothing else."""
+        block = self._expect_block()
+        space = _SPACE.match(text, position)
+        stop = space.end() if space else position
+        if stop > position:
+            block.body.raw.add(text[position:stop])
+            return stop
+        if text.startswith("```", position):
+            if "code_fence" not in block.notes:
+                block.notes = (*block.notes, "code_fence")
+            return position + 3
+        end = self._ends[block.kind]
+        closed = end.pattern.match(text, position)
+        if closed:
+            self._finish(block, out)
+            return closed.end()
+        rest = text[position : position + 65]
+        if end.viable(rest) or "```".startswith(rest):
+            self._held = text[position:]
+            return len(text)
+        at = self._position + position
+        self._fail(
+            block, Problem("trailing_text", f"text after the calls; close the block with </{self._name(block)}>"), at
+        )
+        return position
+
+    def _skip(self, text: str, position: int, out: list[Delta]) -> int:
+        """After a problem: to the block's end marker, wherever it stands."""
+        block = self._expect_block()
+        end = self._ends[block.kind]
+        at = position
+        while (at := text.find("<", at)) >= 0:
+            closed = end.pattern.match(text, at)
+            if closed:
+                block.body.raw.add(text[position:at])
+                self._finish(block, out)
+                return closed.end()
+            if end.viable(text[at : at + 65]):
+                block.body.raw.add(text[position:at])
+                self._held = text[at:]
+                return len(text)
+            at += 1
+        block.body.raw.add(text[position:])
+        return len(text)
+
+    def _after_fenced(self, text: str, position: int, out: list[Delta]) -> int:
+        """Drops the closing fence of a block that stood in a code fence."""
+        self._state = self._text
+        rest = text[position : position + 16]
+        stripped = rest.lstrip()
+        if stripped.startswith("```"):
+            return position + len(rest) - len(stripped) + 3
+        if "```".startswith(stripped) and len(rest) < 16:
+            self._state = self._after_fenced
+            self._held = text[position:]
+            return len(text)
+        return position
+
+    def _emit(self, kind: type[TextDelta | ReasoningDelta], text: str, start: int, stop: int, out: list[Delta]) -> int:
+        if stop > start:
+            out.append(kind(text[start:stop]))
+            if kind is TextDelta:
+                self._quoting = self._in_code(text, start, stop)
+        return stop
+
+    def _in_code(self, text: str, start: int, stop: int) -> bool:
+        """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line."""
+        line = text.rfind("\n", start, stop)
+        if line >= 0:
+            return text.count("`", line, stop) % 2 == 1
+        return self._quoting ^ (text.count("`", start, stop) % 2 == 1)
+
+    def _expect_block(self) -> _Block:
+        assert self._block is not None, "a block state without a block is our bug"
+        return self._block
+
+    def _name(self, block: _Block) -> str:
+        return self._format.markers.calls if block.kind == "calls" else self._format.markers.results
+
+    def _place(self, out: list[Delta], first: int, block: _Block) -> None:
+        for i in range(first, len(out)):
+            delta = out[i]
+            if isinstance(delta, CallMalformed):
+                out[i] = replace(delta, offset=delta.offset + block.start)
+
+    def _fail(self, block: _Block, problem: Problem, offset: int) -> None:
+        block.problem, block.offset = problem, offset
+        self._state = self._skip
+
+    def _finish(self, block: _Block, out: list[Delta]) -> None:
+        """The block is over, with its end marker or with the turn."""
+        self._block = None
+        self._state = self._after_fenced if block.fenced else self._text
+        if block.kind == "results":
+            out.append(ForgedResults(block.body.raw.value()))
+            return
+        indexes = [call.index for call in block.body.calls]
+        self._calls += len(indexes)
+        ok = all(not isinstance(call, CallMalformed) for call in block.body.calls)
+        if block.problem is not None:
+            out.extend(CallIgnored(index, "its block could not be read to the end") for index in indexes)
+            problem = block.problem
+            raw = block.body.raw.value()
+            out.append(CallMalformed(self._calls, raw, problem.code, problem.reason, block.offset, None, True))
+            indexes, ok = [self._calls], False
+            self._calls += 1
+        self._count(block, indexes, ok, out)
+
+    def _count(self, block: _Block, indexes: list[int], ok: bool, out: list[Delta]) -> None:
+        rule = self._format.batch.counts
+        notes = (*block.notes, *(note for note in block.body.notes if note not in block.notes))
+        if not self._batch_open:
+            out.extend(CallIgnored(index, "the turn's batch had ended already") for index in indexes)
+            return
+        if rule == "last_call":
+            out.extend(CallIgnored(index, "only the last call of a turn counts") for index in self._candidates)
+            out.extend(CallIgnored(index, "only the last call of a turn counts") for index in indexes[:-1])
+            self._candidates, self._notes = indexes[-1:], notes
+            self._last_ok = block.problem is None and not isinstance(block.body.calls[-1], CallMalformed)
+            return
+        malformed = {call.index for call in block.body.calls if isinstance(call, CallMalformed)}
+        self._candidates = [] if block.problem else [index for index in indexes if index not in malformed]
+        self._last_ok, self._notes = ok, notes
+        self._end_batch(out)
+
+    def _end_batch(self, out: list[Delta]) -> None:
+        self._batch_open = False
+        selected = tuple(self._candidates) if self._last_ok or self._format.batch.counts == "first_block" else ()
+        out.append(BatchEnded(selected, self._last_ok, self._notes))
+
+    def _close_block(self, out: list[Delta], normal: bool) -> None:
+        block = self._expect_block()
+        first = len(out)
+        if normal and block.problem is None and not block.body.done:
+            if not self._held or self._ends[block.kind].viable(self._held):
+                block.body.end(out)
+            self._place(out, first, block)
+        if block.problem is None and normal and block.body.done:
+            block.notes = (*block.notes, "missing_closer")
+        elif block.problem is None:
+            what = self._name(block)
+            unclosed = f"the turn ended inside <{what}>, so nothing in it ran; close what is open, then </{what}>"
+            reason = _CUT if not normal else block.body.hint() or unclosed
+            block.problem = Problem("unclosed" if normal else "truncated", reason)
+            block.offset = self._position + len(self._held)
+        block.body.raw.add(self._held)
+        self._finish(block, out)
+
+    def _close_candidate(self, out: list[Delta], normal: bool) -> None:
+        if self._state == self._after_fenced:
+            if self._held.strip() == "":
+                out.append(TextDelta(self._held))
+            return
+        if self._state == self._reasoning:
+            out.append(ReasoningDelta(self._held))
+        elif not normal and self._table.decide(self._held, False) == "opened":
+            self._saw_block = True
+            body = self._format.new_body(self._calls, self._format.caps)
+            block = _Block("calls", body, self._position, (), False, Problem("truncated", _CUT), self._position)
+            body.raw.add(self._held)
+            self._finish(block, out)
+        else:
+            out.append(TextDelta(self._held))
+
+
+def _may_open(opener: str, candidate: str) -> bool:
+    """Whether a candidate inside reasoning may become a nested opener."""
+    lowered = candidate.lower()
+    if len(candidate) >= MAX_CANDIDATE:
+        return False
+    if opener.startswith(lowered):
+        return True
+    rest = lowered[len(opener) :]
+    return lowered.startswith(opener) and rest[0].isspace() and "<" not in rest and ">" not in rest

@@ -1,0 +1,82 @@
+"""Cogency's JSON protocol (v3.2+): think, execute a JSON array of calls, read the results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolChoice
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import BatchRule, DialectInfo, Section
+from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.cogency import (
+    BATCH,
+    EXECUTE,
+    MARKERS,
+    RESULTS,
+    RESULTS_TEXT,
+    THINK,
+    THINK_TEXT,
+    CogencyHistory,
+    unreadable,
+)
+from toolspeak.dialects.json_calls import CallShape, JsonCalls
+from toolspeak.dialects.markers import Markers, MarkerTable
+from toolspeak.dialects.render import dump_json
+from toolspeak.dialects.scan import Caps, Problem, decode_json
+from toolspeak.dialects.schema_text import choice_text, example_tools, list_tools, sample_arguments
+
+_MARKERS = Markers(EXECUTE, RESULTS, THINK, calls_start="[{<")
+_SHAPE = CallShape(arguments_key="args", array=True, arguments_required=True)
+_TABLE = MarkerTable(_MARKERS)
+
+_INTRODUCTION = """\
+## Tools
+
+You can use tools. To call them, write one <execute> block that holds a JSON array of calls:
+
+{example}
+
+- Each call is {{"name": "tool_name", "args": {{…}}}} with the tool's own argument names and JSON types.
+- It is strict JSON: double quotes, no comments, no trailing comma; in a string write a line break as \\n, a
+  quote as \\" and a backslash as \\\\. Anything else, tags included, may stand in a string as it is.
+- All calls of a block run in parallel; put a call that needs the outcome of another into a later block.
+- At most one block in a message. Without a block your message is the answer, and the work is over."""
+
+
+class CogencyJson(CogencyHistory):
+    """Implements `Dialect`."""
+
+    name = "cogency-json"
+    info = DialectInfo(
+        "cogency-json",
+        '<execute>[{"name": …, "args": {…}}, …]</execute>; results as a JSON array',
+        "Cogency, docs/execution.md (v3.2+)",
+        "parallel",
+    )
+    batch: BatchRule = BATCH
+
+    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> str:
+        shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)]
+        parts = [_INTRODUCTION.format(example=self.render_calls(shown, tools)), THINK_TEXT, RESULTS_TEXT]
+        parts += [choice_text(choice, tools), "## The tools you have", list_tools(tools)]
+        return "\n\n".join(part for part in parts if part)
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+        def new_body(first_index: int, caps: Caps) -> JsonCalls:
+            return JsonCalls(_SHAPE, first_index, caps)
+
+        return BlockParser(BlockFormat(_MARKERS, BATCH, new_body), _TABLE, starts_in)
+
+    def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
+        whole = unreadable(calls)
+        if whole is not None:
+            return f"<{EXECUTE}>{whole.raw}</{EXECUTE}>"
+        body = ",\n".join(f"  {_element(call)}" for call in calls)
+        return f"<{EXECUTE}>\n[\n{body}\n]\n</{EXECUTE}>"
+
+
+def _element(call: ToolCall | MalformedCall) -> str:
+    if isinstance(call, ToolCall):
+        return dump_json({"name": call.name, "args": call.arguments}, MARKERS)
+    value: JSON = decode_json(call.raw)
+    return dump_json(call.raw if isinstance(value, Problem) else value, MARKERS)

@@ -1,0 +1,114 @@
+"""Cogency's XML protocol: think, execute calls written as elements, read the results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolChoice
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import BatchRule, DialectInfo, Section
+from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.cogency import (
+    BATCH,
+    EXECUTE,
+    MARKERS,
+    RESULTS,
+    RESULTS_TEXT,
+    THINK,
+    THINK_TEXT,
+    CogencyHistory,
+    unreadable,
+)
+from toolspeak.dialects.markers import Markers, MarkerTable
+from toolspeak.dialects.render import dump_json
+from toolspeak.dialects.scan import Caps
+from toolspeak.dialects.schema_text import choice_text, example_tools, list_tools, sample_arguments
+from toolspeak.dialects.typed_text import schema_types
+from toolspeak.dialects.xml_calls import CDATA, CDATA_END, XmlCalls
+from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, open_tag
+
+_MARKERS = Markers(EXECUTE, RESULTS, THINK, calls_start="<[{")
+_TABLE = MarkerTable(_MARKERS)
+
+_INTRODUCTION = """\
+## Tools
+
+You can use tools. To call them, write one <execute> block that holds an element for each call, and in it an
+element for each argument:
+
+{example}
+
+- Element names are the tool's name and its argument names.
+- A value is everything between its tags, exactly: text, code and HTML stand there as they are, with no escapes
+  and no extra spaces or line breaks. Numbers, true and false are written plainly; arrays and objects as JSON.
+- Only if a value contains an end tag of its own call, or one of this protocol's tags, wrap the whole value:
+  <![CDATA[the value]]> (and write ]]> in it as ]]]]><![CDATA[>).
+- The calls of a block run one after the other, in their order; a failed call does not stop those behind it.
+- At most one block in a message. Without a block your message is the answer, and the work is over."""
+
+
+class CogencyXml(CogencyHistory):
+    """Implements `Dialect`."""
+
+    name = "cogency-xml"
+    info = DialectInfo(
+        "cogency-xml",
+        "<execute><tool><argument>value</argument></tool>…</execute>; results as a JSON array",
+        "Cogency, docs/xml-protocol.md",
+        "sequential",
+    )
+    batch: BatchRule = BATCH
+
+    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> str:
+        shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)]
+        parts = [_INTRODUCTION.replace("{example}", self.render_calls(shown, tools)), THINK_TEXT, RESULTS_TEXT]
+        parts += [choice_text(choice, tools), "## The tools you have", list_tools(tools)]
+        return "\n\n".join(part for part in parts if part)
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+        by_name = {spec.name: spec for spec in tools}
+
+        def new_body(first_index: int, caps: Caps) -> XmlCalls:
+            return XmlCalls(EXECUTE, by_name, first_index, caps)
+
+        return BlockParser(BlockFormat(_MARKERS, BATCH, new_body), _TABLE, starts_in)
+
+    def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
+        whole = unreadable(calls)
+        if whole is not None:
+            return f"<{EXECUTE}>{whole.raw}</{EXECUTE}>"
+        by_name = {spec.name: spec for spec in tools}
+        body = "\n".join(
+            f"  {_element(call, by_name.get(call.name)) if isinstance(call, ToolCall) else call.raw}" for call in calls
+        )
+        return f"<{EXECUTE}>\n{body}\n</{EXECUTE}>"
+
+
+def _element(call: ToolCall, spec: ToolSpec | None) -> str:
+    start, element = open_tag(call.name, NAMED_CALL)
+    arguments = "".join(_argument(name, value, spec) for name, value in call.arguments.items())
+    return f"{start}{arguments}</{element}>"
+
+
+def _argument(name: str, value: JSON, spec: ToolSpec | None) -> str:
+    admits_text = True
+    if spec is not None:
+        schema = spec.properties.get(spec.aliases.get(name, name))
+        root: Mapping[str, JSON] = spec.parameters
+        admits_text = "string" in schema_types(schema, root)
+    # Where text is admitted, only the attribute tells the number 5 from the text "5".
+    is_text = isinstance(value, str)
+    start, element = open_tag(name, NAMED_ARGUMENT, "json" if admits_text and not is_text else "")
+    return f"{start}{_value_text(value, element) if is_text else _plain_json(value)}</{element}>"
+
+
+def _value_text(value: str, element: str) -> str:
+    own_end = re.search(rf"</{re.escape(element)}\s*>", value)
+    if own_end or MARKERS.search(value) or value.lstrip().startswith(CDATA):
+        return CDATA + value.replace(CDATA_END, f"]]{CDATA_END}{CDATA}>") + CDATA_END
+    return value
+
+
+def _plain_json(value: JSON) -> str:
+    return dump_json(value, re.compile("<"))

@@ -1,0 +1,294 @@
+"""The body of a block whose calls are JSON objects, alone or in an array."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.messages import JSON
+from toolspeak.dialects.scan import Buffer, Caps, JsonScanner, Problem, decode_json, shorten
+
+LENIENT_ARGUMENTS = ("args", "arguments", "parameters")
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+@dataclass(frozen=True, slots=True)
+class CallShape:
+    """How a dialect writes a call in JSON.
+
+    `array`: calls stand in an array (else one object). `arguments_required`: a call without the
+    arguments key is no call (else it has none).
+    """
+
+    arguments_key: str
+    array: bool
+    arguments_required: bool
+
+    @property
+    def example(self) -> str:
+        call = f'{{"name": "…", "{self.arguments_key}": {{…}}}}'
+        return f"[{call}]" if self.array else call
+
+
+@dataclass(slots=True)
+class _Call:
+    """The call being read. `arguments` is set once their key was seen."""
+
+    raw: Buffer
+    offset: int = 0
+    name: str | None = None
+    id: str | None = None
+    arguments_key: str | None = None
+    arguments: Mapping[str, JSON] | None = None
+    held: list[str] = field(default_factory=list[str])
+    started: bool = False
+    problem: Problem | None = None
+    keys: set[str] = field(default_factory=set[str])
+    notes: list[str] = field(default_factory=list[str])
+
+
+class JsonCalls:
+    """Implements `Body` for JSON calls; argument text leaves as it comes once the name is known."""
+
+    def __init__(self, shape: CallShape, first_index: int, caps: Caps) -> None:
+        self._shape = shape
+        self._caps = caps
+        self._next = self._start
+        self._scanning = False
+        self._index = first_index
+        self._base = 0  # the body's offset of the current chunk's character 0
+        self._in_array = False
+        self._scanner = JsonScanner(caps)
+        self._value = Buffer(caps.characters)
+        self._key = ""
+        self._call = _Call(Buffer(caps.characters))
+        self.done = False
+        self.problem: Problem | None = None
+        self.problem_offset = 0
+        self.raw = Buffer(caps.characters)
+        self.calls: list[CallCompleted | CallMalformed] = []
+        self.notes: tuple[str, ...] = ()
+
+    _next: Callable[[str, int, list[Delta]], int]
+
+    def feed(self, text: str, start: int, out: list[Delta]) -> int:
+        position, end = start, len(text)
+        self._base = self.raw.length - start
+        while not self.done and self.problem is None:
+            if not self._scanning:
+                found = _SPACE.match(text, position)
+                position = self._take(text, position, found.end() if found else position)
+            if position >= end:
+                break
+            position = self._next(text, position, out)
+        self.raw.add(text[start:position])
+        return position
+
+    def end(self, out: list[Delta]) -> None:
+        """JSON says itself when it is complete; there is nothing to add."""
+
+    def hint(self) -> str:
+        return ""
+
+    # Each state below takes one step: it is called at a character that is no white space (outside of
+    # values), and returns where the next step starts.
+
+    def _start(self, text: str, position: int, out: list[Delta]) -> int:
+        if text[position] not in "[{":
+            return self._fail("invalid_json", f"expected {self._shape.example}, found {text[position]!r}", position)
+        self._in_array = text[position] == "["
+        if self._in_array != self._shape.array:
+            self.notes = ("array" if self._in_array else "single_object",)
+        if not self._in_array:
+            return self._element(text, position, out)
+        self._next = self._first_element
+        return position + 1
+
+    def _first_element(self, text: str, position: int, out: list[Delta]) -> int:
+        if text[position] == "]":
+            return self._fail("empty_batch", f"the array holds no call; write {self._shape.example}", position)
+        return self._element(text, position, out)
+
+    def _element(self, text: str, position: int, out: list[Delta]) -> int:
+        self._call = _Call(Buffer(self._caps.characters), self._base + position)
+        if text[position] == "{":
+            self._next = self._first_key
+            return self._take(text, position, position + 1)
+        self._call.problem = Problem("not_a_call", f"a call is an object: {self._shape.example}")
+        self._scanner, self._next, self._scanning = JsonScanner(self._caps, depth=1), self._scan_element, True
+        return position
+
+    def _scan_element(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._take(text, position, self._scan(text, position))
+        if self._scanner.done:
+            self._scanning = False
+            self._end_call(out)
+        return stop
+
+    def _first_key(self, text: str, position: int, out: list[Delta]) -> int:
+        if text[position] == "}":
+            return self._close_object(text, position, out)
+        return self._key_start(text, position, out)
+
+    def _key_start(self, text: str, position: int, out: list[Delta]) -> int:
+        if text[position] != '"':
+            return self._fail("invalid_json", f"expected a key in double quotes, found {text[position]!r}", position)
+        self._new_value(self._scan_key)
+        return position
+
+    def _scan_key(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._take(text, position, self._scan(text, position))
+        self._value.add(text[position:stop])
+        if self._scanner.done:
+            key = decode_json(self._value.value())
+            self._key = key if isinstance(key, str) else ""
+            self._check_key(self._key)
+            self._next, self._scanning = self._colon, False
+        return stop
+
+    def _colon(self, text: str, position: int, out: list[Delta]) -> int:
+        if text[position] != ":":
+            return self._fail("invalid_json", f"expected ':' after the key, found {text[position]!r}", position)
+        self._next = self._value_start
+        return self._take(text, position, position + 1)
+
+    def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
+        call = self._call
+        self._new_value(self._scan_value)
+        if self._key == call.arguments_key and text[position] != "{" and call.problem is None:
+            key = self._key
+            call.problem = Problem("arguments_not_object", f'"{key}" must be a JSON object, as in "{key}": {{…}}')
+        return position
+
+    def _scan_value(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._scan(text, position)
+        room = self._caps.characters - self._value.length
+        if stop - position > room:
+            stop = position + room
+            self._fail("too_large", f"an argument is over {self._caps.characters} characters", stop)
+        piece = text[position:stop]
+        call = self._call
+        call.raw.add(piece)
+        self._value.add(piece)
+        if self._key == call.arguments_key and call.problem is None and piece:
+            if call.started:
+                out.append(ArgumentsDelta(self._index, piece))
+            else:
+                call.held.append(piece)
+        if self._scanner.done and self.problem is None:
+            self._take_value(out)
+            self._next, self._scanning = self._after_value, False
+        return stop
+
+    def _take_value(self, out: list[Delta]) -> None:
+        call, key = self._call, self._key
+        if call.problem is not None or key not in ("name", "id", call.arguments_key):
+            return
+        value = decode_json(self._value.value())
+        if isinstance(value, Problem):
+            call.problem = value
+        elif key == "name":
+            if not isinstance(value, str) or not value:
+                call.problem = Problem("no_name", f'"name" must be the name of a tool, not {shorten(repr(value))}')
+            else:
+                call.name = value
+                self._announce(out)
+        elif key == "id":
+            call.id = value if isinstance(value, str) else str(value)
+        else:
+            call.arguments = value
+
+    def _announce(self, out: list[Delta]) -> None:
+        call = self._call
+        if call.name is not None:
+            call.started = True
+            out.append(CallStarted(self._index, call.name, call.id))
+            if call.held:
+                out.append(ArgumentsDelta(self._index, "".join(call.held)))
+                call.held.clear()
+
+    def _after_value(self, text: str, position: int, out: list[Delta]) -> int:
+        char = text[position]
+        if char == "}":
+            return self._close_object(text, position, out)
+        if char != ",":
+            return self._fail(
+                "invalid_json",
+                f"expected ',' or '}}' after the value of \"{shorten(self._key)}\", found {char!r}",
+                position,
+            )
+        self._next = self._key_start
+        return self._take(text, position, position + 1)
+
+    def _close_object(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._take(text, position, position + 1)
+        self._end_call(out)
+        return stop
+
+    def _end_call(self, out: list[Delta]) -> None:
+        call, shape = self._call, self._shape
+        if call.problem is None and call.name is None:
+            call.problem = Problem("no_name", f'the key "name" is missing; write {shape.example}')
+        if call.problem is None and call.arguments is None and shape.arguments_required:
+            call.problem = Problem("no_arguments", f'the key "{shape.arguments_key}" is missing; write {shape.example}')
+        if call.problem is not None or call.name is None:
+            problem = call.problem or Problem("no_name", "")
+            delta: CallCompleted | CallMalformed = CallMalformed(
+                self._index, call.raw.value(), problem.code, problem.reason, call.offset, call.name
+            )
+        else:
+            if call.arguments is None:
+                out.append(ArgumentsDelta(self._index, "{}"))
+            delta = CallCompleted(self._index, call.name, call.arguments or {}, call.id, tuple(call.notes))
+        out.append(delta)
+        self.calls.append(delta)
+        self._index += 1
+        if self._in_array:
+            self._next = self._after_element
+        else:
+            self.done = True
+
+    def _after_element(self, text: str, position: int, out: list[Delta]) -> int:
+        char = text[position]
+        if char == "]":
+            self.done = True
+        elif char == ",":
+            self._next = self._element
+        else:
+            return self._fail("invalid_json", f"expected ',' or ']' after a call, found {char!r}", position)
+        return position + 1
+
+    def _check_key(self, key: str) -> None:
+        call = self._call
+        if key in call.keys and call.problem is None:
+            call.problem = Problem("duplicate_key", f"the key {shorten(key)!r} appears twice in one call")
+        call.keys.add(key)
+        if key in LENIENT_ARGUMENTS:
+            if call.arguments_key not in (None, key) and call.problem is None:
+                both = f'both "{call.arguments_key}" and "{key}"'
+                call.problem = Problem("duplicate_key", f"{both} are there; write one of them")
+            call.arguments_key = key
+            if key != self._shape.arguments_key:
+                call.notes.append(f"arguments_key:{key}")
+        elif key not in ("name", "id"):
+            call.notes.append(f"extra_key:{shorten(key)}")
+
+    def _new_value(self, state: Callable[[str, int, list[Delta]], int]) -> None:
+        self._scanner, self._value = JsonScanner(self._caps, depth=2), Buffer(self._caps.characters)
+        self._next, self._scanning = state, True
+
+    def _scan(self, text: str, position: int) -> int:
+        stop = self._scanner.feed(text, position)
+        if self._scanner.problem is not None:
+            self.problem, self.problem_offset = self._scanner.problem, self._base + stop - self._scanner.back
+        return stop
+
+    def _take(self, text: str, start: int, stop: int) -> int:
+        self._call.raw.add(text[start:stop])
+        return stop
+
+    def _fail(self, code: str, reason: str, position: int) -> int:
+        self.problem, self.problem_offset = Problem(code, reason), self._base + position
+        return position

@@ -1,0 +1,88 @@
+"""What every text dialect's renderer shares: JSON text without live markers, and the shape of results."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from toolspeak.data.messages import (
+    JSON,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    JsonPart,
+    TextMessage,
+    TextPart,
+    ToolResult,
+)
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def marker_prefix(names: Iterable[str]) -> re.Pattern[str]:
+    """The '<' of every live marker, start or end, in any case; the markers are elements of these names."""
+    return re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(map(re.escape, names))}))", re.IGNORECASE)
+
+
+def dump_json(value: JSON, markers: re.Pattern[str]) -> str:
+    r"""JSON in which no live marker stands: its '<' is written `\u003c`. Lone surrogates are escaped too,
+    because no request body can carry them."""
+    text = json.dumps(value, ensure_ascii=False)
+    text = markers.sub(r"\\u003c", text)
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def escape_text(text: str, markers: re.Pattern[str]) -> str:
+    """Plain text in which no live marker stands: its '<' is written `&lt;`.
+
+    An `&` that already begins such an escape gets one `amp;` more, so that `unescape_text` restores every text.
+    """
+    ampersand = re.compile(rf"&(?=(?:amp;)*lt;{_after_lt(markers)})", re.IGNORECASE)
+    return markers.sub("&lt;", ampersand.sub("&amp;", text))
+
+
+def unescape_text(text: str, markers: re.Pattern[str]) -> str:
+    """Reverses `escape_text`."""
+    tail = _after_lt(markers)
+    text = re.sub(rf"&lt;(?={tail})", "<", text, flags=re.IGNORECASE)
+    return re.sub(rf"&amp;(?=(?:amp;)*lt;{tail})", "&", text, flags=re.IGNORECASE)
+
+
+def _after_lt(markers: re.Pattern[str]) -> str:
+    return markers.pattern.removeprefix("<(?=").removesuffix(")")
+
+
+def result_value(result: ToolResult) -> JSON:
+    """A result's content as one JSON value: text as a string, JSON as it is, several parts as an array.
+    Images and files, which text cannot carry, are described."""
+    values = [_part_value(part) for part in result.content]
+    return values[0] if len(values) == 1 else (values or None)
+
+
+def _part_value(part: ContentPart) -> JSON:
+    match part:
+        case TextPart(text):
+            return text
+        case JsonPart(value):
+            return value
+        case ImagePart(media_type, data, url):
+            return {"type": "image", "media_type": media_type, **({"url": url} if url else {"bytes": len(data or b"")})}
+        case FilePart(name, media_type, data):
+            return {"type": "file", "name": name, "media_type": media_type, "bytes": len(data)}
+
+
+def merge_users(messages: Sequence[TextMessage]) -> list[TextMessage]:
+    """Joins neighbouring user messages: many chat templates insist on turns that alternate."""
+    merged: list[TextMessage] = []
+    for message in messages:
+        if merged and message.role == "user" == merged[-1].role:
+            merged[-1] = TextMessage("user", f"{merged[-1].text}\n\n{message.text}")
+        else:
+            merged.append(message)
+    return merged
+
+
+def join_block(text: str, block: str) -> str:
+    """A block behind text, on a line of its own."""
+    return f"{text}\n{block}" if text and not text.endswith("\n") else text + block

@@ -1,0 +1,283 @@
+"""Incremental scanning that every parser shares: JSON values, end markers, and the caps.
+
+Nothing here reads a character twice, apart from candidates of at most `MAX_CANDIDATE` characters.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import dataclass
+
+from toolspeak.data.messages import JSON
+
+MAX_CANDIDATE = 256
+"""Characters within which a marker is decided: marker, attributes, white space, first structural character."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Past a cap a call is malformed. The integer cap is CPython's own limit for `int(text)`."""
+
+    depth: int = 128
+    characters: int = 64 * 1024 * 1024
+    digits: int = 4300
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a text cannot be read as what it was meant to be: a code for programs, a reason for the model."""
+
+    code: str
+    reason: str
+
+
+class Buffer:
+    """Text collected in pieces, at most `limit` characters of it (what comes later is counted, not kept)."""
+
+    __slots__ = ("_limit", "_text", "length")
+
+    def __init__(self, limit: int) -> None:
+        self._text = io.StringIO(newline="")
+        self._limit = limit
+        self.length = 0
+
+    def add(self, text: str) -> None:
+        if self.length < self._limit:
+            self._text.write(text[: self._limit - self.length])
+        self.length += len(text)
+
+    @property
+    def overflown(self) -> bool:
+        return self.length > self._limit
+
+    def value(self) -> str:
+        return self._text.getvalue()
+
+
+# The longest run of complete string content; what stops it is a quote, a bad or cut escape, or a control character.
+_STRING_RUN = re.compile(r'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
+_SPACE = re.compile(r"[ \t\n\r]*")
+_ATOM_RUN = re.compile(r"[^\s,:\[\]{}\"<]*")  # not past a '<': it may begin the block's end marker
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+_HEX = frozenset("0123456789abcdefABCDEF")
+
+_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _AFTER, _STRING, _ATOM = range(8)
+
+_CONTROL = {"\n": "a line break", "\r": "a carriage return", "\t": "a tab"}
+_EXPECTED = {
+    _VALUE: "a value",
+    _FIRST_ITEM: "a value or ']'",
+    _FIRST_KEY: "a key in double quotes or '}'",
+    _KEY: "a key in double quotes",
+    _COLON: "':' after the key",
+}
+
+
+class JsonScanner:
+    """Finds the end of one JSON value while its text arrives, and checks the grammar of RFC 8259 on the way.
+
+    `feed` returns how far the text belongs to the value. Then either `done`, or `problem` is set (it lies
+    `back` characters before the returned position), or the whole chunk was taken and more is needed.
+    """
+
+    __slots__ = ("_atom", "_caps", "_escape", "_in_key", "_stack", "_state", "back", "done", "problem")
+
+    def __init__(self, caps: Caps, depth: int = 0) -> None:
+        self._caps = Caps(caps.depth - depth, caps.characters, caps.digits)
+        self._stack: list[str] = []
+        self._state = _VALUE
+        self._in_key = False
+        self._escape = -1  # in an escape: 0 right after the backslash, then the hexadecimal digits still to come
+        self._atom = ""
+        self.back = 0
+        self.done = False
+        self.problem: Problem | None = None
+
+    def feed(self, text: str, start: int) -> int:
+        position, end = start, len(text)
+        while position < end and not self.done and self.problem is None:
+            if self._state == _STRING:
+                position = self._string(text, position)
+            elif self._state == _ATOM:
+                position = self._atom_text(text, position)
+            else:
+                found = _SPACE.match(text, position)
+                position = found.end() if found else position
+                if position < end:
+                    position = self._structure(text[position], position)
+        return position
+
+    def end(self) -> None:
+        """No more text: a number or literal at the top level is complete."""
+        if self._state == _ATOM and not self._stack:
+            self._finish_atom()
+
+    def _structure(self, char: str, position: int) -> int:
+        state = self._state
+        if state == _AFTER:
+            return self._after(char, position)
+        if state == _COLON:
+            if char != ":":
+                return self._unexpected(char, position)
+            self._state = _VALUE
+        elif char == '"':
+            self._state, self._in_key = _STRING, state in (_FIRST_KEY, _KEY)
+        elif (char == "}" and state == _FIRST_KEY) or (char == "]" and state == _FIRST_ITEM):
+            self._close()
+        elif state in (_FIRST_KEY, _KEY) or char in ",:]}":
+            return self._unexpected(char, position)
+        elif char in "{[":
+            self._stack.append("}" if char == "{" else "]")
+            self._state = _FIRST_KEY if char == "{" else _FIRST_ITEM
+            if len(self._stack) > self._caps.depth:
+                self.problem = Problem("too_deep", f"the JSON is nested deeper than {self._caps.depth} levels")
+        else:
+            self._state, self._atom = _ATOM, ""
+            return position
+        return position + 1
+
+    def _after(self, char: str, position: int) -> int:
+        closer = self._stack[-1]
+        if char == ",":
+            self._state = _KEY if closer == "}" else _VALUE
+        elif char == closer:
+            self._close()
+        else:
+            self.problem = Problem("invalid_json", f"expected ',' or '{closer}', found {char!r}")
+            return position
+        return position + 1
+
+    def _close(self) -> None:
+        self._stack.pop()
+        self._complete()
+
+    def _complete(self) -> None:
+        self._state = _AFTER
+        self.done = not self._stack
+
+    def _string(self, text: str, position: int) -> int:
+        if self._escape >= 0:
+            return self._escaped(text[position], position)
+        found = _STRING_RUN.match(text, position)
+        position = found.end() if found else position
+        if position == len(text):
+            return position
+        char = text[position]
+        if char == '"':
+            if self._in_key:
+                self._in_key, self._state = False, _COLON
+            else:
+                self._complete()
+        elif char == "\\":
+            self._escape = 0
+        else:
+            what = _CONTROL.get(char, f"the control character U+{ord(char):04X}")
+            escaped = json.dumps(char)[1:-1]
+            self.problem = Problem("invalid_json", f"{what} inside a JSON string; write it as {escaped}")
+            return position
+        return position + 1
+
+    def _escaped(self, char: str, position: int) -> int:
+        if self._escape == 0:
+            if char == "u":
+                self._escape = 4
+            elif char in '"\\/bfnrt':
+                self._escape = -1
+            else:
+                self.problem = Problem(
+                    "invalid_json", f"'\\{char}' is no JSON escape; write a backslash in a string as '\\\\'"
+                )
+                return position
+        elif char in _HEX:
+            self._escape = self._escape - 1 or -1
+        else:
+            self.problem = Problem("invalid_json", "'\\u' takes four hexadecimal digits")
+            return position
+        return position + 1
+
+    def _atom_text(self, text: str, position: int) -> int:
+        found = _ATOM_RUN.match(text, position)
+        stop = found.end() if found else position
+        self._atom += text[position:stop]
+        if len(self._atom) > self._caps.digits:
+            self._atom_problem("too_large", f"a number or word longer than {self._caps.digits} characters")
+        elif stop < len(text):
+            self._finish_atom()
+        return stop
+
+    def _finish_atom(self) -> None:
+        atom = self._atom
+        if atom in ("true", "false", "null") or _NUMBER.fullmatch(atom):
+            self._complete()
+        else:
+            self._atom_problem("invalid_json", f"{shorten(atom)!r} is not JSON; strings need double quotes")
+
+    def _atom_problem(self, code: str, reason: str) -> None:
+        self.back, self.problem = len(self._atom), Problem(code, reason)
+
+    def _unexpected(self, char: str, position: int) -> int:
+        self.problem = Problem("invalid_json", f"expected {_EXPECTED[self._state]}, found {char!r}")
+        return position
+
+
+def shorten(text: str, limit: int = 40) -> str:
+    """The beginning of a text, for messages."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+class _RejectedError(ValueError):
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.reason)
+        self.problem = problem
+
+
+def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise _RejectedError(Problem("duplicate_key", f"the key {shorten(twice)!r} appears twice"))
+    return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise _RejectedError(Problem("too_large", f"the number {shorten(text)} is too large"))
+    return value
+
+
+def _no_constant(name: str) -> JSON:
+    raise _RejectedError(Problem("invalid_json", f"{name} is not JSON"))
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
+
+
+def decode_json(text: str) -> JSON | Problem:
+    """A JSON text's value, strictly: no duplicate keys (which one was meant?), no NaN, no infinite number.
+
+    The standard decoder, not pydantic's: it keeps lone surrogates, which models do write.
+    """
+    try:
+        return _DECODER.decode(text)
+    except _RejectedError as rejected:
+        return rejected.problem
+    except (ValueError, RecursionError) as error:
+        return Problem("invalid_json", str(error))
+
+
+class EndMarker:
+    """How `</name>` is recognised: in any case, with white space inside."""
+
+    __slots__ = ("_target", "pattern")
+
+    def __init__(self, name: str) -> None:
+        self._target = f"</{name}>".lower()
+        self.pattern = re.compile(rf"<\s*/\s*{re.escape(name)}\s*>", re.IGNORECASE)
+
+    def viable(self, held: str) -> bool:
+        """Whether `held` is a beginning of the marker (white space is free, up to 64 characters in all)."""
+        return len(held) <= 64 and self._target.startswith("".join(held.split()).lower())

@@ -1,0 +1,103 @@
+"""Tools as prompt text, for models that were not trained on a tool format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from toolspeak.data.messages import JSON, ToolChoice
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.typed_text import as_mapping, json_type, schema_types
+
+_SAMPLES: dict[str, JSON] = {"integer": 1, "number": 1.5, "boolean": True, "null": None, "array": [], "object": {}}
+_SAMPLE_STRINGS = {"path": "notes/plan.md", "content": "two lines\nof text", "command": "ls -l", "prefix": "notes"}
+_ORDER = ("string", "integer", "number", "boolean", "array", "object", "null")
+
+
+def list_tools(tools: Sequence[ToolSpec]) -> str:
+    """One heading a tool: its signature, what it does, its parameters, and whether it asks for confirmation."""
+    return "\n\n".join(_describe(spec) for spec in tools) or "(no tools)"
+
+
+def _describe(spec: ToolSpec) -> str:
+    required = set(spec.parameters.get("required", ()))
+    names = [name if name in required else f"{name}?" for name in spec.properties]
+    lines = [f"### {spec.name}({', '.join(names)})"]
+    if spec.description:
+        lines.append(spec.description)
+    if not spec.effects.read_only or spec.effects.external:
+        lines.append("(May ask the user for confirmation.)")
+    for name, schema in spec.properties.items():
+        lines.append(f"- {name}: {_describe_parameter(schema, spec.parameters, name in required)}")
+    return "\n".join(lines)
+
+
+def _describe_parameter(schema: JSON, root: Mapping[str, JSON], required: bool) -> str:
+    facts = [type_text(schema, root), "required" if required else "optional"]
+    mapping = as_mapping(schema)
+    if mapping.get("default") is not None:
+        facts.append(f"default {json.dumps(mapping['default'], ensure_ascii=False)}")
+    description = str(mapping.get("description", "")).strip()
+    return f"{', '.join(facts)}{f'. {description}' if description else ''}"
+
+
+def type_text(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> str:
+    """A type in words: `string`, `one of "a", "b"`, `array of integer`, `object {x: number}`."""
+    mapping = as_mapping(schema)
+    if "enum" in mapping:
+        return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in mapping["enum"])
+    branches = mapping.get("anyOf") or mapping.get("oneOf")
+    if branches and depth < 4:
+        return " or ".join(dict.fromkeys(type_text(branch, root, depth + 1) for branch in branches))
+    kinds = schema_types(schema, root)
+    if kinds >= frozenset(_ORDER):
+        return "any JSON value"
+    if kinds == frozenset({"array"}) and "items" in mapping and depth < 4:
+        return f"array of {type_text(mapping['items'], root, depth + 1)}"
+    if kinds == frozenset({"object"}) and mapping.get("properties") and depth < 4:
+        inner = ", ".join(f"{key}: {type_text(sub, root, depth + 1)}" for key, sub in mapping["properties"].items())
+        return f"object {{{inner}}}"
+    if "number" in kinds:
+        kinds -= {"integer"}
+    return " or ".join(kind for kind in _ORDER if kind in kinds)
+
+
+def sample_arguments(spec: ToolSpec) -> dict[str, JSON]:
+    """Plausible arguments for a worked example: the required parameters, or the first one."""
+    required: Iterable[str] = spec.parameters.get("required", ())
+    names = list(required) or list(spec.properties)[:1]
+    return {name: _sample(name, spec.properties.get(name), spec.parameters) for name in names}
+
+
+def _sample(name: str, schema: JSON, root: Mapping[str, JSON]) -> JSON:
+    mapping = as_mapping(schema)
+    for key in ("const", "default"):
+        if mapping.get(key) is not None:
+            return mapping[key]
+    if mapping.get("enum"):
+        return mapping["enum"][0]
+    if mapping.get("examples"):
+        return mapping["examples"][0]
+    kinds = schema_types(schema, root)
+    kind = next((kind for kind in _ORDER if kind in kinds), "string")
+    sample = _SAMPLES.get(kind, _SAMPLE_STRINGS.get(name, "text"))
+    return sample if json_type(sample) in kinds or kind == "string" else None
+
+
+def example_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    """Up to two tools for the worked examples, readers first: nobody should copy a write by mistake."""
+    ranked = sorted(tools, key=lambda spec: (not spec.effects.read_only, not spec.properties))
+    return ranked[:2]
+
+
+def choice_text(choice: ToolChoice, tools: Sequence[ToolSpec]) -> str:
+    """The sentence that asks for a tool choice; empty for `auto`."""
+    match choice.mode:
+        case "auto":
+            return ""
+        case "none":
+            return "Do not call tools in this turn; answer in plain text."
+        case "required":
+            return "You must call at least one tool in this turn."
+        case "specific":
+            return f"You must call the tool {choice.name!r} in this turn."

@@ -1,0 +1,137 @@
+"""The `<tool_call>` protocol: one JSON object, at most one block that counts (the last), results as `tool` messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from toolspeak.data.messages import MalformedCall, Message, TextMessage, TextPart, ToolCall, ToolChoice, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import BatchRule, DialectInfo, Section
+from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.json_calls import CallShape, JsonCalls
+from toolspeak.dialects.markers import Markers, MarkerTable
+from toolspeak.dialects.render import (
+    dump_json,
+    escape_text,
+    join_block,
+    marker_prefix,
+    merge_users,
+    result_value,
+    unescape_text,
+)
+from toolspeak.dialects.scan import Caps
+from toolspeak.dialects.schema_text import choice_text, example_tools, list_tools, sample_arguments
+
+CALL, RESULT, THINK = "tool_call", "tool_result", "think"
+ERROR = "ERROR: "
+_LIVE = marker_prefix((CALL, RESULT, THINK))
+_MARKERS = Markers(CALL, RESULT, THINK, calls_start="{[<", results_start='[{"', results_text=True)
+_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
+_TABLE = MarkerTable(_MARKERS)
+_BATCH = BatchRule("last_call", max_calls=1)
+
+_INTRODUCTION = """\
+## Tools
+
+You can use tools. To use one, write a <tool_call> block with one JSON object inside:
+
+{example}
+
+- "name" is the tool, "arguments" an object with the tool's own argument names and JSON types.
+- It is strict JSON: double quotes, no comments, no trailing comma; in a string write a line break as \\n, a
+  quote as \\" and a backslash as \\\\. Anything else, tags included, may stand in a string as it is.
+- At most one block in a response: of several only the last one is executed.
+- No block inside <think> tags: nothing in there is executed.
+- The result appears in the conversation as the next message. Read it, then answer in plain language or, if the
+  work is not done, call another tool. Never repeat a call you already made: its result is in the conversation.
+- A result that starts with "ERROR:" says what went wrong; acknowledge it and try an alternative. If an operation
+  fails repeatedly, explain the issue to the user.
+- Tools that change something ask the user for confirmation first.
+- A response without a block is your answer, and the work is over."""
+
+
+class ToolCallDialect:
+    """Implements `Dialect`."""
+
+    name = "tool-call"
+    info = DialectInfo(
+        "tool-call",
+        '<tool_call>{"name": …, "arguments": {…}}</tool_call>, the last one counts; results as tool messages',
+        "AstraCodex, tool_protocol.md (branch openai-format)",
+        "sequential",
+    )
+    batch: BatchRule = _BATCH
+
+    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> str:
+        shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)[:1]]
+        example = "\n".join(_render_call(call) for call in shown)
+        parts = [_INTRODUCTION.replace("{example}", example), choice_text(choice, tools)]
+        parts += ["## The tools you have", list_tools(tools)]
+        return "\n\n".join(part for part in parts if part)
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+        def new_body(first_index: int, caps: Caps) -> JsonCalls:
+            return JsonCalls(_SHAPE, first_index, caps)
+
+        return BlockParser(BlockFormat(_MARKERS, _BATCH, new_body), _TABLE, starts_in)
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
+    ) -> list[TextMessage]:
+        """With `tool_role` results are `tool` messages, else user messages that hold a <tool_result> block.
+
+        A turn of several calls, from a session in another dialect, becomes as many pairs of call and result.
+        """
+        rendered: list[TextMessage] = []
+        results = {result.call_id: result for message in messages for result in message.results}
+        told: set[str] = set()
+        for message in messages:
+            if message.role == "assistant":
+                rendered += self._turn(message, results, told, tool_role)
+            elif message.role == "tool":
+                late = [result for result in message.results if result.call_id not in told]
+                rendered += [_result_message(result, tool_role) for result in late]
+            else:
+                rendered.append(TextMessage(message.role, message.text))
+        return merge_users(rendered)
+
+    def _turn(
+        self, message: Message, results: Mapping[str, ToolResult], told: set[str], tool_role: bool
+    ) -> list[TextMessage]:
+        text = "".join(part.text for part in message.parts if isinstance(part, TextPart))
+        turn: list[TextMessage] = []
+        for call in message.calls:
+            turn.append(TextMessage("assistant", join_block(text, _render_call(call))))
+            text = ""
+            if call.id in results and call.id not in told:
+                told.add(call.id)
+                turn.append(_result_message(results[call.id], tool_role))
+        return turn or [TextMessage("assistant", text)]
+
+    def render_results(self, results: Sequence[ToolResult]) -> str:
+        """Each result as the content of its `tool` message: text as it is, other values as JSON, failures
+        behind `ERROR: `. The '<' of a live marker is written `&lt;` in text (`read_result` reverses it) and
+        `\\u003c` in JSON."""
+        return "\n".join(_result_text(result) for result in results)
+
+
+def _render_call(call: ToolCall | MalformedCall) -> str:
+    if isinstance(call, MalformedCall):
+        return f"<{CALL}>{call.raw}</{CALL}>"
+    return f"<{CALL}>\n{dump_json({'name': call.name, 'arguments': call.arguments}, _LIVE)}\n</{CALL}>"
+
+
+def _result_text(result: ToolResult) -> str:
+    value = result_value(result)
+    text = escape_text(value, _LIVE) if isinstance(value, str) else dump_json(value, _LIVE)
+    return ERROR + text if result.status == "failure" else text
+
+
+def read_result(text: str) -> str:
+    """The text result that `render_results` wrote, without its escapes and its `ERROR: `."""
+    return unescape_text(text.removeprefix(ERROR), _LIVE)
+
+
+def _result_message(result: ToolResult, tool_role: bool) -> TextMessage:
+    text = _result_text(result)
+    return TextMessage("tool", text) if tool_role else TextMessage("user", f"<{RESULT}>\n{text}\n</{RESULT}>")

@@ -1,0 +1,161 @@
+"""A model turn put together from its deltas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from toolspeak.data.deltas import (
+    BatchEnded,
+    CallCompleted,
+    CallIgnored,
+    CallMalformed,
+    Delta,
+    ForgedResults,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import (
+    FinishReason,
+    MalformedCall,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    Usage,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import Dialect, Section
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredCall:
+    """A call that was read and does not count, and why."""
+
+    call: ToolCall | MalformedCall
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedTurn:
+    """What the runtime sees in a reply.
+
+    `text` and `reasoning` are as written; `message` holds the text (without the white space around blocks),
+    the reasoning and the calls that count, in order. `calls` are those that count, malformed ones in their
+    position. `notes` says what was accepted leniently around the calls.
+    """
+
+    text: str
+    reasoning: str
+    message: Message
+    calls: tuple[ToolCall | MalformedCall, ...]
+    ignored: tuple[IgnoredCall, ...]
+    forged: tuple[str, ...]
+    notes: tuple[str, ...]
+    finish: FinishReason
+    usage: Usage
+    model: str | None
+
+
+class TurnCollector:
+    """Takes deltas, gives the turn. `call_id` names the call of an index, uniquely in the run."""
+
+    def __init__(self, call_id: Callable[[int], str]) -> None:
+        self._call_id = call_id
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._parts: list[tuple[type[TextPart | ReasoningPart], list[str]] | int] = []
+        self._calls: dict[int, ToolCall | MalformedCall] = {}
+        self._ignored: dict[int, str] = {}
+        self._forged: list[str] = []
+        self._notes: tuple[str, ...] = ()
+        self._end = TurnEnded("stop")
+        self.batch_ended = False
+
+    def add(self, delta: Delta) -> None:
+        match delta:
+            case TextDelta(text):
+                self._text.append(text)
+                self._add_text(TextPart, text)
+            case ReasoningDelta(text):
+                self._reasoning.append(text)
+                self._add_text(ReasoningPart, text)
+            case CallCompleted(index, name, arguments, provider_id, notes):
+                self._place(index, ToolCall(self._call_id(index), name, arguments, provider_id, notes))
+            case CallMalformed():
+                call_id = self._call_id(delta.index)
+                malformed = MalformedCall(call_id, delta.raw, delta.code, delta.reason, delta.name, delta.whole_block)
+                self._place(delta.index, malformed)
+            case CallIgnored(index, reason):
+                self._ignored[index] = reason
+            case BatchEnded():
+                self._notes, self.batch_ended = delta.notes, True
+            case ForgedResults(raw):
+                self._forged.append(raw)
+            case TurnEnded():
+                self._end = delta
+            case _:
+                pass
+
+    def _add_text(self, kind: type[TextPart | ReasoningPart], text: str) -> None:
+        last = self._parts[-1] if self._parts else None
+        if isinstance(last, tuple) and last[0] is kind:
+            last[1].append(text)
+        else:
+            self._parts.append((kind, [text]))
+
+    def _place(self, index: int, call: ToolCall | MalformedCall) -> None:
+        if index not in self._calls:
+            self._parts.append(index)
+        self._calls[index] = call
+
+    def turn(self) -> ParsedTurn:
+        counting = {index: call for index, call in self._calls.items() if index not in self._ignored}
+        parts: list[Part] = []
+        for i, entry in enumerate(self._parts):
+            if isinstance(entry, int):
+                if entry in counting:
+                    parts.append(counting[entry])
+                continue
+            kind, pieces = entry
+            text = "".join(pieces)
+            if kind is TextPart:
+                before = isinstance(self._parts[i - 1], int) if i else True
+                after = isinstance(self._parts[i + 1], int) if i + 1 < len(self._parts) else True
+                text = text.lstrip() if before else text
+                text = text.rstrip() if after else text
+            if text:
+                parts.append(kind(text))
+        ignored = [IgnoredCall(self._calls[i], why) for i, why in self._ignored.items() if i in self._calls]
+        return ParsedTurn(
+            text="".join(self._text),
+            reasoning="".join(self._reasoning),
+            message=Message("assistant", tuple(parts)),
+            calls=tuple(call for _, call in sorted(counting.items())),
+            ignored=tuple(ignored),
+            forged=tuple(self._forged),
+            notes=self._notes,
+            finish=self._end.finish,
+            usage=self._end.usage,
+            model=self._end.model,
+        )
+
+
+def read_turn(
+    dialect: Dialect,
+    text: str,
+    tools: Sequence[ToolSpec] = (),
+    *,
+    finish: FinishReason = "stop",
+    starts_in: Section = "text",
+    call_id: Callable[[int], str] = lambda index: f"call_{index}",
+) -> ParsedTurn:
+    """A whole reply at once, through the same parser as a stream."""
+    parser = dialect.parser(tools, starts_in)
+    collector = TurnCollector(call_id)
+    deltas: Iterable[Delta] = (*parser.feed(text), *parser.close(finish), TurnEnded(finish))
+    for delta in deltas:
+        collector.add(delta)
+    return collector.turn()

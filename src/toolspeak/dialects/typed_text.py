@@ -1,0 +1,80 @@
+"""Values written as text, typed by the tool's JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from toolspeak.data.messages import JSON
+from toolspeak.dialects.scan import Problem, decode_json
+
+_ALL = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
+
+
+def as_mapping(value: JSON) -> Mapping[str, Any]:
+    """A JSON object, or an empty one in place of any other value."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def json_type(value: JSON) -> str:
+    """The JSON Schema type of a value; `integer` for an int."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case Mapping():
+            return "object"
+        case _:
+            return "array"
+
+
+def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> frozenset[str]:
+    """The types a JSON Schema admits; all of them where it says nothing. `$ref` is looked up in `root`."""
+    mapping = as_mapping(schema)
+    if not mapping or depth > 32:
+        return _ALL
+    reference = mapping.get("$ref")
+    if isinstance(reference, str):
+        return schema_types(_resolve(reference, root), root, depth + 1)
+    admitted = _ALL
+    kinds = mapping.get("type")
+    if kinds is not None:
+        named = frozenset([kinds] if isinstance(kinds, str) else kinds)
+        admitted &= named | {"integer"} if "number" in named else named
+    if "enum" in mapping:
+        admitted &= frozenset(json_type(value) for value in mapping["enum"])
+    if "const" in mapping:
+        admitted &= {json_type(mapping["const"])}
+    for key in ("anyOf", "oneOf"):
+        if key in mapping:
+            branches = [schema_types(branch, root, depth + 1) for branch in mapping[key]]
+            admitted &= frozenset[str]().union(*branches)
+    for branch in mapping.get("allOf", ()):
+        admitted &= schema_types(branch, root, depth + 1)
+    return admitted
+
+
+def _resolve(reference: str, root: Mapping[str, JSON]) -> JSON:
+    found: Any = root
+    for step in reference.removeprefix("#").split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        found = as_mapping(found).get(key)
+    return found
+
+
+def read_typed(text: str, types: frozenset[str]) -> JSON:
+    """The value of a text: itself where a string is admitted, else the JSON it holds if that fits the types.
+
+    What does not fit stays text, so that the tool's validation can say what was expected and what came.
+    """
+    if "string" in types:
+        return text
+    value = decode_json(text.strip())
+    return text if isinstance(value, Problem) or json_type(value) not in types else value

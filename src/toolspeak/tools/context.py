@@ -1,0 +1,55 @@
+"""What a tool may ask for besides its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from toolspeak.data.messages import Message, ToolCall
+
+DepsT = TypeVar("DepsT")
+
+
+class StateView(Protocol):
+    """The run as a tool may see it: read-only."""
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def messages(self) -> Sequence[Message]: ...
+
+
+def _ignore(_message: str) -> None:
+    return None
+
+
+def _never() -> bool:
+    return False
+
+
+def _no_memory() -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext(Generic[DepsT]):
+    """Annotate a parameter of a tool with it (`ctx: RunContext[MyDeps]`) to receive it.
+
+    The parameter is not part of the tool's schema and cannot collide with the model's arguments.
+    `idempotency_key` is the same when the same call is run again after a crash. `memory` is a mutable
+    mapping shared by the calls of one run (the file tools keep there what the run has read).
+    `progress` reports a line to whoever watches; `cancelled` tells a synchronous tool to give up.
+    """
+
+    deps: DepsT
+    call: ToolCall
+    idempotency_key: str = ""
+    state: StateView | None = None
+    memory: dict[str, Any] = field(default_factory=_no_memory)
+    progress: Callable[[str], None] = _ignore
+    cancelled: Callable[[], bool] = _never

@@ -1,0 +1,65 @@
+"""A tool: what a model is told (`spec`) and what runs (`function`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.errors import ToolDefinitionError
+
+NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
+"""What a tool may be called: every model API takes a part of it, and no dialect's markers fit in."""
+
+
+def check_name(name: str) -> None:
+    """Raise ToolDefinitionError unless a tool may have this name."""
+    if not NAME_PATTERN.fullmatch(name):
+        raise ToolDefinitionError(
+            f"a tool cannot be named {name!r}: a name starts with a letter or _, goes on with letters, digits"
+            " and _ . : / - and has at most 128 characters; give another with @tool(name=…)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentProblem:
+    """One thing wrong with a call's arguments. `message` names the field, what is expected and what came."""
+
+    path: str
+    message: str
+
+
+class ArgumentReader(Protocol):
+    """Turns a call's JSON arguments into the function's keyword arguments."""
+
+    def __call__(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Made by `@tool`; calling it calls the function as it was.
+
+    `read_arguments` applies aliases and validates strictly; problems are returned, not raised.
+    `effects_of` and `preview` take the validated keyword arguments; `effects_of` never raises (a declaration
+    that fails counts as undeclared). `preview` shows what the call would change and may read the disk.
+    `context_parameter` is the parameter that wants the RunContext. `timeout` is in seconds.
+    """
+
+    spec: ToolSpec
+    function: Callable[..., Any]
+    is_async: bool
+    read_arguments: ArgumentReader
+    effects_of: Callable[[Mapping[str, Any]], Effects]
+    preview: Callable[[Mapping[str, Any]], str] | None = None
+    context_parameter: str | None = None
+    timeout: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
