@@ -107,6 +107,14 @@ class TurnEnded:
     model: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """A line a running tool reports to whoever watches."""
+
+    call_id: str
+    message: str
+
+
 Delta: TypeAlias = (
     TextDelta
     | ReasoningDelta
@@ -118,4 +126,5 @@ Delta: TypeAlias = (
     | BatchEnded
     | ForgedResults
     | TurnEnded
+    | ToolProgress
 )

@@ -21,8 +21,22 @@ from toolspeak.data.messages import (
     no_extra,
 )
 
-RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval", "cancelled"]
+RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval"]
 LimitName = Literal["steps", "calls", "seconds", "tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use before it has to wrap up; None is no limit.
+
+    `steps` are model turns (the wrap-up answer comes on top), `calls` tool calls, `seconds` wall-clock time
+    since the start, `tokens` input and output of all turns (estimated where the provider does not say).
+    """
+
+    steps: int | None = 50
+    calls: int | None = None
+    seconds: float | None = None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +45,7 @@ class RunStarted:
 
     messages: tuple[Message, ...]
     model: str
+    limits: Limits = Limits()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -143,7 +158,8 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """`reason` says why in a word: `answer`, a limit's name, `empty_answer`, `model_error`, `cancelled`."""
+    """`reason` says why in a word: `answer`, `answer_cut` (by the token limit), a limit's name, `empty_answer`,
+    `model_error`."""
 
     status: RunStatus
     answer: str

@@ -1,0 +1,250 @@
+"""The agent: a model, its tools, and how its runs are to go."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from toolspeak.agent.driver import Driver, TextDriver
+from toolspeak.agent.run import Run, RunSettings, Watched, decisions_of
+from toolspeak.agent.state import RunState
+from toolspeak.agent.sync import run_sync
+from toolspeak.data.events import ApprovalDecided, Event, Limits, RunResumed, RunStarted, RunStatus
+from toolspeak.data.messages import Message, TextPart, Usage
+from toolspeak.dialects import Dialect, Section, get_dialect
+from toolspeak.errors import RunError, UsageError
+from toolspeak.execute import (
+    ApprovalRequest,
+    Approver,
+    Decision,
+    Executor,
+    Interceptor,
+    ScheduleName,
+    Secrets,
+    resolve_approver,
+)
+from toolspeak.journal.base import Journal
+from toolspeak.journal.memory import MemoryJournal
+from toolspeak.providers import get_provider
+from toolspeak.providers.base import Provider
+from toolspeak.tools import Tool, Toolset
+
+DEFAULT_DIALECT = "cogency-json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended, or where it waits.
+
+    `reason` says why in a word (see `RunFinished`). `waiting` are the ids of the calls that wait for approval;
+    hand the result to `Agent.resume` with their decisions.
+    """
+
+    run_id: str
+    status: RunStatus
+    answer: str
+    reason: str
+    waiting: tuple[str, ...]
+    state: RunState
+    memory: dict[str, Any]
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The whole conversation; give it to the next run as `history` to continue."""
+        return self.state.messages
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all turns; estimated in part if `state.tokens_estimated`."""
+        return self.state.usage
+
+    def __str__(self) -> str:
+        return self.answer
+
+
+class Agent:
+    """Runs tasks with a model and tools.
+
+        agent = Agent("openai:qwen3", tools=[read, write], approve="all")
+        print(agent.run_sync("Summarise notes.md").answer)
+
+    `model` is a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver. `dialect` is how
+    the model writes calls in text: a name or a Dialect; "auto" is `cogency-json`. `approve` answers for calls
+    that write or leave the machine: "all", "none", an async callable, or None: then the run pauses and waits
+    (`Agent.resume`). `schedule`: "serializable" (default), "parallel", "sequential", or "native" for what the
+    dialect's specification says. `starts_in="reasoning"` if the chat template opens the reasoning block.
+
+    Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
+    """
+
+    def __init__(
+        self,
+        model: str | Provider | Driver,
+        tools: Toolset | Iterable[Tool | Callable[..., Any]] = (),
+        *,
+        dialect: str | Dialect = "auto",
+        instructions: str = "",
+        approve: Literal["all", "none"] | Approver | None = None,
+        schedule: ScheduleName | Literal["native"] = "serializable",
+        limits: Limits = Limits(),
+        interceptors: tuple[Interceptor, ...] = (),
+        journal: Journal | None = None,
+        secrets: Secrets | Mapping[str, str] | None = None,
+        starts_in: Section = "text",
+        tool_timeout: float | None = 120.0,
+        name: str = "agent",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.toolset = tools if isinstance(tools, Toolset) else Toolset(tools)
+        self.driver, chosen = _driver(model, dialect, starts_in)
+        if schedule == "native":
+            if chosen is None:
+                raise UsageError("schedule='native' needs a text dialect; name a schedule")
+            schedule = chosen.info.native_schedule
+        self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
+        self._limits = limits
+        self._journal = journal
+        self._settings = RunSettings(
+            driver=self.driver,
+            toolset=self.toolset,
+            executor=Executor(
+                self.toolset,
+                schedule=schedule,
+                call_pipeline=interceptors,
+                tool_timeout=tool_timeout,
+                secrets=self.secrets,
+            ),
+            journal=journal or MemoryJournal(),
+            approver=resolve_approver(approve),
+            instructions=instructions,
+            agent=name,
+            clock=clock,
+        )
+
+    def start(
+        self,
+        task: str | Message,
+        *,
+        history: Sequence[Message] = (),
+        deps: Any = None,
+        limits: Limits | None = None,
+        principal: str | None = None,
+        traceparent: str | None = None,
+        parent_run_id: str | None = None,
+    ) -> Run:
+        """A run that has not begun: `finish`, `states` or `stream` drives it, `say` queues a user message.
+
+        `deps` is what tools receive as `RunContext.deps`. Secrets in the task become placeholders.
+        """
+        message = Message.user(task) if isinstance(task, str) else task
+        messages = tuple(self._hide(message) for message in (*history, message))
+        settings = replace(
+            self._settings,
+            # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow.
+            journal=self._journal or MemoryJournal(),
+            deps=deps,
+            principal=principal,
+            traceparent=traceparent,
+            parent_run_id=parent_run_id,
+        )
+        opening = [RunStarted(messages, self.driver.name, limits or self._limits)]
+        return Run(settings, uuid.uuid4().hex, opening)
+
+    async def run(self, task: str | Message, **options: Any) -> RunResult:
+        """Runs a task to its end, or to where it waits for approval; options as in `start`.
+
+        Raises ProviderError when the model API fails. Cancelling it cancels the model request and the tools.
+        """
+        return await self._finish(self.start(task, **options))
+
+    def run_sync(self, task: str | Message, **options: Any) -> RunResult:
+        """`run` for code without an event loop, and inside of one (Jupyter). Ctrl-C cancels the run."""
+        return run_sync(self.run(task, **options))
+
+    async def iterate(self, task: str | Message, **options: Any) -> AsyncIterator[RunState]:
+        """The state after each step, the final one last."""
+        async for state in self.start(task, **options).states():
+            yield state
+
+    async def stream(self, task: str | Message, **options: Any) -> AsyncGenerator[Watched]:
+        """Deltas as they come and records once they are durable; the last record is `RunFinished` or `RunPaused`."""
+        async with aclosing(self.start(task, **options).stream()) as watched:
+            async for item in watched:
+                yield item
+
+    async def resume(
+        self,
+        waiting: RunResult,
+        decisions: Mapping[str, bool | Decision],
+        *,
+        deps: Any = None,
+    ) -> RunResult:
+        """Goes on with a run that waits for approval. Raises RunError if it does not, or for an unknown call id."""
+        return await self._finish(self.resumed(waiting, decisions, deps=deps))
+
+    def resumed(self, waiting: RunResult, decisions: Mapping[str, bool | Decision], *, deps: Any = None) -> Run:
+        """Like `resume`, as a run that has not gone on yet."""
+        if waiting.status != "awaiting_approval":
+            raise RunError(f"run {waiting.run_id} is {waiting.status}; only a run that awaits approval can be resumed")
+        unknown = set(decisions) - set(waiting.waiting)
+        if unknown:
+            known = ", ".join(waiting.waiting)
+            raise RunError(f"no call {', '.join(sorted(unknown))} waits for approval; these do: {known}")
+        opening: list[Event] = [
+            ApprovalDecided(call_id, decision.approved, decision.reason, decision.by)
+            for call_id, decision in decisions_of(decisions).items()
+        ]
+        settings = replace(self._settings, deps=deps)
+        return Run(settings, waiting.run_id, [*opening, RunResumed()], waiting.state, waiting.memory)
+
+    async def aclose(self) -> None:
+        """Closes the model's connections."""
+        await self.driver.aclose()
+
+    async def _finish(self, run: Run) -> RunResult:
+        return result_of(run, await run.finish())
+
+    def _hide(self, message: Message) -> Message:
+        if not self.secrets:
+            return message
+        parts = tuple(
+            replace(part, text=self.secrets.hide_text(part.text)) if isinstance(part, TextPart) else part
+            for part in message.parts
+        )
+        return replace(message, parts=parts)
+
+
+def result_of(run: Run, state: RunState) -> RunResult:
+    """The result of a run that has ended or waits."""
+    decided = {decision.call_id for decision in state.decisions}
+    waiting = tuple(dict.fromkeys(call_id for call_id in state.waiting if call_id not in decided))
+    return RunResult(
+        run_id=run.run_id,
+        status=state.status,
+        answer=state.answer or "",
+        reason=state.reason,
+        waiting=waiting if state.status == "awaiting_approval" else (),
+        state=state,
+        memory=run.memory,
+    )
+
+
+def _driver(
+    model: str | Provider | Driver, dialect: str | Dialect, starts_in: Section
+) -> tuple[Driver, Dialect | None]:
+    if not isinstance(model, str) and hasattr(model, "turn"):
+        if dialect != "auto":
+            raise UsageError("a Driver has its own way to write calls; leave `dialect` out")
+        return model, None  # pyright: ignore[reportReturnType] - told apart by its one method
+    provider: Any = get_provider(model, os.environ) if isinstance(model, str) else model
+    name = DEFAULT_DIALECT if dialect == "auto" else dialect
+    chosen = get_dialect(name) if isinstance(name, str) else name
+    return TextDriver(provider, chosen, starts_in=starts_in), chosen
+
+
+__all__ = ["Agent", "ApprovalRequest", "RunResult", "result_of"]

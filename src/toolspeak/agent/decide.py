@@ -1,0 +1,88 @@
+"""What a run does next: a pure function of its state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from toolspeak.agent.state import RunState
+from toolspeak.data.events import LimitReached, RunStatus
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolChoice
+
+_MAX_EMPTY_TURNS = 2  # a model that says nothing twice in a row will not start talking
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Ask for a turn. `reached` is set when it is the wrap-up answer, whose calls are ignored."""
+
+    choice: ToolChoice = ToolChoice()
+    reached: LimitReached | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """Run the batch; of `calls` at most `max_calls` (None: all) are within the limit."""
+
+    calls: tuple[ToolCall | MalformedCall, ...]
+    max_calls: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitApproval:
+    """Nothing can go on before these calls are decided."""
+
+    call_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    status: RunStatus
+    answer: str
+    reason: str
+
+
+Decision: TypeAlias = AskModel | RunTools | AwaitApproval | Finish
+
+
+def decide(state: RunState) -> Decision:
+    """The next action. Reads no clock: the state's time is that of its last record."""
+    if state.error:
+        return Finish("failed", "", "model_error")
+    if state.batch:
+        return _batch(state)
+    if state.limit is not None and state.wrapped_up:
+        return Finish("answered" if state.answer else "no_answer", state.answer or "", state.limit)
+    if state.answer is not None and not state.queued:
+        return Finish("answered", state.answer, state.reason)
+    if state.empty_turns >= _MAX_EMPTY_TURNS:
+        return Finish("no_answer", "", "empty_answer")
+    if state.limit is not None:
+        return AskModel(ToolChoice("none"))
+    reached = _limit(state)
+    return AskModel(ToolChoice("none"), reached) if reached else AskModel()
+
+
+def _batch(state: RunState) -> Decision:
+    decided = {decision.call_id for decision in state.decisions}
+    undecided = tuple(call_id for call_id in state.waiting if call_id not in decided)
+    if state.status == "awaiting_approval" and undecided:
+        return AwaitApproval(undecided)
+    allowed = state.limits.calls
+    if allowed is None:
+        return RunTools(state.batch)
+    return RunTools(state.batch, max(0, allowed - (state.calls - len(state.batch))))
+
+
+def _limit(state: RunState) -> LimitReached | None:
+    limits = state.limits
+    if limits.steps is not None and state.step >= limits.steps:
+        return LimitReached("steps", state.step, limits.steps)
+    if limits.calls is not None and state.calls >= limits.calls:
+        return LimitReached("calls", state.calls, limits.calls)
+    elapsed = state.time - state.started
+    if limits.seconds is not None and elapsed >= limits.seconds:
+        return LimitReached("seconds", elapsed, limits.seconds)
+    if limits.tokens is not None and state.tokens >= limits.tokens:
+        return LimitReached("tokens", state.tokens, limits.tokens)
+    return None

@@ -1,0 +1,107 @@
+"""One model turn: a provider's stream, read by a dialect."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from toolspeak.data.deltas import BatchEnded, Delta, TextDelta, TurnEnded
+from toolspeak.data.messages import Message, TextMessage, ToolChoice, Usage
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import Dialect, Section
+from toolspeak.providers.base import Provider, TextRequest
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What a turn is asked with. `instructions` are the agent's own, without the dialect's."""
+
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec]
+    instructions: str = ""
+    choice: ToolChoice = ToolChoice()
+
+
+class Driver(Protocol):
+    """Asks for one turn. Another way to reach a model (native calls, ReAct) is another driver."""
+
+    @property
+    def name(self) -> str: ...
+
+    def prompt(self, request: TurnRequest) -> str:
+        """The system prompt as it will be sent; its digest tells whether instructions changed."""
+        ...
+
+    def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+        """The turn's deltas, `TurnEnded` last. Raises ProviderError."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class TextDriver:
+    """Implements `Driver` for models whose calls are text, over any provider.
+
+    `starts_in="reasoning"` is for chat templates that open the reasoning block in the prompt. A turn whose
+    batch is known before its end is not read further: what follows the calls is a guess at their results.
+    """
+
+    def __init__(self, provider: Provider, dialect: Dialect, *, starts_in: Section = "text") -> None:
+        self.provider = provider
+        self.dialect = dialect
+        self._starts_in: Section = starts_in
+        self._prompted: tuple[str, Sequence[ToolSpec]] | None = None
+        self._prompt = ""
+
+    @property
+    def name(self) -> str:
+        return self.provider.name
+
+    def prompt(self, request: TurnRequest) -> str:
+        # The prompt does not follow the tool choice: a prefix that changes misses the server's prompt cache.
+        if self._prompted is None or self._prompted[0] != request.instructions or self._prompted[1] != request.tools:
+            parts = [request.instructions, self.dialect.instructions(request.tools) if request.tools else ""]
+            self._prompt = "\n\n".join(part for part in parts if part)
+            self._prompted = (request.instructions, request.tools)
+        return self._prompt
+
+    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+        prompt = self.prompt(request)
+        messages = [TextMessage("system", prompt)] if prompt else []
+        messages += self.dialect.render(request.messages, request.tools, tool_role=self.provider.tool_role)
+        parser = self.dialect.parser(request.tools, self._starts_in)
+        stream = cast("AsyncGenerator[Delta]", self.provider.stream_text(TextRequest(messages)))
+        async with aclosing(stream):
+            async for piece in stream:
+                match piece:
+                    case TextDelta(text):
+                        for delta in parser.feed(text):
+                            yield delta
+                            if isinstance(delta, BatchEnded):
+                                yield TurnEnded("closed_by_us", Usage())
+                                return
+                    case TurnEnded(finish):
+                        for delta in parser.close(finish):
+                            yield delta
+                        yield piece
+                        return
+                    case _:
+                        yield piece
+
+    async def aclose(self) -> None:
+        await self.provider.aclose()
+
+
+def tools_digest(tools: Sequence[ToolSpec]) -> str:
+    """SHA-256 (hex) over names, descriptions and parameters."""
+    listed = [[spec.name, spec.description, spec.parameters] for spec in tools]
+    return text_digest(json.dumps(listed, sort_keys=True, default=dict))
+
+
+def text_digest(text: str) -> str:
+    """SHA-256 (hex) of a text; lone surrogates count as they are."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

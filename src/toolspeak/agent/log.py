@@ -1,0 +1,56 @@
+"""A list that only grows, shared by all the states that saw part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, TypeVar, cast, overload
+
+ItemT = TypeVar("ItemT")
+
+
+class Log(Sequence[ItemT], Generic[ItemT]):
+    """An immutable sequence with an O(1) `append` that gives a longer one.
+
+    The items are shared: a log is its length. Appending twice to the same log copies once (a fork).
+    """
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: Iterable[ItemT] = ()) -> None:
+        self._items = list(items)
+        self._length = len(self._items)
+
+    def append(self, item: ItemT) -> Log[ItemT]:
+        longer = cast("Log[ItemT]", Log.__new__(Log))
+        longer._items = self._items if len(self._items) == self._length else self._items[: self._length]
+        longer._items.append(item)
+        longer._length = self._length + 1
+        return longer
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> ItemT: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ItemT]: ...
+    def __getitem__(self, index: int | slice) -> ItemT | Sequence[ItemT]:
+        if isinstance(index, slice):
+            return [self._items[i] for i in range(*index.indices(self._length))]
+        if index < 0:
+            index += self._length
+        if not 0 <= index < self._length:
+            raise IndexError("log index out of range")
+        return self._items[index]
+
+    def __iter__(self) -> Iterator[ItemT]:
+        for i in range(self._length):
+            yield self._items[i]
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(cast("Log[ItemT]", other)) if isinstance(other, Log) else NotImplemented
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - compared by content, so not hashable, like a list
+
+    def __repr__(self) -> str:
+        return f"Log({list(self)!r})"

@@ -1,0 +1,314 @@
+"""The loop: perform what `decide` says, record what happened, let `apply` say what it means."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
+
+from toolspeak.agent.decide import AskModel, AwaitApproval, Finish, RunTools, decide
+from toolspeak.agent.driver import Driver, TurnRequest, text_digest, tools_digest
+from toolspeak.agent.state import RunState, apply
+from toolspeak.data.deltas import Delta, ToolProgress, TurnEnded
+from toolspeak.data.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Event,
+    ModelAnswered,
+    ModelAsked,
+    ModelFailed,
+    Record,
+    RunFinished,
+    RunPaused,
+    ToolFinished,
+    ToolStarted,
+    UserMessageQueued,
+)
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
+from toolspeak.dialects import ParsedTurn, TurnCollector
+from toolspeak.errors import ProviderError, RunError
+from toolspeak.execute import Approver, BatchContext, Decision, Executor
+from toolspeak.journal.base import Journal
+from toolspeak.tools import Toolset
+
+Watched: TypeAlias = Delta | Record
+"""What `stream` yields: the transient pieces of a turn, and every record once it is durable."""
+
+Publish: TypeAlias = Callable[[Watched], Awaitable[None]]
+_FINAL = frozenset({"answered", "no_answer", "failed"})
+_WRAP_UP_SECONDS = 60.0
+_QUEUE = 256  # pieces a slow reader of `stream` may lag behind before the model is made to wait
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What an agent gives each of its runs."""
+
+    driver: Driver
+    toolset: Toolset
+    executor: Executor
+    journal: Journal
+    approver: Approver | None = None
+    instructions: str = ""
+    agent: str = "agent"
+    deps: Any = None
+    principal: str | None = None
+    traceparent: str | None = None
+    parent_run_id: str | None = None
+    clock: Callable[[], float] = time.time
+
+
+class Run:
+    """One run, from its first record to its last. Drive it with `finish`, `states` or `stream`, once.
+
+    `opening` is recorded first: a new run's `RunStarted`, or what was decided while it waited. `memory` is
+    what the tools keep between calls (which files were read, say).
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        run_id: str,
+        opening: Sequence[Event],
+        state: RunState | None = None,
+        memory: dict[str, Any] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._opening = opening
+        self._lock = asyncio.Lock()
+        self._publish: Publish | None = None
+        self._progress: Callable[[Watched], None] | None = None
+        self._inbox: list[Message] = []
+        self._prompt = self._prompt_digest = ""
+        self._counted = self._characters = 0  # of the history, for estimates
+        self._error: ProviderError | None = None
+        self._specs = tuple(settings.toolset.specs)
+        self._digest = tools_digest(self._specs)
+        self.run_id = run_id
+        self.memory: dict[str, Any] = {} if memory is None else memory
+
+    @property
+    def state(self) -> RunState:
+        if self._state is None:
+            raise RunError(f"run {self.run_id} has not started; await finish() or iterate over it first")
+        return self._state
+
+    def say(self, text: str) -> None:
+        """Queues a user message; the model reads it at the next step."""
+        self._inbox.append(Message.user(text))
+
+    async def record(self, event: Event) -> None:
+        """Makes an event durable, then true, then visible."""
+        async with self._lock:
+            state, settings = self._state, self._settings
+            record = Record(
+                event,
+                self.run_id,
+                seq=state.seq if state else 0,
+                step=_step_of(event, state),
+                time=settings.clock(),
+                agent=settings.agent,
+                call_id=_call_of(event),
+                parent_run_id=settings.parent_run_id,
+                principal=settings.principal,
+                traceparent=settings.traceparent,
+            )
+            await settings.journal.append(record)
+            self._state = apply(state, record)
+            if self._publish is not None:  # inside the lock, so that a watcher sees the journal's order
+                await self._publish(record)
+
+    async def finish(self) -> RunState:
+        """Runs to the end, or to where it waits for approval. Raises ProviderError when the model API fails."""
+        async for _ in self._advance():
+            pass
+        return self.state
+
+    async def states(self) -> AsyncIterator[RunState]:
+        """The state after each step and at the end. Leaving the loop early stops the run where it is."""
+        async for state in self._advance():
+            yield state
+
+    async def stream(self) -> AsyncGenerator[Watched]:
+        """Deltas as they come and records once they are durable. Leaving the loop early cancels the run."""
+        queue: asyncio.Queue[Watched | None] = asyncio.Queue(_QUEUE)
+        self._publish = queue.put
+
+        def progress(item: Watched) -> None:
+            with contextlib.suppress(asyncio.QueueFull):  # a progress line may be lost, a fact may not
+                queue.put_nowait(item)
+
+        async def work() -> None:
+            try:
+                await self.finish()
+            finally:
+                if self._publish is not None:
+                    await queue.put(None)
+
+        self._progress = progress
+        task = asyncio.create_task(work())
+        try:
+            while (item := await queue.get()) is not None:
+                yield item
+            await task
+        finally:
+            self._publish = self._progress = None
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _advance(self) -> AsyncIterator[RunState]:
+        for event in self._opening:
+            await self.record(event)
+        while self.state.status not in _FINAL:
+            while self._inbox:
+                await self.record(UserMessageQueued(self._inbox.pop(0)))
+            action = decide(self.state)
+            match action:
+                case AskModel():
+                    await self._ask(action)
+                    if self.state.batch:
+                        continue
+                case RunTools():
+                    await self._run_tools(action)
+                case AwaitApproval():
+                    break
+                case Finish(status, answer, reason):
+                    await self.record(RunFinished(status, answer, reason))
+            if self.state.status == "running":
+                yield self.state
+        yield self.state
+        if self._error is not None:
+            raise self._error
+
+    async def _ask(self, action: AskModel) -> None:
+        if action.reached is not None:
+            await self.record(action.reached)
+        settings, choice = self._settings, action.choice
+        request = TurnRequest(self.state.messages, self._specs, settings.instructions, choice)
+        prompt = settings.driver.prompt(request)
+        if prompt is not self._prompt:
+            self._prompt, self._prompt_digest = prompt, text_digest(prompt)
+        await self.record(ModelAsked(settings.driver.name, self._digest, self._prompt_digest, choice))
+        request = replace(request, messages=self.state.messages)
+        wrapping_up = choice.mode == "none"
+        scope = asyncio.timeout(_WRAP_UP_SECONDS if wrapping_up else self._seconds_left())
+        try:
+            async with scope:
+                turn = await self._read_turn(request)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            if wrapping_up:
+                await self.record(RunFinished("no_answer", "", self.state.limit or "seconds"))
+            return  # the turn is lost; decide sees that the time is over and asks for the wrap-up answer
+        except ProviderError as error:
+            self._error = error
+            await self.record(ModelFailed(str(error), error.status))
+            return
+        usage, estimated = turn.usage, turn.usage.total is None
+        if estimated:
+            usage = self._estimate(turn)
+        await self.record(_answered(turn, usage, estimated, wrapping_up))
+
+    async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
+        step = self.state.step
+        collector = TurnCollector(lambda index: f"call_{step}_{index}")
+        publish = self._publish
+        stream = cast("AsyncGenerator[Delta]", self._settings.driver.turn(request))
+        async with aclosing(stream):
+            async for delta in stream:
+                collector.add(delta)
+                if publish is not None and not isinstance(delta, TurnEnded):
+                    await publish(delta)
+        return collector.turn()
+
+    async def _run_tools(self, action: RunTools) -> None:
+        state, settings = self.state, self._settings
+        context = BatchContext(
+            run_id=self.run_id,
+            step=state.step,
+            deps=settings.deps,
+            memory=self.memory,
+            state=state,
+            progress=self._report,
+        )
+        batch = await settings.executor.run(
+            action.calls,
+            emit=self.record,
+            context=context,
+            approver=settings.approver,
+            decided={d.call_id: Decision(d.approved, d.reason, d.by) for d in state.decisions},
+            finished={result.call_id: result for result in state.results},
+            deadline=self._seconds_left(),
+            max_calls=action.max_calls,
+        )
+        if batch.pending:
+            await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))
+
+    def _estimate(self, turn: ParsedTurn) -> Usage:
+        """Tokens at four characters each: the usual rule of thumb for English text and code."""
+        history = self.state.history
+        for i in range(self._counted, len(history)):
+            self._characters += _characters(history[i])
+        self._counted = len(history)
+        sent = len(self._prompt) + self._characters
+        return Usage(sent // 4, (_characters(turn.message) + len(turn.reasoning)) // 4)
+
+    def _report(self, call_id: str, message: str) -> None:
+        if self._progress is not None:
+            self._progress(ToolProgress(call_id, message))
+
+    def _seconds_left(self) -> float | None:
+        limit = self.state.limits.seconds
+        return None if limit is None else max(0.0, self.state.started + limit - self._settings.clock())
+
+
+def _answered(turn: ParsedTurn, usage: Usage, estimated: bool, wrapping_up: bool) -> ModelAnswered:
+    """The event of a turn. In a wrap-up answer no call counts, so none enters the history."""
+    message, ignored = turn.message, [entry.call for entry in turn.ignored]
+    if wrapping_up and message.calls:
+        ignored += message.calls
+        kept = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
+        message = replace(message, parts=kept)
+    return ModelAnswered(
+        message,
+        turn.finish,
+        usage,
+        estimated,
+        tuple(call for call in ignored if isinstance(call, ToolCall)),
+        turn.forged,
+        turn.notes,
+    )
+
+
+def _characters(message: Message) -> int:
+    calls = sum(len(str(call.arguments)) for call in message.calls if isinstance(call, ToolCall))
+    return len(message.text) + calls + sum(len(result.text) for result in message.results)
+
+
+def _step_of(event: Event, state: RunState | None) -> int:
+    step = state.step if state else 0
+    return step + 1 if isinstance(event, ModelAsked) else step
+
+
+def _call_of(event: Event) -> str | None:
+    match event:
+        case ToolFinished(result):
+            return result.call_id
+        case ToolStarted(call_id) | ApprovalRequested(call_id) | ApprovalDecided(call_id):
+            return call_id
+        case _:
+            return None
+
+
+def decisions_of(given: Mapping[str, bool | Decision]) -> dict[str, Decision]:
+    """Decisions as a caller may write them: `{"call_1_0": True}`."""
+    return {
+        call_id: decision if isinstance(decision, Decision) else Decision(decision, by="caller")
+        for call_id, decision in given.items()
+    }

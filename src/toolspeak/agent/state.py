@@ -1,0 +1,179 @@
+"""A run's state: the fold of its records. Pure, and O(1) an event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from toolspeak.agent.log import Log
+from toolspeak.data.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    LimitName,
+    LimitReached,
+    Limits,
+    ModelAnswered,
+    ModelAsked,
+    ModelFailed,
+    Record,
+    RunFinished,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunStatus,
+    ToolFinished,
+    UserMessageQueued,
+)
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolResult, Usage
+from toolspeak.errors import RunError
+
+WRAP_UP = {
+    "steps": "The limit of {allowed:g} steps is reached.",
+    "calls": "The limit of {allowed:g} tool calls is reached.",
+    "seconds": "The time limit of {allowed:g} seconds is reached.",
+    "tokens": "The limit of {allowed:g} tokens is reached.",
+}
+_WRAP_UP_TASK = "Do not call any more tools. Answer now with what you have, and say what is not done."
+_EMPTY_TURN = "Your reply was empty. Call a tool, or give your answer in plain text."
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Everything the next decision depends on.
+
+    `batch` holds the calls of the current step that have not all finished, `results` what is there of theirs;
+    `tokens` counts input and output of all turns; `started` and `time` are Unix seconds, `time` that of the
+    last record. `answer` is set once a turn held text and no calls.
+    """
+
+    run_id: str
+    model: str
+    limits: Limits
+    history: Log[Message]
+    started: float
+    time: float
+    status: RunStatus = "running"
+    step: int = 0
+    seq: int = 0
+    batch: tuple[ToolCall | MalformedCall, ...] = ()
+    results: Log[ToolResult] = field(default_factory=Log[ToolResult])
+    waiting: Log[str] = field(default_factory=Log[str])
+    decisions: Log[ApprovalDecided] = field(default_factory=Log[ApprovalDecided])
+    queued: Log[Message] = field(default_factory=Log[Message])
+    calls: int = 0
+    tokens: int = 0
+    tokens_estimated: bool = False
+    usage: Usage = Usage(0, 0, 0, 0)
+    limit: LimitName | None = None
+    wrapped_up: bool = False
+    empty_turns: int = 0
+    answer: str | None = None
+    reason: str = ""
+    error: str = ""
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        return self.history
+
+
+def apply(state: RunState | None, record: Record) -> RunState:
+    """The state after one more record. Raises RunError for a record that cannot come here."""
+    event = record.event
+    if isinstance(event, RunStarted):
+        return RunState(
+            record.run_id, event.model, event.limits, Log(event.messages), record.time, record.time, seq=record.seq + 1
+        )
+    if state is None:
+        raise RunError(f"run {record.run_id} does not begin with RunStarted; its journal is incomplete")
+    return replace(_changed(state, record), seq=record.seq + 1, time=record.time)
+
+
+def fold(records: Iterable[Record]) -> RunState:
+    """The state after these records. Raises RunError when there are none."""
+    state = reduce(apply, records, None)
+    if state is None:
+        raise RunError("a run without records has no state")
+    return state
+
+
+def _changed(state: RunState, record: Record) -> RunState:
+    match record.event:
+        case ModelAsked():
+            return _asked(state, record)
+        case ModelAnswered() as answered:
+            return _answered(state, answered)
+        case ToolFinished(result):
+            return _finished(state, result)
+        case UserMessageQueued(message):
+            return replace(state, queued=state.queued.append(message))
+        case ApprovalRequested(call_id):
+            return replace(state, waiting=state.waiting.append(call_id))
+        case ApprovalDecided() as decided:
+            return replace(state, decisions=state.decisions.append(decided))
+        case LimitReached() as reached:
+            note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed)} {_WRAP_UP_TASK}"
+            return replace(state, limit=reached.limit, history=state.history.append(Message.user(note)))
+        case RunPaused():
+            return replace(state, status="awaiting_approval")
+        case RunResumed():
+            return replace(state, status="running")
+        case ModelFailed(error):
+            return replace(state, error=error)
+        case RunFinished(status, answer, reason):
+            return replace(state, status=status, answer=answer, reason=reason)
+        case _:
+            return state
+
+
+def _asked(state: RunState, record: Record) -> RunState:
+    history = state.history
+    for message in state.queued:
+        history = history.append(message)
+    return replace(state, step=record.step, history=history, queued=Log() if state.queued else state.queued)
+
+
+def _answered(state: RunState, event: ModelAnswered) -> RunState:
+    calls = event.message.calls
+    history = state.history.append(event.message) if event.message.parts else state.history
+    answer, empty = None, state.empty_turns
+    if not calls:
+        answer = event.message.text.strip() or None
+        if answer is None and not state.limit:
+            empty += 1
+            history = history.append(Message.user(_EMPTY_TURN))
+    usage = event.usage
+    return replace(
+        state,
+        history=history,
+        batch=calls,
+        results=Log(),
+        waiting=Log(),
+        decisions=Log(),
+        calls=state.calls + len(calls),
+        tokens=state.tokens + (usage.total or 0),
+        tokens_estimated=state.tokens_estimated or event.usage_estimated,
+        usage=_add(state.usage, usage),
+        wrapped_up=state.limit is not None,
+        empty_turns=empty if not calls else 0,
+        answer=answer,
+        reason="answer_cut" if event.finish == "length" else "answer",
+    )
+
+
+def _finished(state: RunState, result: ToolResult) -> RunState:
+    results = state.results.append(result)
+    if len(results) < len(state.batch):
+        return replace(state, results=results)
+    by_id = {result.call_id: result for result in results}
+    parts = tuple(by_id[call.id] for call in state.batch)
+    return replace(state, history=state.history.append(Message("tool", parts)), batch=(), results=Log())
+
+
+def _add(total: Usage, more: Usage) -> Usage:
+    return Usage(
+        (total.input or 0) + (more.input or 0),
+        (total.output or 0) + (more.output or 0),
+        (total.cached or 0) + (more.cached or 0),
+        (total.reasoning or 0) + (more.reasoning or 0),
+    )

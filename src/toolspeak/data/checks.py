@@ -1,0 +1,186 @@
+"""The leaves of the codec: checked conversion of scalars, arrays and JSON values (see `codec`).
+
+Each function takes a value and returns what is stored (or the value that was stored), or raises `Misfit`.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from toolspeak.data.messages import JSON
+
+Convert = Callable[[Any], Any]
+
+
+class Misfit(Exception):
+    """Something does not fit; the codec makes a FormatError of it.
+
+    `place` grows from the inside out while the exception rises.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.place: list[str] = []
+
+
+def unchanged(value: Any) -> Any:
+    return value
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Misfit(f"expected text, found {kind_of(value)}")
+    return value
+
+
+def integer(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Misfit(f"expected an integer, found {kind_of(value)}")
+    return value
+
+
+def number(value: Any) -> float:
+    if not isinstance(value, _NUMBERS) or isinstance(value, bool):
+        raise Misfit(f"expected a number, found {kind_of(value)}")
+    try:
+        converted = float(value)
+    except OverflowError:
+        converted = math.inf
+    if not math.isfinite(converted):
+        raise Misfit("NaN and infinite numbers are not JSON")
+    return converted
+
+
+def boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Misfit(f"expected true or false, found {kind_of(value)}")
+    return value
+
+
+def base64_of(value: Any) -> str:
+    if not isinstance(value, bytes):
+        raise Misfit(f"expected bytes, found {kind_of(value)}")
+    return base64.b64encode(value).decode("ascii")
+
+
+def bytes_of(value: Any) -> bytes:
+    try:
+        return base64.b64decode(text(value), validate=True)
+    except ValueError as error:
+        raise Misfit("expected base64 text") from error
+
+
+def array(convert: Convert, accepted: tuple[type, ...], build: Callable[[list[Any]], Any]) -> Convert:
+    """The conversion of a list: each item by `convert`, then the whole by `build`."""
+
+    def walk(value: Any) -> Any:
+        if not isinstance(value, accepted):
+            raise Misfit(f"expected a list, found {kind_of(value)}")
+        built: list[Any] = []
+        try:
+            for item in cast("Iterable[Any]", value):
+                built.append(convert(item))  # noqa: PERF401 (its length is the place when an item misfits)
+        except Misfit as misfit:
+            misfit.place.append(f"[{len(built)}]")
+            raise
+        return build(built)
+
+    return walk
+
+
+def json_value(value: Any) -> JSON:
+    """A copy of a JSON value, checked to its leaves; tuples become arrays."""
+    if value is None or isinstance(value, _ATOMS):
+        return value
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, Mapping):
+        return json_object(value)
+    if isinstance(value, _ARRAYS):
+        return _json_array(value)
+    raise Misfit(f"{kind_of(value)} is not a JSON value")
+
+
+def json_object(value: Any) -> dict[str, JSON]:
+    """A copy of a mapping to JSON values, checked to its leaves."""
+    return _object(json_value, value)
+
+
+def text_object(value: Any) -> dict[str, str]:
+    """A copy of a mapping from text to text."""
+    return _object(text, value)
+
+
+def plain_object(value: Any) -> dict[str, JSON]:
+    """The value itself, if it is an object as `json.loads` makes it."""
+    if type(value) is not dict:
+        raise Misfit(f"expected an object, found {kind_of(value)}")
+    return cast("dict[str, JSON]", value)
+
+
+def _object(convert: Convert, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Misfit(f"expected an object, found {kind_of(value)}")
+    built: dict[str, Any] = {}
+    for key, item in cast("Mapping[Any, Any]", value).items():
+        if not isinstance(key, str):
+            raise Misfit(f"the key {quote(key)} is not text")
+        try:
+            built[key] = convert(item)
+        except Misfit as misfit:
+            misfit.place.append(f"[{quote(key)}]")
+            raise
+    return built
+
+
+_NUMBERS = (float, int)
+_ATOMS = (str, int)  # bool is an int
+_ARRAYS = (list, tuple)
+_json_array = array(json_value, _ARRAYS, list)
+
+SCALARS: Mapping[Any, tuple[Convert, Convert]] = {
+    str: (text, text),
+    int: (integer, integer),
+    float: (number, number),
+    bool: (boolean, boolean),
+    bytes: (base64_of, bytes_of),
+}
+"""The writer and the reader of each scalar type."""
+
+_KINDS: Mapping[Any, str] = {
+    types.NoneType: "null",
+    str: "text",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in JSON's words where it has one."""
+    cls = cast("type[Any]", type(value))
+    return _KINDS.get(cls, f"a {cls.__name__}")
+
+
+def quote(value: Any) -> str:
+    """A short, printable form of something stored, however large or odd it is."""
+    if not isinstance(value, str | int | float | None):
+        return kind_of(value)
+    try:
+        shown = ascii(value)
+    except ValueError:  # an integer of more than 4,300 digits (sys.set_int_max_str_digits)
+        return "a huge integer"
+    return shown if len(shown) <= 60 else shown[:57] + "..."
+
+
+def one_of(names: Iterable[str]) -> str:
+    """`A or B`; `one of: A, B, …` when there are many."""
+    known = sorted(names)
+    return " or ".join(known) if len(known) <= 4 else f"one of: {', '.join(known)}"
