@@ -36,7 +36,8 @@ def _no_memory() -> dict[str, Any]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots: on Python 3.11 `RunContext[Deps](…)` fails for a frozen, slotted and generic dataclass.
+@dataclass(frozen=True)
 class RunContext(Generic[DepsT]):
     """Annotate a parameter of a tool with it (`ctx: RunContext[MyDeps]`) to receive it.
 

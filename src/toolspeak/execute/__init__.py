@@ -1,0 +1,39 @@
+"""Running the calls a model made: in order, at once, with a yes where one is needed; each with a result."""
+
+from toolspeak.execute.approval import (
+    ApprovalRequest,
+    Approver,
+    Decision,
+    PendingApproval,
+    approve_all,
+    approve_none,
+    needs_approval,
+    resolve_approver,
+)
+from toolspeak.execute.batch import Batch, BatchContext, Emit
+from toolspeak.execute.executor import Executor
+from toolspeak.execute.interceptors import Answer, Block, Interceptor, Proceed
+from toolspeak.execute.schedule import ScheduleName, plan
+from toolspeak.execute.secrets import Secrets
+
+__all__ = [
+    "Answer",
+    "ApprovalRequest",
+    "Approver",
+    "Batch",
+    "BatchContext",
+    "Block",
+    "Decision",
+    "Emit",
+    "Executor",
+    "Interceptor",
+    "PendingApproval",
+    "Proceed",
+    "ScheduleName",
+    "Secrets",
+    "approve_all",
+    "approve_none",
+    "needs_approval",
+    "plan",
+    "resolve_approver",
+]

@@ -1,0 +1,185 @@
+"""The first phase of a batch: in call order, each call is admitted, refused, or found to wait for a yes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from toolspeak.data.events import ApprovalDecided, ApprovalRequested
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
+from toolspeak.data.tools import Effects
+from toolspeak.errors import suggest
+from toolspeak.execute.approval import (
+    ApprovalRequest,
+    Approver,
+    Decision,
+    PendingApproval,
+    StandingApprover,
+    approval_reason,
+    ask,
+)
+from toolspeak.execute.arguments import read_arguments
+from toolspeak.execute.batch import BatchContext, Deadline, Emit
+from toolspeak.execute.interceptors import Answer, Interceptor, run_before
+from toolspeak.execute.results import cap_text, describe, result_of
+from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.threads import in_thread
+from toolspeak.tools.tool import Tool
+from toolspeak.tools.toolset import Toolset
+
+_PREVIEW_SECONDS = 30.0
+_PREVIEW_BYTES = 64 * 1024
+"""More than a person reads before saying yes, and small enough to record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A call that may run. `arguments` hold revealed secrets and are for the function alone."""
+
+    call: ToolCall
+    tool: Tool
+    arguments: Mapping[str, Any]
+    effects: Effects
+    idempotency_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A call that has its result without running now; `recorded` says whether the journal has it already."""
+
+    result: ToolResult
+    recorded: bool = False
+
+
+Admitted: TypeAlias = Ready | Settled | PendingApproval
+
+
+@dataclass(slots=True)
+class Admission:
+    """Admits the calls of one batch; make a new one for each."""
+
+    tools: Toolset
+    pipeline: Sequence[Interceptor]
+    secrets: Secrets
+    context: BatchContext
+    emit: Emit
+    approver: Approver | None
+    decided: Mapping[str, Decision]
+    deadline: Deadline
+
+    async def admit_all(
+        self, calls: Sequence[ToolCall | MalformedCall], finished: Mapping[str, ToolResult], max_calls: int | None
+    ) -> list[Admitted]:
+        """One entry per call. Calls that are finished already or malformed do not count towards `max_calls`."""
+        admitted: list[Admitted] = []
+        seen: dict[str, int] = {}
+        counted = 0
+        for call in calls:
+            if call.id in finished:
+                admitted.append(Settled(finished[call.id], recorded=True))
+                continue
+            if isinstance(call, MalformedCall):
+                admitted.append(Settled(failure(call, "malformed", call.reason)))
+                continue
+            counted += 1
+            if max_calls is not None and counted > max_calls:
+                reason = f"the run's limit of {max_calls} calls is reached"
+                admitted.append(Settled(failure(call, "skipped", reason)))
+                continue
+            seen[call.id] = seen.get(call.id, 0) + 1
+            admitted.append(await self._admit_in_time(call, seen[call.id]))
+        return admitted
+
+    async def _admit_in_time(self, call: ToolCall, occurrence: int) -> Admitted:
+        if not self.deadline.passed():
+            limit = asyncio.timeout_at(self.deadline.at)
+            try:
+                async with limit:
+                    return await self._admit(call, occurrence)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+        return Settled(failure(call, "skipped", self.deadline.before_start()))
+
+    async def _admit(self, call: ToolCall, occurrence: int) -> Admitted:
+        tool = self.tools.get(call.name)
+        if tool is not None and self.pipeline:
+            verdict = await run_before(self.pipeline, call, self.context)
+            if isinstance(verdict, Answer):
+                return Settled(result_of(call, verdict.value, self.secrets))
+            if isinstance(verdict, ToolResult):
+                return Settled(verdict)
+            call, tool = verdict, self.tools.get(verdict.name)
+        if tool is None:
+            known = suggest(call.name, (one.name for one in self.tools))
+            return Settled(failure(call, "unknown_tool", f"no tool is called {known}"))
+        arguments = read_arguments(tool, call, self.secrets)
+        if isinstance(arguments, ToolResult):
+            return Settled(arguments)
+        effects = tool.effects_of(arguments)
+        refused = await self._refusal(call, tool, arguments, effects)
+        if refused is not None:
+            return refused
+        # The n-th call of a repeated id is a call of its own: the same key would make it look like a rerun.
+        key = f"{self.context.run_id}:{call.id}" + (f"#{occurrence}" if occurrence > 1 else "")
+        return Ready(call, tool, arguments, effects, key)
+
+    async def _refusal(
+        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects
+    ) -> Settled | PendingApproval | None:
+        reason = approval_reason(effects)
+        decision = self.decided.get(call.id)
+        if decision is None:
+            if not reason:
+                return None
+            if isinstance(self.approver, StandingApprover):
+                decision = self.approver.decision
+            else:
+                request = await self._request(call, tool, arguments, effects, reason)
+                if self.approver is None:
+                    return request
+                decision = await self._ask(self.approver, request)
+        if decision.approved:
+            return None
+        told = f": {decision.reason}" if decision.reason else ""
+        return Settled(failure(call, "rejected", f"the call was rejected{told}"))
+
+    async def _ask(self, approver: Approver, request: ApprovalRequest) -> Decision:
+        await self.emit(ApprovalRequested(request.call.id, request.reason, request.preview))
+        decision = await ask(approver, request)
+        await self.emit(ApprovalDecided(request.call.id, decision.approved, decision.reason, decision.by))
+        return decision
+
+    async def _request(
+        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, reason: str
+    ) -> ApprovalRequest:
+        preview = cap_text(self.secrets.hide_text(await _preview(tool, arguments)), _PREVIEW_BYTES)
+        if self.secrets:
+            reads, writes = map(self.secrets.hide, (sorted(effects.reads), sorted(effects.writes)))
+            effects = Effects(
+                reads,
+                writes,
+                external=effects.external,
+                idempotent=effects.idempotent,
+                destructive=effects.destructive,
+                declared=effects.declared,
+            )
+        return ApprovalRequest(call, tool.spec, effects, preview, self.secrets.hide_text(reason))
+
+
+async def _preview(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    if tool.preview is None:
+        return ""
+    make = tool.preview
+    try:
+        async with asyncio.timeout(_PREVIEW_SECONDS):
+            outcome = await in_thread(lambda: make(arguments))
+    except TimeoutError:
+        return f"(no preview: it took more than {_PREVIEW_SECONDS:g} seconds)"
+    if isinstance(outcome.error, Exception):
+        return f"(no preview: {describe(outcome.error)})"
+    if outcome.error is not None:
+        raise outcome.error
+    return str(outcome.value)

@@ -1,0 +1,72 @@
+"""What surrounds a batch of calls, and what comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from toolspeak.data.events import Event
+from toolspeak.data.messages import ToolResult
+from toolspeak.execute.approval import PendingApproval
+from toolspeak.tools.context import StateView
+
+Emit: TypeAlias = Callable[[Event], Awaitable[None]]
+"""Records a fact; returns once it is durable."""
+
+
+def _no_progress(_call_id: str, _message: str) -> None:
+    return None
+
+
+def _no_memory() -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchContext:
+    """The run a batch belongs to; every call's RunContext is made from it.
+
+    `progress` receives a call id and a line, in the event loop's thread.
+    """
+
+    run_id: str
+    step: int = 0
+    deps: Any = None
+    memory: dict[str, Any] = field(default_factory=_no_memory)
+    state: StateView | None = None
+    progress: Callable[[str, str], None] = _no_progress
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The results, complete and in call order; or no results and the calls that wait for a decision,
+    in which case nothing was executed."""
+
+    results: tuple[ToolResult, ...]
+    pending: tuple[PendingApproval, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The run's time limit: `seconds` as the caller gave it, `at` in the event loop's time; None is no limit."""
+
+    seconds: float | None
+    at: float | None
+
+    @classmethod
+    def after(cls, seconds: float | None) -> Deadline:
+        at = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        return cls(seconds, at)
+
+    def passed(self) -> bool:
+        return self.at is not None and asyncio.get_running_loop().time() >= self.at
+
+    def before_start(self) -> str:
+        """What a call is told that was not started in time."""
+        return f"the run's time limit of {self.seconds or 0:g} seconds was reached before this call started"
+
+    def before_end(self) -> str:
+        """What a call is told that was started and not finished in time."""
+        return f"the run's time limit of {self.seconds or 0:g} seconds was reached before this call finished"

@@ -1,0 +1,110 @@
+"""Running synchronous tools beside the event loop, in threads that nothing waits for at exit.
+
+`asyncio.to_thread` will not do: its pool is bounded, so that a few hung tools stop all others, and the
+interpreter joins its threads on exit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias
+
+_IDLE_SECONDS = 10.0
+"""How long an idle worker waits for another job before its thread ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a function: its value, or the exception it raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+async def in_thread(function: Callable[[], Any]) -> Outcome:
+    """Runs the function in a daemon worker thread, in a copy of the current context.
+
+    Cancelling the wait abandons the thread: it goes on to its own end and what it brings is dropped. A thread
+    that never ends keeps neither the event loop nor the interpreter from ending.
+    """
+    loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
+    waiting: asyncio.Future[Outcome] = loop.create_future()
+
+    def deliver(outcome: Outcome) -> None:
+        if not waiting.done():
+            waiting.set_result(outcome)
+
+    def job() -> None:
+        try:
+            outcome = Outcome(value=context.run(function))
+        except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
+            outcome = Outcome(error=error)
+        call_in_loop(loop, deliver, outcome)
+
+    _hand_over(job)
+    return await waiting
+
+
+def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: Any) -> None:
+    """Has the loop's thread call the function soon; nothing happens when the loop is closed already."""
+    try:
+        loop.call_soon_threadsafe(function, *arguments)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+
+
+_Job: TypeAlias = Callable[[], None]
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[_Job] = SimpleQueue()
+        self.thread = threading.Thread(target=self._work, name="toolspeak-tool", daemon=True)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                job = self.jobs.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                if self._retire():
+                    return
+                job = self.jobs.get()
+            job()
+            # Else an idle thread would keep the last call's arguments alive.
+            del job
+            _idle.append(self)
+
+    def _retire(self) -> bool:
+        """Leaves the idle workers; False when somebody has just taken this one and a job is coming."""
+        try:
+            _idle.remove(self)
+        except ValueError:
+            return False
+        return True
+
+
+# No lock: a deque's own methods are atomic, and a lock could be held in another thread during a fork.
+_idle: deque[_Worker] = deque()
+
+
+def _hand_over(job: _Job) -> None:
+    while True:
+        try:
+            worker = _idle.pop()
+        except IndexError:
+            worker = _Worker()
+            worker.jobs.put(job)
+            worker.thread.start()
+            return
+        # After a fork the child finds its parent's workers here, without their threads.
+        if worker.thread.is_alive():
+            worker.jobs.put(job)
+            return

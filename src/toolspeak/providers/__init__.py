@@ -1,0 +1,73 @@
+"""Transports to model APIs, looked up by name; a provider's module is imported when it is asked for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+
+from toolspeak.errors import UnknownProvider, suggest
+from toolspeak.providers.base import Provider, TextRequest
+
+__all__ = ["PROVIDERS", "Provider", "TextRequest", "get_provider"]
+
+PROVIDERS: Mapping[str, str] = {
+    "openai": "toolspeak.providers.openai:OpenAIProvider.from_env",
+    "scripted": "toolspeak.providers.scripted:ScriptedProvider.from_env",
+}
+"""Provider name to the `module:attribute` that makes one from (model, environ)."""
+
+DEFAULT = "openai"
+
+# What people write who expect another provider: the OpenAI-compatible address of each.
+_COMPATIBLE: Mapping[str, str] = {
+    "ollama": "http://127.0.0.1:11434/v1",
+    "lmstudio": "http://127.0.0.1:1234/v1",
+    "llamacpp": "http://127.0.0.1:8080/v1",
+    "vllm": "http://127.0.0.1:8000/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "groq": "https://api.groq.com/openai/v1",
+    "anthropic": "https://api.anthropic.com/v1",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
+}
+
+
+def get_provider(model: str, environ: Mapping[str, str]) -> Provider:
+    """The provider of a model string: `openai:gpt-4o`, `scripted:playbook.json`, or a bare model name.
+
+    A bare name goes to the provider `openai`, and so does a name with a colon whose first half is no provider
+    (`qwen3:8b`, as Ollama names models). Raises UnknownProvider if the first half is clearly meant as a provider
+    that does not exist, or if `environ` lacks what the provider needs.
+    """
+    prefix, colon, rest = model.partition(":")
+    if not colon or prefix not in PROVIDERS:
+        if not model.strip():
+            raise UnknownProvider("no model was named; write for instance 'openai:gpt-4o' or 'qwen3:8b'")
+        if colon:
+            _refuse_other_providers(prefix, rest)
+        prefix, rest = DEFAULT, model
+    if not rest.strip():
+        raise UnknownProvider(
+            f"{model!r} names no model: write {prefix}:<{'file' if prefix == 'scripted' else 'model'}>"
+        )
+    return _factory(PROVIDERS[prefix])(rest, environ)
+
+
+def _refuse_other_providers(prefix: str, rest: str) -> None:
+    name = prefix.lower()
+    if name in ("http", "https"):
+        raise UnknownProvider("an address is not a model: set OPENAI_BASE_URL to it and name the model")
+    if name in _COMPATIBLE:
+        raise UnknownProvider(
+            f"{prefix!r} is no provider of its own here; it speaks OpenAI's API: set "
+            f"OPENAI_BASE_URL={_COMPATIBLE[name]} and write 'openai:{rest}'"
+        )
+    # 0.8: catches 'opnai' and 'OpenAI', and leaves 'openchat' and 'qwen3' alone, which are models.
+    if difflib.get_close_matches(name, PROVIDERS, n=1, cutoff=0.8):
+        raise UnknownProvider(f"unknown provider {suggest(prefix, PROVIDERS)}")
+
+
+def _factory(place: str) -> Callable[[str, Mapping[str, str]], Provider]:
+    module, _, attribute = place.partition(":")
+    return attrgetter(attribute)(importlib.import_module(module))

@@ -1,0 +1,214 @@
+"""A model that follows a playbook: for tests, demonstrations and examples without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeAlias, cast, get_args
+
+from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
+from toolspeak.data.messages import FinishReason, TextMessage, Usage
+from toolspeak.errors import ProviderError, UsageError
+from toolspeak.providers.base import TextRequest
+
+Chunk: TypeAlias = int | Sequence[int] | None
+"""How text is cut, in characters: every so many; in these sizes and the rest in one piece; not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedTurn:
+    """One turn of a playbook. `error` is raised after `reasoning` and `text` have been streamed.
+
+    In `text`, `{{last}}` stands for the text of the last message and `{{find:REGEX}}` for what REGEX finds, searching
+    the messages from the newest back: in the first that matches, its last match (group 1 if REGEX has one). Braces
+    in REGEX are balanced or escaped.
+    """
+
+    text: str
+    finish: FinishReason = "stop"
+    reasoning: str = ""
+    usage: Usage | None = None
+    chunk: Chunk = None
+    error: ProviderError | None = None
+
+
+Turn: TypeAlias = str | ScriptedTurn | Callable[[Sequence[TextMessage]], str | ScriptedTurn]
+
+# `{{last}}` or `{{find:REGEX}}`; in REGEX escapes and balanced braces (`\d{3}`) are passed over.
+_QUOTATION = re.compile(r"\{\{(?:last|find:((?:\\.|[^{}\\]|\{[^{}]*\})+))\}\}", re.DOTALL)
+
+
+class ScriptedProvider:
+    """Gives the turns of a playbook one after the other, whoever asks; a `Provider`.
+
+    `chunk` is how a turn's text is cut unless the turn says so itself. `tool_role`: whether it plays a server that
+    takes role `tool`. `requests` are the requests so far.
+    """
+
+    def __init__(
+        self, turns: Sequence[Turn], *, chunk: Chunk = None, name: str = "scripted", tool_role: bool = False
+    ) -> None:
+        _check_chunk(chunk)
+        self._turns = tuple(turns)
+        self._chunk = chunk
+        self._name = name
+        self._tool_role = tool_role
+        self.requests: list[TextRequest] = []
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> ScriptedProvider:
+        """The playbook of a JSON file: `{"turns": ["text", {"text": …, "finish": …, "reasoning": …}], "chunk": 4}`.
+
+        A turn's other fields are those of `ScriptedTurn`: `usage` as an object, `error` as a message. Raises UsageError
+        naming the file and the place in it.
+        """
+        try:
+            book: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"the playbook {path} cannot be read: {error.strerror or error}") from error
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"the playbook {path} is not JSON: {error}") from error
+        try:
+            playbook = _fields(book, ("turns", "chunk"), "the playbook")
+            turns = playbook.get("turns")
+            if not isinstance(turns, list):
+                raise UsageError("turns: expected a list")
+            read = [_read_turn(turn, f"turns[{i}]") for i, turn in enumerate(cast("list[Any]", turns))]
+            return cls(read, chunk=_read_chunk(playbook.get("chunk"), "chunk"), name=f"scripted:{path}")
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_env(cls, path: str, environ: Mapping[str, str]) -> ScriptedProvider:
+        """As `from_file`: what `get_provider` calls. Nothing of `environ` is used."""
+        return cls.from_file(path)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def tool_role(self) -> bool:
+        return self._tool_role
+
+    async def stream_text(self, request: TextRequest) -> AsyncGenerator[Delta]:
+        """The next turn. Raises ProviderError when the playbook has ended, or a quotation finds nothing."""
+        self.requests.append(request)
+        number = len(self.requests)
+        if number > len(self._turns):
+            raise ProviderError(f"{self._name}: turn {number} was asked for, and the playbook has {len(self._turns)}")
+        turn = self._turns[number - 1]
+        if not isinstance(turn, str | ScriptedTurn):
+            turn = turn(request.messages)
+        if isinstance(turn, str):
+            turn = ScriptedTurn(turn)
+        text = _filled(turn.text, request.messages, f"{self._name}: turn {number}")
+        chunk = self._chunk if turn.chunk is None else turn.chunk
+        for kind, whole in ((ReasoningDelta, turn.reasoning), (TextDelta, text)):
+            for piece in _cut(whole, chunk):
+                await asyncio.sleep(0)  # others run meanwhile, as with a network: a place to be cancelled at
+                yield kind(piece)
+        if turn.error is not None:
+            raise turn.error
+        yield TurnEnded(turn.finish, turn.usage or Usage(), self._name)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def _filled(text: str, messages: Sequence[TextMessage], turn: str) -> str:
+    def quoted(quotation: re.Match[str]) -> str:
+        pattern: str | None = quotation.group(1)
+        if pattern is None:
+            if not messages:
+                raise ProviderError(f"{turn} quotes {{{{last}}}}, and there is no message")
+            return messages[-1].text
+        try:
+            regex = re.compile(pattern)
+        except re.error as error:
+            raise ProviderError(f"{turn}: {pattern!r} is no regular expression: {error}") from error
+        for message in reversed(messages):
+            found = list(regex.finditer(message.text))
+            if found:
+                return found[-1].group(1 if regex.groups else 0) or ""
+        raise ProviderError(f"{turn}: {pattern!r} matches nothing in the {len(messages)} messages")
+
+    return _QUOTATION.sub(quoted, text)
+
+
+def _cut(text: str, chunk: Chunk) -> Iterator[str]:
+    _check_chunk(chunk)
+    at = 0
+    if isinstance(chunk, int):
+        chunk = [chunk] * (len(text) // chunk)
+    for size in chunk or ():
+        if at >= len(text):
+            return
+        yield text[at : at + size]
+        at += size
+    if at < len(text):
+        yield text[at:]
+
+
+def _check_chunk(chunk: Chunk) -> None:
+    sizes = (chunk,) if isinstance(chunk, int) else chunk or ()
+    if any(size < 1 for size in sizes):
+        raise UsageError(f"chunk: sizes are characters from 1 up, not {chunk!r}")
+
+
+# --- playbook files ----------------------------------------------------------------------------------------------
+
+
+def _fields(value: Any, known: Sequence[str], place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{place}: expected an object")
+    found = cast("dict[str, Any]", value)
+    for name in found:
+        if name not in known:
+            raise UsageError(f"{place}: unknown field {name!r}; known: {', '.join(known)}")
+    return found
+
+
+def _read_turn(value: Any, place: str) -> ScriptedTurn:
+    if isinstance(value, str):
+        return ScriptedTurn(value)
+    if not isinstance(value, dict):
+        raise UsageError(f"{place}: expected text or an object")
+    found = _fields(cast("dict[str, Any]", value), [field.name for field in fields(ScriptedTurn)], place)
+    for name in ("text", "reasoning", "finish", "error"):
+        if name in found and not isinstance(found[name], str):
+            raise UsageError(f"{place}.{name}: expected text")
+    if "text" not in found:
+        raise UsageError(f"{place}.text: missing")
+    if found.get("finish", "stop") not in get_args(FinishReason):
+        raise UsageError(f"{place}.finish: {found['finish']!r} is none of: {', '.join(get_args(FinishReason))}")
+    turn = ScriptedTurn(
+        found["text"],
+        found.get("finish", "stop"),
+        found.get("reasoning", ""),
+        chunk=_read_chunk(found.get("chunk"), f"{place}.chunk"),
+    )
+    if "error" in found:
+        turn = replace(turn, error=ProviderError(found["error"]))
+    if "usage" in found:
+        turn = replace(turn, usage=_read_usage(found["usage"], f"{place}.usage"))
+    return turn
+
+
+def _read_usage(value: Any, place: str) -> Usage:
+    counts = _fields(value, [field.name for field in fields(Usage)], place)
+    for name, count in counts.items():
+        if type(count) is not int:
+            raise UsageError(f"{place}.{name}: expected a number of tokens")
+    return Usage(**counts)
+
+
+def _read_chunk(value: Any, place: str) -> Chunk:
+    sizes: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [] if value is None else [value]
+    if any(type(size) is not int or size < 1 for size in sizes):
+        raise UsageError(f"{place}: expected a number of characters from 1 up, or a list of such numbers")
+    return cast("Chunk", value)

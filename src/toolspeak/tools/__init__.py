@@ -1,0 +1,9 @@
+"""Functions as tools: `@tool` makes one, a `Toolset` holds them."""
+
+from toolspeak.data.tools import Effects
+from toolspeak.tools.context import RunContext
+from toolspeak.tools.decorator import tool
+from toolspeak.tools.tool import Tool
+from toolspeak.tools.toolset import Toolset
+
+__all__ = ["Effects", "RunContext", "Tool", "Toolset", "tool"]

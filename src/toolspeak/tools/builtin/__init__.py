@@ -1,0 +1,60 @@
+"""The built-in tools: files of one folder, and a shell that starts there.
+
+Adding one is a file with its factory and a line in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from toolspeak.tools import Tool, Toolset
+from toolspeak.tools.builtin.active_file import active_file_tool
+from toolspeak.tools.builtin.append import append_tool
+from toolspeak.tools.builtin.edit import edit_tool
+from toolspeak.tools.builtin.find import find_tool
+from toolspeak.tools.builtin.line_edit import line_edit_tool
+from toolspeak.tools.builtin.list import list_tool
+from toolspeak.tools.builtin.read import read_tool
+from toolspeak.tools.builtin.shell import shell_tool
+from toolspeak.tools.builtin.workspace import Workspace
+from toolspeak.tools.builtin.write import write_tool
+
+WORKSPACE_TOOLS: Mapping[str, Callable[[Workspace], Tool]] = {
+    "list": list_tool,
+    "read": read_tool,
+    "find": find_tool,
+    "write": write_tool,
+    "append": append_tool,
+    "edit": edit_tool,
+    "line_edit": line_edit_tool,
+    "shell": shell_tool,
+}
+"""The tools that work on a workspace, in the order a model is told of them."""
+
+
+def workspace_tools(root: str | Path, *, active_file: str | None = None) -> Toolset:
+    """The tools in the table and `active_file`, for the folder `root`.
+
+    `active_file` is the path, relative to the workspace, of the file the person has open.
+    Raises UsageError when `root` is no folder.
+    """
+    workspace = Workspace(root)
+    made = [make(workspace) for make in WORKSPACE_TOOLS.values()]
+    return Toolset([*made, active_file_tool(active_file)])
+
+
+__all__ = [
+    "WORKSPACE_TOOLS",
+    "Workspace",
+    "active_file_tool",
+    "append_tool",
+    "edit_tool",
+    "find_tool",
+    "line_edit_tool",
+    "list_tool",
+    "read_tool",
+    "shell_tool",
+    "workspace_tools",
+    "write_tool",
+]

@@ -1,0 +1,46 @@
+"""The beginning and the end of an output of any length, in bounded memory."""
+
+from __future__ import annotations
+
+
+class Capture:
+    """Keeps the first and the last half of `limit` bytes; everything when it is no longer than that."""
+
+    def __init__(self, limit: int) -> None:
+        self._head_limit = limit - limit // 2
+        self._tail_limit = limit // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._total = 0
+
+    def add(self, data: bytes) -> None:
+        self._total += len(data)
+        room = self._head_limit - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * self._tail_limit + 65_536:  # seldom, so that the moving is paid for
+            del self._tail[: len(self._tail) - self._tail_limit]
+
+    def text(self) -> str:
+        """What was kept, as text; what is not UTF-8 shows as U+FFFD."""
+        left_out = self._total - len(self._head) - min(len(self._tail), self._tail_limit)
+        if not left_out:
+            return (self._head + self._tail).decode(errors="replace")
+        tail = self._tail[len(self._tail) - self._tail_limit :]
+        # A character cut in two belongs to what was left out.
+        head_end = next((i for i in range(1, 4) if _starts(self._head[-i:])), 0)
+        tail_start = next((i for i in range(min(4, len(tail))) if tail[i] & 0xC0 != 0x80), 0)
+        left_out += head_end + tail_start
+        head = self._head[: len(self._head) - head_end]
+        return (
+            head.decode(errors="replace")
+            + f"\n... {left_out} bytes left out ...\n"
+            + tail[tail_start:].decode(errors="replace")
+        )
+
+
+def _starts(data: bytearray) -> bool:
+    """Whether the bytes begin a UTF-8 character and do not finish it."""
+    first = data[0] if data else 0
+    length = 4 if first >= 0xF0 else 3 if first >= 0xE0 else 2 if first >= 0xC0 else 1
+    return len(data) < length

@@ -1,0 +1,52 @@
+"""What the tools that change a file share: the new text is computed first, then shown or put in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolspeak.data.tools import Effects
+from toolspeak.errors import ToolError
+from toolspeak.tools.builtin import seen
+from toolspeak.tools.builtin.diff import unified_diff
+from toolspeak.tools.builtin.text import decode
+from toolspeak.tools.builtin.workspace import Workspace
+from toolspeak.tools.context import RunContext
+
+
+def changes(workspace: Workspace, path: str, *, idempotent: bool = False, destructive: bool = True) -> Effects:
+    """The effects of a call that reads and changes one file."""
+    key = {workspace.scope(path)}
+    return Effects(reads=key, writes=key, idempotent=idempotent, destructive=destructive)
+
+
+def apply(workspace: Workspace, ctx: RunContext[Any], path: str, change: Callable[[str], str]) -> str:
+    """Change an existing text file; the diff. `change` raises ToolError when it does not fit the text."""
+    data = workspace.read(path)
+    before = decode(data, path)
+    after = change(before)
+    encoded = after.encode()
+    if encoded == data:
+        return "The file already has this content: nothing was changed."
+    workspace.replace(path, encoded)
+    seen.update(ctx, workspace.real(path), data, encoded)
+    return unified_diff(path, before, after)
+
+
+def preview(path: str, texts: Callable[[], tuple[str, str]]) -> str:
+    """The diff between the texts before and after a call; why there is none when the call would fail."""
+    try:
+        before, after = texts()
+    except ToolError as error:
+        return f"This call would fail: {error}"
+    return unified_diff(path, before, after) or f"{path} already has this content: nothing would be changed."
+
+
+def preview_change(workspace: Workspace, path: str, change: Callable[[str], str]) -> str:
+    """The preview of `apply`."""
+
+    def texts() -> tuple[str, str]:
+        before = decode(workspace.read(path), path)
+        return before, change(before)
+
+    return preview(path, texts)

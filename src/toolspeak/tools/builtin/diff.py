@@ -1,0 +1,107 @@
+"""What changes between two texts, as a unified diff of bounded length and cost."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from toolspeak.tools.builtin.text import split_lines, visible
+
+MAX_LINES = 200
+"""Lines of a diff that are shown."""
+
+MAX_COMPARED = 2_000
+"""Lines that are compared one by one; a larger change is shown as one block, as comparing takes quadratic time."""
+
+MAX_WIDTH = 1_000
+"""Characters of a line that are shown."""
+
+CONTEXT = 3
+
+Opcode = tuple[str, int, int, int, int]
+
+
+def unified_diff(path: str, before: str, after: str) -> str:
+    """The diff, shortened to MAX_LINES; empty when the texts are equal.
+
+    Characters one cannot see are spelled out, a carriage return as well unless all lines have one.
+    """
+    if before == after:
+        return ""
+    if _only_crlf(before) and _only_crlf(after):
+        before, after = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
+    shown: list[str] = []
+    left_out = 0
+    for line in _diff_lines(split_lines(before), split_lines(after)):
+        if len(shown) < MAX_LINES:
+            shown.append(line)
+        else:
+            left_out += 1
+    if left_out:
+        shown.append(f"... {left_out} more lines of this diff left out ...")
+    return "\n".join([f"--- {visible(path)}", f"+++ {visible(path)}", *shown]) + "\n"
+
+
+def _only_crlf(text: str) -> bool:
+    return text.count("\n") == text.count("\r\n")
+
+
+def _diff_lines(old: list[str], new: list[str]) -> Iterator[str]:
+    for group in _grouped(old, new):
+        first, last = group[0], group[-1]
+        yield f"@@ -{_span(first[1], last[2])} +{_span(first[3], last[4])} @@"
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                yield from (" " + _show(line) for line in old[i1:i2])
+                continue
+            for sign, lines in (("-", old[i1:i2]), ("+", new[j1:j2])):
+                for line in lines:
+                    yield sign + _show(line)
+                    if not line.endswith("\n"):
+                        yield "\\ No newline at end of file"
+
+
+def _grouped(old: list[str], new: list[str]) -> list[list[Opcode]]:
+    """The changed places with their context. Equal lines at both ends are set aside before comparing."""
+    short = min(len(old), len(new))
+    head = next((i for i in range(short) if old[i] != new[i]), short)
+    tail = next((i for i in range(short - head) if old[-1 - i] != new[-1 - i]), short - head)
+    old_end, new_end = len(old) - tail, len(new) - tail
+    if max(old_end, new_end) - head > MAX_COMPARED:
+        middle: list[Opcode] = [("replace", head, old_end, head, new_end)]
+    else:
+        matcher = difflib.SequenceMatcher(None, old[head:old_end], new[head:new_end])
+        middle = [(tag, i1 + head, i2 + head, j1 + head, j2 + head) for tag, i1, i2, j1, j2 in matcher.get_opcodes()]
+    opcodes = [("equal", 0, head, 0, head), *middle, ("equal", old_end, len(old), new_end, len(new))]
+    return list(_groups([opcode for opcode in opcodes if opcode[1] < opcode[2] or opcode[3] < opcode[4]]))
+
+
+def _groups(opcodes: list[Opcode]) -> Iterator[list[Opcode]]:
+    group: list[Opcode] = []
+    for position, (tag, i1, i2, j1, j2) in enumerate(opcodes):
+        if tag != "equal":
+            group.append((tag, i1, i2, j1, j2))
+            continue
+        first, last = position == 0, position == len(opcodes) - 1
+        if not first and not last and i2 - i1 <= 2 * CONTEXT:
+            group.append((tag, i1, i2, j1, j2))
+            continue
+        if not first:
+            group.append((tag, i1, min(i2, i1 + CONTEXT), j1, min(j2, j1 + CONTEXT)))
+            yield group
+            group = []
+        if not last:
+            group.append((tag, max(i1, i2 - CONTEXT), i2, max(j1, j2 - CONTEXT), j2))
+    if group:
+        yield group
+
+
+def _span(start: int, end: int) -> str:
+    length = end - start
+    return f"{start + 1 if length else start},{length}" if length != 1 else f"{start + 1}"
+
+
+def _show(line: str) -> str:
+    text = line.removesuffix("\n")
+    cut = text if len(text) <= MAX_WIDTH else f"{text[:MAX_WIDTH]}... {len(text) - MAX_WIDTH} more characters ..."
+    return visible(cut)

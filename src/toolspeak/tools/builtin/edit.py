@@ -1,0 +1,101 @@
+"""`edit`: one piece of text in a file replaced by another."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import Any
+
+from toolspeak.data.tools import Effects
+from toolspeak.errors import ToolError
+from toolspeak.tools import RunContext, Tool, tool
+from toolspeak.tools.builtin.change import apply, changes, preview_change
+from toolspeak.tools.builtin.text import BOM, encode, newline_style, with_newlines
+from toolspeak.tools.builtin.workspace import Workspace
+
+LISTED = 20
+"""Matches whose line numbers an error names."""
+
+
+def edit_tool(workspace: Workspace) -> Tool:
+    def effects(path: str) -> Effects:
+        return changes(workspace, path)
+
+    def would(path: str, old: str, new: str) -> str:
+        return preview_change(workspace, path, lambda text: edited(text, old, new, path))
+
+    @tool(name="edit", aliases={"file": "path"}, effects=effects, effects_bound=effects(""), preview=would)
+    def edit(path: str, old: str, new: str, ctx: RunContext[Any]) -> str:
+        """Replace one piece of text in a file; returns what changed as a diff.
+
+        `old` must occur exactly once: take in enough of the lines around it. Line ends keep the file's style.
+
+        Args:
+            path: The file, relative to the workspace.
+            old: The text to replace, exactly as it stands in the file.
+            new: The text to put there; empty deletes.
+        """
+        return apply(workspace, ctx, path, lambda text: edited(text, old, new, path))
+
+    return edit
+
+
+def edited(text: str, old: str, new: str, path: str) -> str:
+    """The text with `old`, which must occur once, replaced. Raises ToolError with the number of matches.
+
+    `old` is looked for as it is, then with line ends of either style. A byte order mark stays where it is.
+    """
+    encode(new, "new")
+    mark = BOM if text.startswith(BOM) else ""
+    body = text[len(mark) :]
+    if mark:
+        old, new = old.removeprefix(BOM), new.removeprefix(BOM)
+    if not old:
+        raise ToolError("'old' is empty: give the text to replace, or use `write`, `append` or `line_edit`.")
+    if old == new:
+        raise ToolError("'old' and 'new' are the same: nothing to change.")
+    spans = [(at, at + len(old)) for at in _positions(body, old)] or _in_either_style(body, old)
+    if len(spans) != 1:
+        raise _wrong_number(body, old, [start for start, _ in spans], path)
+    start, end = spans[0]
+    # The style of what is replaced, so that a file of mixed styles changes nowhere else.
+    style = newline_style(body[start:end], newline_style(body, newline_style(new)))
+    return mark + body[:start] + with_newlines(new, style) + body[end:]
+
+
+def _positions(text: str, piece: str) -> list[int]:
+    """Where the piece occurs, overlaps included: `aa` is in `aaa` twice."""
+    found: list[int] = []
+    at = text.find(piece)
+    while at >= 0:
+        found.append(at)
+        at = text.find(piece, at + 1)
+    return found
+
+
+def _in_either_style(text: str, piece: str) -> list[tuple[int, int]]:
+    """Where the piece occurs when CRLF and LF count as the same."""
+    plain_text, plain_piece = with_newlines(text, "\n"), with_newlines(piece, "\n")
+    if plain_text == text and plain_piece == piece:
+        return []
+    # Each CRLF, at its place in the plain text, shifts what comes after it by one.
+    shifts = [found.start() - nth for nth, found in enumerate(re.finditer("\r\n", text))]
+
+    def original(position: int) -> int:
+        return position + bisect_left(shifts, position)
+
+    return [(original(at), original(at + len(plain_piece))) for at in _positions(plain_text, plain_piece)]
+
+
+def _wrong_number(text: str, old: str, starts: list[int], path: str) -> ToolError:
+    if not starts:
+        stripped = old.strip()
+        near = _positions(text, stripped) if stripped else []
+        line = text.count("\n", 0, near[0]) + 1 if len(near) == 1 else 0
+        hint = f" Without its outer white space it occurs once, at line {line}." if line else ""
+        return ToolError(f"'old' occurs 0 times in {path!r}: read the file and copy the text exactly.{hint}")
+    lines = ", ".join(str(text.count("\n", 0, at) + 1) for at in starts[:LISTED])
+    more = ", ..." if len(starts) > LISTED else ""
+    return ToolError(
+        f"'old' occurs {len(starts)} times in {path!r} (lines {lines}{more}): take in more of the lines around it."
+    )

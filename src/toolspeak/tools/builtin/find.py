@@ -1,0 +1,88 @@
+"""`find`: files by name, and lines by content."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+from toolspeak.data.tools import Effects
+from toolspeak.errors import ToolError
+from toolspeak.tools import RunContext, Tool, tool
+from toolspeak.tools.builtin.glob import Glob
+from toolspeak.tools.builtin.search import MAX_LINE, Searcher
+from toolspeak.tools.builtin.tree import shown, walk
+from toolspeak.tools.builtin.workspace import Workspace
+
+MAX_RESULTS = 100
+
+Match = dict[str, str | int]
+
+
+def find_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
+    """`seconds_per_file` is how long the regular expression may take for one file."""
+
+    def effects(path: str = "") -> Effects:
+        return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False)
+
+    @tool(name="find", aliases={"file": "path"}, effects=effects, effects_bound=effects())
+    def find(
+        ctx: RunContext[Any], pattern: str = "*", content: str | None = None, path: str = ""
+    ) -> list[str] | list[Match | str]:
+        """Find files by name, or lines by what they contain.
+
+        Without `content`, returns paths; with it, the path, number and text of each matching line. At most
+        100, then a note says how many more. Binary files and .git are left out; of a line longer than 10,000
+        characters only the beginning is searched.
+
+        Args:
+            pattern: A file name pattern ("*.py"), or with a "/" one for the whole path ("src/**/*.py").
+            content: A regular expression (Python's) that a line must contain.
+            path: The folder or file to search, relative to the workspace.
+        """
+        files = _files(workspace, Glob(pattern), path, ctx)
+        if content is None:
+            names = [shown(name) for name in heapq.nsmallest(MAX_RESULTS, files)]
+            return [*names, *_note(len(files) - len(names), "files")]
+        with Searcher(content, seconds=seconds_per_file, cancelled=ctx.cancelled) as searcher:
+            return _lines(workspace, sorted(files), searcher)
+
+    return find
+
+
+def _files(workspace: Workspace, glob: Glob, path: str, ctx: RunContext[Any]) -> list[str]:
+    folder = "/".join(workspace.resolve(path))
+    if folder and not workspace.is_folder(path):
+        with workspace.open(path):
+            return [folder] if glob.matches(folder) else []
+    found: list[str] = []
+    for name, entry in walk(workspace, folder, ctx.cancelled):
+        below = name.removeprefix(folder + "/") if folder else name
+        # Both ways of writing a pattern are plain: from the folder searched and from the workspace.
+        if entry.file and (glob.matches(below) or glob.matches(name)):
+            found.append(name)
+    return found
+
+
+def _lines(workspace: Workspace, files: list[str], searcher: Searcher) -> list[Match | str]:
+    found: list[Match | str] = []
+    total = cut = unread = 0
+    for name in files:
+        try:
+            data = workspace.read(name)
+        except ToolError:
+            unread += 1  # too large, gone meanwhile or not permitted: the others are searched all the same
+            continue
+        matches = searcher.search(data, MAX_RESULTS - len(found))
+        found.extend({"path": shown(name), "line": number, "text": text} for number, text in matches.lines)
+        total += matches.count
+        cut += matches.cut
+    notes = _note(total - len(found), "lines")
+    if cut:
+        notes.append(f"... {cut} lines are longer than {MAX_LINE:,} characters: only their beginning was searched")
+    if unread:
+        notes.append(f"... {unread} files could not be searched: too large, or not readable")
+    return [*found, *notes]
+
+
+def _note(more: int, what: str) -> list[str]:
+    return [f"... and {more} more {what}: narrow 'pattern', 'content' or 'path'"] if more > 0 else []

@@ -1,0 +1,123 @@
+"""One open folder, the only way to the disk: names are opened relative to it and links are never followed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+DESCRIPTORS = {
+    os.open,
+    os.stat,
+    os.mkdir,
+    os.rename,
+    os.unlink,
+    os.access,
+} <= os.supports_dir_fd and os.scandir in os.supports_fd
+"""Whether this platform opens names relative to an open folder (POSIX does, Windows does not)."""
+
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_FOLDER = getattr(os, "O_DIRECTORY", 0) | _NO_LINK | os.O_RDONLY
+# Without O_NONBLOCK, opening a FIFO nobody writes to would wait for ever; O_BINARY keeps CRLF on Windows.
+_FILE = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Folder:
+    """An open folder.
+
+    With a descriptor, every operation is relative to the folder that was opened, whatever its name has come
+    to mean since. Without (the portable way), a name is opened by its path and the opened file is then
+    compared with what the path says: a swap is noticed unless it is undone in time.
+
+    All methods take one name, not a path, and raise OSError.
+    """
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str, descriptor: int | None) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def top(cls, path: str, *, descriptors: bool = DESCRIPTORS) -> Folder:
+        """Open the folder at a real path."""
+        if descriptors:
+            return cls(path, os.open(path, _FOLDER))
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, "a link or no folder", path)
+        return cls(path, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def enter(self, name: str, *, create: bool = False) -> Folder:
+        """The folder `name` in this one; `create` makes it when it is missing."""
+        if create:
+            with suppress(FileExistsError):
+                os.mkdir(self._at(name), dir_fd=self._descriptor)
+        if self._descriptor is not None:
+            return Folder(self._at(name), os.open(name, _FOLDER, dir_fd=self._descriptor))
+        path = self._at(name)
+        # realpath as well as lstat: a junction on Windows is a folder to lstat.
+        real = os.path.normcase(os.path.realpath(path)) == os.path.normcase(path)
+        if not real or not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, "a link or no folder", path)
+        return Folder(path, None)
+
+    def open(self, name: str, flags: int, mode: int = 0o666) -> int:
+        """A descriptor of the file `name`; a symbolic link is refused, a FIFO is not waited for."""
+        descriptor = os.open(self._at(name), flags | _FILE, mode, dir_fd=self._descriptor)
+        if self._descriptor is None:
+            try:
+                if not os.path.samestat(os.fstat(descriptor), os.lstat(self._at(name))):
+                    raise OSError(errno.ELOOP, "replaced while it was opened", name)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        return descriptor
+
+    def stat(self, name: str) -> os.stat_result:
+        """What lies at `name`, of a link the link itself."""
+        return os.stat(self._at(name), dir_fd=self._descriptor, follow_symlinks=False)
+
+    def writable(self, name: str) -> bool:
+        """Whether the file's permissions allow writing. A file that nobody may write is not writable to root either:
+        replacing it only needs rights on the folder, so its mode is the one thing that protects it."""
+        writable = self.stat(name).st_mode & 0o222
+        return bool(writable) and os.access(self._at(name), os.W_OK, dir_fd=self._descriptor)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give the file `old` the name `new`, replacing what was there."""
+        os.replace(self._at(old), self._at(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
+    def unlink(self, name: str) -> None:
+        os.unlink(self._at(name), dir_fd=self._descriptor)
+
+    def sync(self) -> None:
+        """Make renames durable where the file system can."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.fsync(self._descriptor)
+
+    @contextmanager
+    def entries(self) -> Generator[Iterator[os.DirEntry[str]], None, None]:
+        """The entries, in no order; valid inside the `with` block."""
+        with os.scandir(self._path if self._descriptor is None else self._descriptor) as found:
+            yield found
+
+    def _at(self, name: str) -> str:
+        return name if self._descriptor is not None else os.path.join(self._path, name)

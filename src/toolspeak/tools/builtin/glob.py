@@ -1,0 +1,74 @@
+"""File name patterns: `*.py`, `src/**/*.py`, `*.{md,txt}`."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable
+
+from toolspeak.errors import ToolError
+
+MAX_ALTERNATIVES = 64
+"""Patterns that the braces of one pattern may stand for."""
+
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+
+Segment = Callable[[str], object] | None
+"""Matches one component of a path; None is `**`, any number of components."""
+
+
+class Glob:
+    """A pattern without `/` is matched against file names, one with `/` against whole paths.
+
+    `*` and `?` stop at `/`, `**` does not, `[a-z]` is one character, `{a,b}` either. Case counts. Matching
+    takes time proportional to the lengths of pattern and path. Raises ToolError for too many alternatives.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        plain = pattern.removeprefix("./")
+        if not plain or plain.startswith("/"):
+            raise ToolError(f"'pattern' is {pattern!r}: give a name like '*.py' or a relative path like 'src/**/*.py'.")
+        self._whole_path = "/" in plain
+        self._alternatives = [_segments(each) for each in _expanded(plain)]
+
+    def matches(self, path: str) -> bool:
+        parts = path.split("/") if self._whole_path else [path.rpartition("/")[2]]
+        return any(_match(segments, parts) for segments in self._alternatives)
+
+
+def _expanded(pattern: str) -> list[str]:
+    done: list[str] = []
+    todo = [pattern]
+    while todo:
+        here = todo.pop()
+        found = _BRACES.search(here)
+        if found is None:
+            done.append(here)
+        else:
+            todo.extend(here[: found.start()] + choice + here[found.end() :] for choice in found[1].split(","))
+        if len(done) + len(todo) > MAX_ALTERNATIVES:
+            raise ToolError(
+                f"'pattern' has more than {MAX_ALTERNATIVES} alternatives in its braces: use several calls."
+            )
+    return done
+
+
+def _segments(pattern: str) -> list[Segment]:
+    parts = [part for part in pattern.split("/") if part]
+    if pattern.endswith("/"):
+        parts.append("**")
+    # fnmatch never backtracks over an earlier star, so no name makes it slow.
+    return [None if part == "**" else re.compile(fnmatch.translate(part)).match for part in parts]
+
+
+def _match(segments: list[Segment], parts: list[str]) -> bool:
+    """Whether the segments cover the parts: `reached` holds how many parts can be covered so far."""
+    reached = {0}
+    for segment in segments:
+        if segment is None:
+            reached = set(range(min(reached), len(parts) + 1))
+        else:
+            reached = {at + 1 for at in reached if at < len(parts) and segment(parts[at])}
+        if not reached:
+            return False
+    return len(parts) in reached

@@ -1,0 +1,81 @@
+"""`list`: what lies in a folder."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Any
+
+from toolspeak.data.tools import Effects
+from toolspeak.errors import ToolError
+from toolspeak.tools import RunContext, Tool, tool
+from toolspeak.tools.builtin.tree import join, shown, walk
+from toolspeak.tools.builtin.workspace import Entry, Workspace
+
+MAX_ENTRIES = 1_000
+
+
+def list_tool(workspace: Workspace) -> Tool:
+    def effects(prefix: str = "") -> Effects:
+        folder, _ = _split(workspace, prefix)
+        return Effects(reads={workspace.scope(folder)}, idempotent=True, destructive=False)
+
+    @tool(name="list", aliases={"path": "prefix", "file": "prefix"}, effects=effects, effects_bound=effects())
+    def list_entries(ctx: RunContext[Any], prefix: str = "", recursive: bool = False) -> list[str]:
+        """List the files and folders in a folder, sorted; folders end with "/".
+
+        At most 1,000 are listed; a last entry then says how many more there are.
+
+        Args:
+            prefix: A folder, relative to the workspace, or the beginning of paths, like "notes/da".
+            recursive: Also list everything below, except inside .git.
+        """
+        folder, start = _split(workspace, prefix)
+        found = Found()
+        names = found.counted(_paths(workspace, folder, start, ctx, recursive=recursive))
+        first = heapq.nsmallest(MAX_ENTRIES, names)  # sorted in bounded memory, however many there are
+        if not first and start:
+            raise ToolError(f"{prefix!r} does not exist and no path starts with it: `list` of '' shows what there is.")
+        if found.number > len(first):
+            first.append(f"... and {found.number - len(first)} more: list a folder inside, or use `find`")
+        return first
+
+    return list_entries
+
+
+class Found:
+    """Counts what passes."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def counted(self, names: Iterator[str]) -> Iterator[str]:
+        for name in names:
+            self.number += 1
+            yield name
+
+
+def _split(workspace: Workspace, prefix: str) -> tuple[str, str]:
+    """The folder to look into, and what the names in it start with."""
+    plain = "/".join(part for part in prefix.split("/") if part not in ("", "."))
+    # A path that is refused goes on whole, to be refused where it is opened.
+    if prefix.startswith("/") or prefix.endswith("/") or ".." in plain.split("/") or workspace.is_folder(prefix):
+        return prefix if prefix.startswith("/") else plain, ""
+    folder, _, start = plain.rpartition("/")
+    return folder, start
+
+
+def _paths(workspace: Workspace, folder: str, start: str, ctx: RunContext[Any], *, recursive: bool) -> Iterator[str]:
+    if not recursive:
+        for entry in workspace.entries(folder):
+            if entry.name.startswith(start):
+                yield _named(join(folder, entry.name), entry)
+        return
+    beginning = join(folder, start) if start else ""
+    for path, entry in walk(workspace, folder, ctx.cancelled):
+        if path.startswith(beginning):
+            yield _named(path, entry)
+
+
+def _named(path: str, entry: Entry) -> str:
+    return shown(path) + ("/" if entry.folder else "")

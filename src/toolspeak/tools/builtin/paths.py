@@ -1,0 +1,128 @@
+"""A path as a model writes it → the components of a real place inside one folder."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from pathlib import PurePath
+
+from toolspeak.errors import ToolError
+
+Parts = tuple[str, ...]
+"""The components below the workspace's root, with no `.`, `..`, separator or symbolic link left in them."""
+
+MAX_LINKS = 40
+"""Symbolic links followed for one path; Linux allows as many."""
+
+_DRIVE = re.compile(r"[A-Za-z]:")
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\.|$)", re.IGNORECASE)
+
+
+def components(path: str, roots: tuple[str, ...]) -> Parts:
+    """The components of a relative path, by its text alone: nothing is looked up.
+
+    `roots` are the names of the workspace folder; they serve the remedy for an absolute path. The empty
+    path and `.` are the root, `()`. Raises ToolError for everything that is not a plain relative path.
+    """
+    shown = repr(path)
+    if "\0" in path:
+        raise ToolError(f"{shown} contains a NUL character: leave it out.")
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ToolError(f"{shown} contains a lone surrogate, which no file name can hold: leave it out.") from None
+    if _DRIVE.match(path):
+        raise ToolError(f"{shown} starts with a drive letter: give a path relative to the workspace, like 'src/a.py'.")
+    if "\\" in path:
+        raise ToolError(f"{shown} contains a backslash: separate folders with '/', {path.replace(chr(92), '/')!r}.")
+    if path.startswith("/"):
+        raise ToolError(f"{shown} is an absolute path: {_absolute_remedy(path, roots)}")
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise ToolError(f"{shown} contains '..': {_parent_remedy(path)}")
+    if parts and parts[0] == "~":
+        raise ToolError(f"{shown} starts with '~', which is not expanded: give a path relative to the workspace.")
+    if os.name == "nt":
+        _check_windows(shown, parts)
+    return parts
+
+
+def follow(root: str, other_name: str, parts: Parts, shown: str) -> Parts:
+    """The same place with every symbolic link replaced by where it leads.
+
+    `root` is the real path of the workspace, `other_name` the way it was given. Only links below the root
+    are looked at. What does not exist (yet) is taken as it stands. Raises ToolError when a link leads outside.
+
+    This is by name, so it says where a path *should* lead; the walk that opens it follows no link at all.
+    """
+    base = list(PurePath(root).parts)
+    done = list(base)
+    todo = list(reversed(parts))
+    links = 0
+    while todo:
+        name = todo.pop()
+        if name == "..":
+            if len(done) > 1:
+                done.pop()
+            continue
+        done.append(name)
+        depth = min(len(done), len(base))
+        if not _same(done[:depth], base[:depth]):
+            raise ToolError(f"{shown} is a symbolic link, or lies behind one, that leads outside the workspace.")
+        if len(done) <= len(base):
+            continue  # a folder above the root, or the root: real, because the root's path is
+        target = _link_target(os.path.join(*done))
+        if target is None:
+            continue
+        links += 1
+        if links > MAX_LINKS:
+            raise ToolError(f"{shown} goes through a loop of symbolic links.")
+        done.pop()
+        way = PurePath(target)
+        if way.is_absolute():
+            if way.is_relative_to(other_name):
+                way = PurePath(root, way.relative_to(other_name))
+            done = [way.parts[0]]
+            way = way.relative_to(way.parts[0])
+        todo.extend(reversed(way.parts))
+    if len(done) < len(base):
+        raise ToolError(f"{shown} is a symbolic link, or lies behind one, that leads outside the workspace.")
+    return tuple(done[len(base) :])
+
+
+def _same(left: list[str], right: list[str]) -> bool:
+    return [os.path.normcase(part) for part in left] == [os.path.normcase(part) for part in right]
+
+
+def _link_target(path: str) -> str | None:
+    try:
+        target = os.readlink(path)
+    except (OSError, ValueError):
+        return None  # no link, or nothing there: whoever opens it learns which
+    return target.removeprefix("\\\\?\\") if os.name == "nt" else target
+
+
+def _absolute_remedy(path: str, roots: tuple[str, ...]) -> str:
+    plain = "/" + posixpath.normpath(path).lstrip("/")
+    for root in roots:
+        top = PurePath(root).as_posix()
+        if plain == top:
+            return "write '.' for the workspace folder itself."
+        if plain.startswith(top.rstrip("/") + "/"):
+            return f"write it relative to the workspace, {plain[len(top.rstrip('/')) + 1 :]!r}."
+    return "only files inside the workspace can be used; write their paths relative to it ('.' is the workspace)."
+
+
+def _parent_remedy(path: str) -> str:
+    plain = posixpath.normpath(path)
+    if plain == ".." or plain.startswith("../"):
+        return "only files inside the workspace can be used; write their paths relative to it."
+    return f"write {plain!r}."
+
+
+def _check_windows(shown: str, parts: Parts) -> None:
+    for part in parts:
+        # `a.txt:x` is a hidden stream of a.txt, `nul.txt` a device, and `a.` another name of `a`.
+        if ":" in part or _DEVICE.match(part) or part != part.rstrip(". "):
+            raise ToolError(f"{shown}: {part!r} is not a file name on Windows: choose another one.")

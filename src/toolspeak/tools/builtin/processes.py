@@ -1,0 +1,115 @@
+"""A command as a group of processes that never outlives the call that started it (POSIX)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+GRACE = 1.0
+"""Seconds between SIGTERM and SIGKILL, in which a process may clean up."""
+
+DRAIN = 1.0
+"""Seconds to read on after the group is dead: only a process that left the group can hold the pipe that long."""
+
+
+class Output(asyncio.Protocol):
+    """Hands the bytes of a pipe on; `closed` is set at its end."""
+
+    def __init__(self, receive: Callable[[bytes], None]) -> None:
+        self._receive = receive
+        self.closed = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self._receive(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()
+
+
+class Group:
+    """A running command with everything it starts.
+
+    Processes that make a session of their own (`setsid`) leave the group and are not ended with it.
+    """
+
+    def __init__(self, arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], output: int) -> None:
+        """Start it, with standard output and error written to the descriptor `output`, and no input."""
+        self._process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=cwd,
+            env=dict(env),
+            start_new_session=True,
+        )
+        self._reap = threading.Event()
+        self.exited = asyncio.Event()
+        self.reaped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        # A thread of its own: the default executor's threads are few, and commands may take long.
+        threading.Thread(target=self._wait, args=(loop,), daemon=True).start()
+
+    @property
+    def exit_code(self) -> int | None:
+        """As a shell gives it: 128 + the number of the signal that ended the process; None before it is reaped."""
+        code = self._process.returncode
+        return code if code is None or code >= 0 else 128 - code
+
+    def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(AttributeError, OSError):
+            # Not reaped yet, the process keeps its number: no stranger can be hit when the group is killed.
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            _tell(loop, self.exited)
+            self._reap.wait()
+        self._process.wait()
+        _tell(loop, self.exited)
+        _tell(loop, self.reaped)
+
+    async def end(self, output: Output) -> None:
+        """End what still runs: SIGTERM, after GRACE seconds SIGKILL; reap the command, read the output to its end.
+
+        Call it once: afterwards the group's number may be another's.
+        """
+        self._signal(signal.SIGTERM)
+        await _within(GRACE, self.exited.wait(), output.closed.wait())
+        self._signal(signal.SIGKILL)
+        self._reap.set()
+        await self.reaped.wait()
+        await _within(DRAIN, output.closed.wait())
+
+    def _signal(self, number: signal.Signals) -> None:
+        # macOS reports a group of zombies as not permitted.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+async def finished(work: Coroutine[Any, Any, None]) -> None:
+    """Await something that must be finished, however often the task is cancelled; the cancellation comes after it."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    task.result()
+
+
+async def _within(seconds: float, *events: Awaitable[object]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await asyncio.gather(*events)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    with suppress(RuntimeError):  # the loop may be closed by now: nobody waits then
+        loop.call_soon_threadsafe(event.set)

@@ -1,0 +1,122 @@
+"""`read`: the text of a file, by pages when it is long."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from toolspeak.data.tools import Effects
+from toolspeak.errors import ToolError
+from toolspeak.tools import RunContext, Tool, tool
+from toolspeak.tools.builtin import seen
+from toolspeak.tools.builtin.text import not_utf8, refuse_nul
+from toolspeak.tools.builtin.workspace import Workspace
+
+PAGE_LINES = 2_000
+PAGE_BYTES = 256 * 1024
+CHUNK = 1024 * 1024
+
+
+def read_tool(workspace: Workspace) -> Tool:
+    def effects(path: str) -> Effects:
+        return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False)
+
+    @tool(name="read", aliases={"file": "path"}, effects=effects, effects_bound=effects(""))
+    def read(
+        path: str, ctx: RunContext[Any], start: int | None = None, lines: int | None = None, numbered: bool = False
+    ) -> str:
+        """Read a text file.
+
+        A long file comes by pages of at most 2,000 lines or 256 KiB; the last line then says how to go on.
+
+        Args:
+            path: The file, relative to the workspace.
+            start: The number of the first line to read, from 1.
+            lines: How many lines to read.
+            numbered: Put the line number before each line.
+        """
+        if start is not None and start < 1:
+            raise ToolError(f"'start' is {start}: the first line is 1.")
+        if lines is not None and lines < 1:
+            raise ToolError(f"'lines' is {lines}: read at least 1 line.")
+        page = _Page(start or 1, min(lines or PAGE_LINES, PAGE_LINES))
+        with workspace.open(path) as file:
+            sha256 = _scan(file, path, page, ctx)
+        if page.first > max(page.total, 1):
+            raise ToolError(f"'start' is {page.first}, but {path!r} has {page.total} lines.")
+        text = page.text(numbered=numbered)
+        seen.record(ctx, workspace.real(path), sha256)
+        return text
+
+    return read
+
+
+@dataclass(slots=True)
+class _Page:
+    """The lines asked for, gathered while the file goes by; the rest is only counted."""
+
+    first: int
+    wanted: int
+    total: int = 0
+    size: int = 0
+    cut: bool = False
+    kept: list[bytes] = field(default_factory=list[bytes])
+    full: bool = False
+
+    def add(self, line: bytes) -> None:
+        self.total += 1
+        if self.full or self.total < self.first:
+            return
+        if self.kept and self.size + len(line) > PAGE_BYTES:
+            self.full = True
+            return
+        self.kept.append(line[:PAGE_BYTES])
+        self.cut = len(line) > PAGE_BYTES
+        self.size += len(line)
+        self.full = len(self.kept) == self.wanted or self.size >= PAGE_BYTES
+
+    def text(self, *, numbered: bool) -> str:
+        lines = [line.decode(errors="ignore") for line in self.kept]  # only a cut line can end amid a character
+        if numbered:
+            lines = [f"{self.first + i:>6}\t{line}" for i, line in enumerate(lines)]
+        text = "".join(lines)
+        last = self.first + len(lines) - 1
+        if self.first == 1 and last == self.total and not self.cut:
+            return text
+        notes = [f"lines {self.first}-{last} of {self.total}"] if lines else []
+        if self.cut:
+            notes.append(f"line {last} is longer than {PAGE_BYTES:,} bytes and was cut")
+        notes.append(f"go on with start={last + 1}" if last < self.total else "this is the end of the file")
+        separator = "" if text.endswith("\n") or not text else "\n"
+        return f"{text}{separator}[{'; '.join(notes)}]"
+
+
+def _scan(file: BinaryIO, path: str, page: _Page, ctx: RunContext[Any]) -> str:
+    """Feed the page in bounded memory and check all of the file; its SHA-256."""
+    sha256 = hashlib.sha256()
+    utf8 = codecs.getincrementaldecoder("utf-8")()
+    offset = 0
+    rest = b""
+    while chunk := file.read(CHUNK):
+        if ctx.cancelled():
+            raise ToolError("cancelled")
+        sha256.update(chunk)
+        refuse_nul(chunk, path)
+        try:
+            utf8.decode(chunk)
+        except UnicodeDecodeError as error:
+            raise not_utf8(path, offset + error.start) from None
+        offset += len(chunk)
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            page.add(line + b"\n")
+        rest = rest[: PAGE_BYTES + 1]  # of an endless line only what a page could show, and that it is too long
+    try:
+        utf8.decode(b"", final=True)
+    except UnicodeDecodeError:
+        raise not_utf8(path, offset) from None
+    if rest:
+        page.add(rest)
+    return sha256.hexdigest()

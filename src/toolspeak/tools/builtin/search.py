@@ -1,0 +1,131 @@
+"""Regular expressions that cannot hang: the search runs in a process that is killed when it takes too long."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from toolspeak.errors import ToolError
+from toolspeak.tools.builtin import search_worker
+
+MAX_LINE = 10_000
+"""Characters of a line that are searched; the rest of a longer line is not."""
+
+TICK = 0.05
+"""Seconds between two looks at the clock and at cancellation."""
+
+SEPARATE = bool(sys.executable) and not getattr(sys, "frozen", False)
+"""Whether a Python can be started; in a frozen application `sys.executable` is the application."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """`lines` are the first ones asked for; `cut` counts lines that were searched in part."""
+
+    lines: list[tuple[int, str]]
+    count: int
+    cut: int
+
+
+class Searcher:
+    """One regular expression over many texts; use it in a `with` block.
+
+    `seconds` is the time for one text. Raises ToolError for a wrong expression, when the time is over, and
+    when `cancelled` says so. `separate=False` searches in this process, where nothing but the line limit bounds it.
+    """
+
+    def __init__(
+        self, pattern: str, *, seconds: float, cancelled: Callable[[], bool], separate: bool = SEPARATE
+    ) -> None:
+        self._pattern = pattern
+        self._separate = separate
+        self._seconds = seconds
+        self._cancelled = cancelled
+        self._deadline: float | None = None
+        self._stopped_for: str | None = None
+        self._closed = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._local = None
+
+    def __enter__(self) -> Self:
+        if not self._separate:
+            self._local = search_worker.compiled(self._pattern)
+            error = self._local if isinstance(self._local, str) else None
+        else:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(Path(search_worker.__file__))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            threading.Thread(target=self._watch, args=(self._process,), daemon=True).start()
+            try:
+                error = self._ask({"pattern": self._pattern, "max_line": MAX_LINE})["error"]
+            except BaseException:
+                self._close()
+                raise
+        if error is not None:
+            self._close()
+            raise ToolError(f"'content' is no regular expression: {error}. Escape special characters with a backslash.")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def search(self, data: bytes, wanted: int) -> Matches:
+        """The lines that match; none in binary data. `wanted` is how many lines to return."""
+        if self._process is not None:
+            found = self._ask({"bytes": len(data), "wanted": wanted}, data)
+        elif self._local is None or isinstance(self._local, str):
+            raise RuntimeError("use the searcher in a `with` block")
+        else:
+            found = search_worker.search(self._local, data, MAX_LINE, wanted)
+        return Matches([(number, line) for number, line in found["matches"]], found["count"], found["cut"])
+
+    def _ask(self, header: dict[str, Any], data: bytes = b"") -> dict[str, Any]:
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise RuntimeError("the search process is not running")
+        self._deadline = time.monotonic() + self._seconds
+        try:
+            process.stdin.write(json.dumps(header).encode() + b"\n" + data)
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except OSError:  # the pipe breaks when the watch kills the process
+            answer = b""
+        finally:
+            self._deadline = None
+        if not answer:
+            raise ToolError(self._stopped_for or "The search process ended unexpectedly: try again.")
+        return json.loads(answer)
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        while not self._closed.wait(TICK):
+            deadline = self._deadline
+            if self._cancelled():
+                self._stopped_for = "Cancelled."
+            elif deadline is not None and time.monotonic() > deadline:
+                self._stopped_for = (
+                    f"The search was stopped: 'content' took more than {self._seconds:g} seconds for one file. "
+                    "Make the expression simpler (no nested repetitions like '(a+)+')."
+                )
+            if self._stopped_for is not None:
+                process.kill()
+                return
+
+    def _close(self) -> None:
+        self._closed.set()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()

@@ -1,0 +1,71 @@
+"""Searches texts by a regular expression, as a process of its own: Python cannot interrupt a search, only a process.
+
+Standard library only, as it is run by path. Standard input: a JSON line with the pattern and the limits, then for
+each text its length in bytes as a line, and the bytes. Standard output: a JSON line for each. See `search.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any
+
+SHOWN = 500
+"""Characters of a matching line that are returned."""
+
+
+def compiled(pattern: str) -> re.Pattern[str] | str:
+    """The pattern, or what is wrong with it."""
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError, ValueError) as error:
+        return str(error)
+
+
+def search(pattern: re.Pattern[str], data: bytes, max_line: int, wanted: int) -> dict[str, Any]:
+    """The first `wanted` matching lines with their numbers, and how many lines match; none in binary data."""
+    try:
+        text = "" if b"\0" in data else data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = ""
+    matches: list[tuple[int, str]] = []
+    count = cut = 0
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()  # what follows the last newline is no line
+    for number, line in enumerate(lines, 1):
+        plain = line.removesuffix("\r")
+        cut += len(plain) > max_line
+        found = pattern.search(plain[:max_line])
+        if found is None:
+            continue
+        count += 1
+        if len(matches) < wanted:
+            matches.append((number, _excerpt(plain, found.start())))
+    return {"matches": matches, "count": count, "cut": cut}
+
+
+def _excerpt(line: str, at: int) -> str:
+    if len(line) <= SHOWN:
+        return line
+    start = max(0, min(at - SHOWN // 4, len(line) - SHOWN))
+    end = start + SHOWN
+    return ("..." if start else "") + line[start:end] + ("..." if end < len(line) else "")
+
+
+def main() -> None:
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    job = json.loads(source.readline())
+    pattern = compiled(job["pattern"])
+    sink.write(json.dumps({"error": pattern if isinstance(pattern, str) else None}).encode() + b"\n")
+    sink.flush()
+    while not isinstance(pattern, str) and (size := source.readline()):
+        header = json.loads(size)
+        found = search(pattern, source.read(header["bytes"]), job["max_line"], header["wanted"])
+        sink.write(json.dumps(found).encode() + b"\n")
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""`shell`: a command line in the workspace folder."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from toolspeak.data.tools import EVERYTHING, Effects
+from toolspeak.errors import ToolError
+from toolspeak.tools import Tool, tool
+from toolspeak.tools.builtin.capture import Capture
+from toolspeak.tools.builtin.processes import Group, Output, finished
+from toolspeak.tools.builtin.text import visible
+from toolspeak.tools.builtin.workspace import Workspace
+
+OUTPUT_LIMIT = 16 * 1024
+"""Bytes of output that are kept: the first half and the last."""
+
+SECRET_NAMES = (
+    "*_API_KEY", "*_TOKEN", "*_SECRET", "*PASSWORD*", "*PASSWD*", "*_SECRET_*", "*_ACCESS_KEY", "*_PRIVATE_KEY",
+)  # fmt: skip
+"""Environment variables a command does not get, in any case of letters."""
+
+UNLIMITED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, external=True)
+
+
+def shell_tool(workspace: Workspace, *, output_limit: int = OUTPUT_LIMIT) -> Tool:
+    """A command may do whatever the user may: the workspace is only where it starts."""
+
+    def would(command: str) -> str:
+        return visible(command)
+
+    @tool(name="shell", aliases={"cmd": "command"}, effects=UNLIMITED, preview=would)
+    async def shell(command: str, timeout: float = 60) -> dict[str, Any]:
+        """Run a command line with /bin/sh in the workspace folder, without input.
+
+        Returns the exit code and the output (standard output and error together; of a long one the beginning
+        and the end). What the command leaves running in the background is ended with it.
+
+        Args:
+            command: The command line.
+            timeout: Seconds after which the command is ended.
+        """
+        _check(command, timeout)
+        capture = Capture(output_limit)
+        exit_code, timed_out = await _run(command, str(workspace.root), timeout, capture)
+        result: dict[str, Any] = {"exit_code": exit_code, "output": capture.text()}
+        if timed_out:
+            result["timed_out"] = f"ended after {timeout:g} seconds; pass a longer timeout if it needs more time"
+        return result
+
+    return shell
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the variables that look like secrets."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in SECRET_NAMES)
+    }
+
+
+def _check(command: str, timeout: float) -> None:
+    if os.name != "posix":
+        raise ToolError("shell needs /bin/sh, which this system does not have.")
+    if not timeout > 0:
+        raise ToolError(f"'timeout' is {timeout:g}: give a number of seconds above 0.")
+    if "\0" in command:
+        raise ToolError("'command' contains a NUL character: leave it out.")
+    try:
+        command.encode()
+    except UnicodeEncodeError:
+        raise ToolError("'command' contains a lone surrogate: leave it out.") from None
+
+
+async def _run(command: str, folder: str, timeout: float, capture: Capture) -> tuple[int | None, bool]:
+    """The exit code and whether the time was over. Whatever happens, nothing keeps running."""
+    loop = asyncio.get_running_loop()
+    read_end, write_end = os.pipe()
+    pipe = os.fdopen(read_end, "rb", buffering=0)
+    try:
+        transport, output = await loop.connect_read_pipe(lambda: Output(capture.add), pipe)
+    except BaseException:
+        pipe.close()
+        os.close(write_end)
+        raise
+    try:
+        try:
+            environment = {**without_secrets(os.environ), "PWD": folder}
+            group = Group(["/bin/sh", "-c", command], cwd=folder, env=environment, output=write_end)
+        except OSError as error:
+            raise ToolError(f"The command could not be started: {error}.") from error
+        finally:
+            os.close(write_end)
+        timed_out = False
+        try:
+            async with asyncio.timeout(timeout):
+                await group.exited.wait()
+        except TimeoutError:
+            timed_out = True
+        finally:
+            await finished(group.end(output))
+        return group.exit_code, timed_out
+    finally:
+        transport.close()

@@ -1,0 +1,283 @@
+"""The folder the built-in tools are confined to, and the one way they reach its files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import sys
+import unicodedata
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from toolspeak.errors import ToolError, UsageError
+from toolspeak.tools.builtin.folder import DESCRIPTORS, Folder
+from toolspeak.tools.builtin.paths import Parts, components, follow
+
+MAX_EDIT = 64 * 1024 * 1024
+"""Bytes of the largest file that is read into memory as a whole (to edit, compare or append to it)."""
+
+_REASONS = {
+    errno.ENOENT: "does not exist: `list` shows what does.",
+    errno.ENOTDIR: "lies in something that is no folder: `list` shows what is there.",
+    errno.EISDIR: "is a folder, not a file: use `list`.",
+    errno.ELOOP: "was replaced by a symbolic link while it was opened: nothing was done.",
+    errno.EACCES: "may not be accessed: permission denied.",
+    errno.EPERM: "may not be changed: operation not permitted.",
+    errno.EROFS: "is on a read-only file system.",
+    errno.ENAMETOOLONG: "has a name that is too long: choose a shorter one.",
+    errno.ENOSPC: "could not be written: the disk is full.",
+}
+_KINDS = {
+    stat.S_IFDIR: "is a folder, not a file: use `list`.",
+    stat.S_IFLNK: "was replaced by a symbolic link while it was opened: nothing was done.",
+    stat.S_IFIFO: "is a FIFO, not a file: only regular files can be used.",
+    stat.S_IFSOCK: "is a socket, not a file: only regular files can be used.",
+    stat.S_IFCHR: "is a device, not a file: only regular files can be used.",
+    stat.S_IFBLK: "is a device, not a file: only regular files can be used.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing in a folder. `link` is set for a symbolic link; `folder` and `file` then say where it leads."""
+
+    name: str
+    folder: bool
+    file: bool
+    link: bool
+
+
+class Workspace:
+    """One folder; paths are relative to it, written with `/`, and nothing outside it is read or changed.
+
+    A path is checked twice. Its name is resolved, symbolic links included, and must stay inside. Then the
+    place is opened component by component from the root's descriptor without following any link, so that a
+    link put there in between is refused. Every method raises ToolError, with the path and a remedy in the
+    message. A hard link cannot be told from a file of its own: reading one is allowed, writing splits it off.
+    """
+
+    def __init__(self, root: str | Path, *, descriptors: bool = DESCRIPTORS) -> None:
+        """Raises UsageError when `root` is no folder. `descriptors=False` is the way for platforms without them."""
+        given = os.path.abspath(root)
+        real = os.path.realpath(given)
+        if not os.path.isdir(real):
+            raise UsageError(f"The workspace {str(root)!r} is no folder: make it, or name another.")
+        self.root = Path(real)
+        self._given = given
+        self._descriptors = descriptors
+        self._ignores_case = sys.platform in ("win32", "darwin")
+
+    # Names
+
+    def resolve(self, path: str) -> Parts:
+        """Where a path leads, by name: the components below the root, free of links; `()` is the root."""
+        parts = components(path, (self._given, str(self.root)))
+        return follow(str(self.root), self._given, parts, repr(path))
+
+    def real(self, path: str) -> str:
+        """The absolute real path, in posix form."""
+        return self.root.joinpath(*self.resolve(path)).as_posix()
+
+    def key(self, path: str) -> str:
+        """The effect resource of a path: `file:` and its absolute real path.
+
+        Two ways to one file give one key. Where file systems ignore case and Unicode form (macOS, Windows),
+        so does the key.
+        """
+        real = self.real(path)
+        return "file:" + (unicodedata.normalize("NFC", real).casefold() if self._ignores_case else real)
+
+    def scope(self, path: str) -> str:
+        """`key`, or the root's key for a path that will be refused: an effect declaration never raises."""
+        try:
+            return self.key(path)
+        except ToolError:
+            return self.key("")
+
+    # Reading
+
+    @contextmanager
+    def open(self, path: str) -> Generator[BinaryIO, None, None]:
+        """A regular file for reading, as bytes."""
+        parts = self.resolve(path)
+        with _explained(path):
+            descriptor = self.open_parts(parts, path)
+        with os.fdopen(descriptor, "rb") as file, _explained(path):
+            yield file
+
+    def read(self, path: str) -> bytes:
+        """The whole file; at most MAX_EDIT bytes."""
+        with self.open(path) as file:
+            data = file.read(MAX_EDIT + 1)
+        if len(data) > MAX_EDIT:
+            raise ToolError(f"{path!r} is larger than {MAX_EDIT:,} bytes: use `read` by pages, or `shell`.")
+        return data
+
+    def read_if_exists(self, path: str) -> bytes | None:
+        """The whole file, or None where nothing exists."""
+        try:
+            return self.read(path)
+        except ToolError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+
+    def entries(self, path: str) -> list[Entry]:
+        """What lies directly in a folder, in no order."""
+        parts = self.resolve(path)
+        with _explained(path), self.folder(parts) as folder, folder.entries() as found:
+            return [self._entry(parts, entry) for entry in found]
+
+    def is_folder(self, path: str) -> bool:
+        """Whether the path is an existing folder; False for a path that is refused."""
+        with suppress(ToolError, OSError), self.folder(self.resolve(path)):
+            return True
+        return False
+
+    # Writing
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put `data` in the place of the file at once: a reader sees the old content or the new, never a part.
+
+        Missing folders are made. An existing file keeps its mode, and its owner where that is permitted;
+        a file behind a link is replaced, not the link. The content is on the disk when this returns.
+        """
+        parts = self.resolve(path)
+        if not parts:
+            raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
+        with _explained(path), self.folder(parts[:-1], create=True) as folder:
+            _replace(folder, parts[-1], data, path)
+
+    def append(self, path: str, data: bytes) -> int:
+        """Add `data` at the end of the file, made when missing; the new size in bytes."""
+        parts = self.resolve(path)
+        if not parts:
+            raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
+        with _explained(path), self.folder(parts[:-1], create=True) as folder:
+            before = _existing(folder, parts[-1], path)
+            if before is not None and before.st_nlink > 1:
+                # The file's other names may lie outside (a package cache, say), so it is split off.
+                whole = self.read(path) + data
+                _replace(folder, parts[-1], whole, path)
+                return len(whole)
+            # Never created and found at once: what appears in between is looked at before it is written to.
+            flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if before is None else 0)
+            with os.fdopen(folder.open(parts[-1], flags), "ab") as file:
+                _refuse_special(os.fstat(file.fileno()), path)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                size = os.fstat(file.fileno()).st_size
+            if before is None:
+                folder.sync()
+            return size
+
+    # The walk
+
+    @contextmanager
+    def folder(self, parts: Parts, *, create: bool = False) -> Generator[Folder, None, None]:
+        """The open folder at resolved components; `create` makes the missing ones. Raises OSError."""
+        folder = Folder.top(str(self.root), descriptors=self._descriptors)
+        try:
+            for name in parts:
+                inner = folder.enter(name, create=create)
+                folder.close()
+                folder = inner
+            yield folder
+        finally:
+            folder.close()
+
+    def open_parts(self, parts: Parts, shown: str) -> int:
+        """A descriptor for reading the regular file at resolved components; no link is followed. Raises OSError."""
+        if not parts:
+            raise ToolError(f"{shown!r} is the workspace folder, not a file: use `list`.")
+        with self.folder(parts[:-1]) as folder:
+            _refuse_special(folder.stat(parts[-1]), shown)  # first: to open a device can already do something
+            descriptor = folder.open(parts[-1], os.O_RDONLY)
+        try:
+            _refuse_special(os.fstat(descriptor), shown)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _entry(self, parts: Parts, entry: os.DirEntry[str]) -> Entry:
+        name = entry.name
+        if not entry.is_symlink():
+            return Entry(name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False), link=False)
+        try:
+            target = follow(str(self.root), self._given, (*parts, name), name)
+            if not target:
+                return Entry(name, folder=True, file=False, link=True)
+            with self.folder(target[:-1]) as folder:
+                mode = folder.stat(target[-1]).st_mode
+        except (ToolError, OSError):  # leads outside or nowhere: it is listed, and refused when it is used
+            return Entry(name, folder=False, file=False, link=True)
+        return Entry(name, stat.S_ISDIR(mode), stat.S_ISREG(mode), link=True)
+
+
+@contextmanager
+def _explained(path: str) -> Generator[None, None, None]:
+    """An OSError becomes a ToolError that names the path as the model wrote it."""
+    try:
+        yield
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0) or f"failed: {error.strerror or error}."
+        raise ToolError(f"{path!r} {reason}") from error
+
+
+def _refuse_special(found: os.stat_result, shown: str) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind != stat.S_IFREG:
+        raise ToolError(f"{shown!r} {_KINDS.get(kind, 'is no regular file.')}")
+
+
+def _existing(folder: Folder, name: str, shown: str) -> os.stat_result | None:
+    """The file's status, None when there is none; what may not be written is refused."""
+    try:
+        found = folder.stat(name)
+    except FileNotFoundError:
+        return None
+    _refuse_special(found, shown)
+    if not folder.writable(name):
+        raise ToolError(
+            f"{shown!r} is read-only (mode {stat.S_IMODE(found.st_mode):o}): its permissions forbid writing."
+        )
+    return found
+
+
+def _replace(folder: Folder, name: str, data: bytes, shown: str) -> None:
+    before = _existing(folder, name, shown)
+    # Not derived from the file's name: that may already be as long as a name can be.
+    temporary = f".toolspeak-{secrets.token_hex(8)}.tmp"
+    # A new file gets the umask's mode from the system; content of an existing one is hidden until its mode is set.
+    descriptor = folder.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if before is not None and hasattr(os, "fchmod"):
+                _keep_owner_and_mode(file.fileno(), before)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        folder.rename(temporary, name)
+    except BaseException:
+        with suppress(OSError):
+            folder.unlink(temporary)
+        raise
+    folder.sync()
+
+
+def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
+    mode = stat.S_IMODE(before.st_mode)
+    mine = os.fstat(descriptor)
+    if (before.st_uid, before.st_gid) != (mine.st_uid, mine.st_gid):
+        try:
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+        except OSError:
+            mode &= 0o777  # set-user-id must not come to mean another user
+    os.fchmod(descriptor, mode)

@@ -1,0 +1,120 @@
+"""What `@tool` was told of a tool's effects, as one upper bound and one function per call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects, covers
+from toolspeak.errors import ToolDefinitionError
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The options of `@tool` that concern effects, as they were given."""
+
+    effects: Effects | Callable[..., Effects] | None = None
+    effects_bound: Effects | None = None
+    read_only: bool = False
+    external: bool = False
+    idempotent: bool = False
+    destructive: bool = True
+
+    def check(self, where: str) -> None:
+        """Raise ToolDefinitionError for options that contradict each other."""
+        if self.effects is not None and not isinstance(self.effects, Effects) and not callable(self.effects):
+            raise ToolDefinitionError(f"{where}: effects must be Effects(…) or a function that returns one")
+        if self.effects_bound is not None and self.effects is None:
+            raise ToolDefinitionError(f"{where}: effects_bound goes with an effects function; use effects instead")
+        match (self.effects, self.effects_bound):
+            case (Effects() as effects, Effects() as bound) if not within(effects, bound):
+                raise ToolDefinitionError(f"{where}: effects go beyond effects_bound; widen it or leave it out")
+            case _:
+                pass
+        for option in ("effects", "effects_bound"):
+            given = getattr(self, option)
+            if self.read_only and isinstance(given, Effects) and given.writes:
+                written = ", ".join(sorted(given.writes))
+                raise ToolDefinitionError(
+                    f"{where}: read_only=True, but {option} writes {written}; remove read_only or the writes"
+                )
+
+    @property
+    def bound(self) -> Effects:
+        """What a call may do at most. An effects function says nothing of it, unless `effects_bound` does."""
+        if isinstance(self.effects, Effects):
+            return self._flagged(self.effects)
+        if self.effects_bound is not None:
+            return self._flagged(self.effects_bound)
+        if self.read_only:
+            return self._flagged(READ_ANYTHING)
+        return self._flagged(replace(UNDECLARED, declared=self.effects is not None))
+
+    def _flagged(self, effects: Effects) -> Effects:
+        """The effects with the decorator's flags added."""
+        return replace(
+            effects,
+            external=effects.external or self.external,
+            idempotent=effects.idempotent or self.idempotent or self.read_only,
+            destructive=effects.destructive and self.destructive and not self.read_only,
+        )
+
+    def per_call(self, parameters: Sequence[str], where: str) -> Callable[[Mapping[str, Any]], Effects]:
+        """The effects of one call from its validated arguments; never raises.
+
+        A declaration that fails, gives no Effects, or goes beyond the bound counts as undeclared.
+        """
+        bound = self.bound
+        if self.effects is None or isinstance(self.effects, Effects):
+            return lambda _arguments: bound
+        declared = by_name(self.effects, parameters, f"{where}: effects")
+        unbounded = self.effects_bound is None and not self.read_only
+
+        def effects_of(arguments: Mapping[str, Any]) -> Effects:
+            try:
+                found = declared(arguments)
+            except Exception:  # noqa: BLE001 - the author's code; not knowing is the careful answer
+                found = None
+            if isinstance(found, Effects):
+                found = self._flagged(found)
+                if unbounded or within(found, bound):
+                    return found
+            external = bound.external or (isinstance(found, Effects) and found.external)
+            return replace(UNDECLARED, external=external)
+
+        return effects_of
+
+
+def within(effects: Effects, bound: Effects) -> bool:
+    """Whether the effects touch nothing that the bound does not."""
+    readable = {EVERYTHING} if EVERYTHING in bound.reads else bound.reads | bound.writes
+    return (
+        all(any(covers(upper, key) for upper in bound.writes) for key in effects.writes)
+        and all(any(covers(upper, key) for upper in readable) for key in effects.reads)
+        and effects.external <= bound.external
+    )
+
+
+def by_name(function: Callable[..., Any], parameters: Sequence[str], where: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Call `function` with those of a tool's arguments that its parameters name.
+
+    Raises ToolDefinitionError for a parameter that is none of the tool's.
+    """
+    try:
+        wanted = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError) as error:
+        raise ToolDefinitionError(f"{where}: its signature cannot be read ({error}); use a lambda") from error
+    if inspect.iscoroutinefunction(function):
+        raise ToolDefinitionError(f"{where}: must not be async; write it as a plain function")
+    for parameter in wanted:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ToolDefinitionError(f"{where}: parameter '{parameter}' must be named; the tool has: {parameters}")
+        if parameter.name not in parameters:
+            known = ", ".join(parameters) or "(none)"
+            raise ToolDefinitionError(
+                f"{where}: parameter {parameter.name!r} is none of the tool's parameters; use some of: {known}"
+            )
+    names = [parameter.name for parameter in wanted]
+    return lambda arguments: function(**{name: arguments[name] for name in names})

@@ -1,0 +1,127 @@
+"""`@tool`: a typed function becomes a Tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
+
+from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools.declaration import Declaration, by_name
+from toolspeak.tools.schema import describe_parameters
+from toolspeak.tools.signature import default_name, read_signature
+from toolspeak.tools.tool import Tool, check_name
+
+
+@overload
+def tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effects: Effects | Callable[..., Effects] | None = None,
+    effects_bound: Effects | None = None,
+    read_only: bool = False,
+    external: bool = False,
+    idempotent: bool = False,
+    destructive: bool = True,
+    aliases: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    preview: Callable[..., str] | None = None,
+) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effects: Effects | Callable[..., Effects] | None = None,
+    effects_bound: Effects | None = None,
+    read_only: bool = False,
+    external: bool = False,
+    idempotent: bool = False,
+    destructive: bool = True,
+    aliases: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    preview: Callable[..., str] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effects: Effects | Callable[..., Effects] | None = None,
+    effects_bound: Effects | None = None,
+    read_only: bool = False,
+    external: bool = False,
+    idempotent: bool = False,
+    destructive: bool = True,
+    aliases: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    preview: Callable[..., str] | None = None,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function, method, partial or callable object; bare, with options, or as a call.
+
+    `name` and `description` replace what the function and its docstring say. `effects` is what every call
+    touches, or a function of some of the tool's parameters that says what one call touches;
+    `effects_bound` is what such a function can return at most. `read_only` reads anything and changes nothing.
+    `external` leaves the machine, `idempotent` may run twice, `destructive=False` only adds. Without any of
+    them the tool counts as one that may touch everything. `aliases` maps other names a model may use to
+    parameters. `timeout` is in seconds. `preview` is a function of some of the tool's parameters that shows
+    what a call would change.
+
+    Raises ToolDefinitionError, naming the parameter or option and the remedy.
+    """
+    declaration = Declaration(effects, effects_bound, read_only, external, idempotent, destructive)
+
+    def make(function: Callable[..., Any]) -> Tool:
+        if isinstance(function, Tool):
+            raise ToolDefinitionError(f"{function.name!r} is a tool already; give @tool the function, once")
+        if not callable(function):
+            raise ToolDefinitionError(f"{function!r} is no function; options of @tool are given by name")
+        tool_name = default_name(function) if name is None else name
+        check_name(tool_name)
+        where = f"tool {tool_name!r}"
+        if timeout is not None and not timeout > 0:
+            raise ToolDefinitionError(f"{where}: timeout={timeout!r} must be more than 0 seconds, or None for no limit")
+        declaration.check(where)
+        signature = read_signature(function, where)
+        schema, reader = describe_parameters(signature, aliases or {}, where)
+        spec = ToolSpec(
+            tool_name,
+            signature.description if description is None else description,
+            schema,
+            declaration.bound,
+            dict(aliases or {}),
+        )
+        return Tool(
+            spec,
+            function,
+            signature.is_async,
+            reader,
+            declaration.per_call(reader.names, where),
+            None if preview is None else _previewer(preview, reader.names, where),
+            signature.context_parameter,
+            timeout,
+        )
+
+    return make if function is None else make(function)
+
+
+def _previewer(
+    preview: Callable[..., str], parameters: Sequence[str], where: str
+) -> Callable[[Mapping[str, Any]], str]:
+    show = by_name(preview, parameters, f"{where}: preview")
+
+    def safe(arguments: Mapping[str, Any]) -> str:
+        try:
+            return str(show(arguments))
+        except Exception as error:  # noqa: BLE001 - a preview is shown to a person who can still decide without it
+            return f"(no preview: {type(error).__name__}: {error})"
+
+    return safe

@@ -1,0 +1,149 @@
+"""The strict reading of a call's JSON arguments; whatever is wrong comes back as problems."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from pydantic import BaseModel, ValidationError
+
+from toolspeak.data.messages import JSON
+from toolspeak.tools.problems import explain, problem, show
+from toolspeak.tools.tool import ArgumentProblem
+
+MAX_DEPTH = 128  # the dialects' cap (docs/design.md 4.1); pydantic's JSON parser stops at 200
+MAX_DIGITS = 4300  # Python's own cap on converting between int and text
+_TOO_LONG = 10**MAX_DIGITS
+
+_Trail: TypeAlias = "tuple[_Trail, str | int] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """An `ArgumentReader`. It accepts what JSON Schema `schema` describes: "1" is no integer and neither is
+    true, 1 is a number, "2026-01-01" is a date, an enum comes by value, an array may become a tuple or a set.
+    """
+
+    model: type[BaseModel]
+    names: tuple[str, ...]
+    aliases: Mapping[str, str]
+    schema: Mapping[str, JSON]
+
+    def __call__(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
+        """The keyword arguments, defaults included, or what is wrong. Never raises."""
+        try:
+            flaws = tuple(flaw for item in arguments.items() if (flaw := find_flaw(*item)))
+            if flaws:
+                return flaws
+            renamed, clashes = self._apply_aliases(arguments)
+            values = self._validate(renamed)
+        except Exception as error:  # noqa: BLE001 - for instance a validator's exception whose text cannot be had
+            return (problem((), f"the arguments cannot be read ({type(error).__name__})"),)
+        if clashes:
+            return clashes + (values if isinstance(values, tuple) else ())
+        return values
+
+    def _apply_aliases(self, arguments: Mapping[str, JSON]) -> tuple[dict[str, JSON], tuple[ArgumentProblem, ...]]:
+        renamed = {name: value for name, value in arguments.items() if name not in self.aliases}
+        came_as = {name: name for name in renamed}
+        clashes: list[ArgumentProblem] = []
+        for alias, name in self.aliases.items():
+            if alias not in arguments:
+                continue
+            if name not in renamed:
+                renamed[name], came_as[name] = arguments[alias], alias
+            elif _text(renamed[name]) != _text(arguments[alias]):
+                both = f"{came_as[name]!r} and {alias!r}"
+                clashes.append(problem((name,), f"given twice, as {both}, with different values; give {name!r} only"))
+        return renamed, tuple(clashes)
+
+    def _validate(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
+        try:
+            read = self.model.model_validate_json(json.dumps(arguments), strict=True)
+        except ValidationError as error:
+            return explain(error.errors(include_url=False), arguments, self.schema, self.aliases)
+        except Exception as error:  # noqa: BLE001 - a validator the tool's author wrote may raise anything
+            return (problem(self._raised_at(arguments), f"cannot be used: {type(error).__name__}: {error}"),)
+        return {name: getattr(read, f"p{index}") for index, name in enumerate(self.names)}
+
+    def _raised_at(self, arguments: Mapping[str, JSON]) -> tuple[str | int, ...]:
+        """The argument whose validator raised something other than a validation error."""
+        for name in arguments:
+            try:
+                self.model.model_validate_json(json.dumps({name: arguments[name]}), strict=True)
+            except ValidationError:
+                continue
+            except Exception:  # noqa: BLE001 - the one that is looked for
+                return (name,)
+        return ()
+
+
+def _text(value: JSON) -> str:
+    # As text, because Python takes 1, 1.0 and True for equal.
+    return json.dumps(value, sort_keys=True)
+
+
+def find_flaw(name: object, value: object) -> ArgumentProblem | None:
+    """What keeps a value from being JSON that every part of the program can write, if anything does.
+
+    Without recursion, so that 100,000 nested arrays are a problem like any other.
+    """
+    if not isinstance(name, str) or _half_surrogate(name):
+        return problem((), f"the argument name {show(name)} is not valid text")
+    waiting: list[tuple[_Trail, object, int]] = [((None, name), value, 1)]
+    while waiting:
+        trail, here, depth = waiting.pop()
+        if flaw := _flaw_here(here, depth):
+            return problem(_unwind(trail), flaw)
+        if isinstance(here, dict):
+            members = cast("dict[Any, Any]", here).items()
+            waiting.extend(((trail, key), child, depth + 1) for key, child in members)
+        elif isinstance(here, list | tuple):
+            elements = enumerate(cast("list[Any]", here))
+            waiting.extend(((trail, index), child, depth + 1) for index, child in elements)
+    return None
+
+
+def _flaw_here(value: object, depth: int) -> str | None:
+    match value:
+        case None | bool():
+            return None
+        case str():
+            code = _half_surrogate(value)
+            return f"contains U+{code:04X}, half of a character; leave it out" if code else None
+        case int():
+            return f"an integer of more than {MAX_DIGITS} digits; use fewer" if abs(value) >= _TOO_LONG else None
+        case float():
+            return None if math.isfinite(value) else f"{value} is not a JSON number; use a finite number"
+        case dict():
+            if depth > MAX_DEPTH:
+                return f"nested more than {MAX_DEPTH} levels deep; make it flatter"
+            for key in cast("dict[object, object]", value):
+                if not isinstance(key, str) or _half_surrogate(key):
+                    return f"the key {show(key)} is not valid text"
+            return None
+        case list() | tuple():
+            return f"nested more than {MAX_DEPTH} levels deep; make it flatter" if depth > MAX_DEPTH else None
+        case _:
+            return f"a Python {type(value).__name__} is not JSON"
+
+
+def _half_surrogate(text: str) -> int:
+    """The code of the first lone surrogate, 0 if there is none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return ord(text[error.start])
+    return 0
+
+
+def _unwind(trail: _Trail) -> tuple[str | int, ...]:
+    steps: list[str | int] = []
+    here = trail
+    while here is not None:
+        steps.append(here[1])
+        here = here[0]
+    return tuple(reversed(steps))

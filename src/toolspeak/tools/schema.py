@@ -1,0 +1,213 @@
+"""From a signature to a JSON Schema and an `ArgumentReader`, through pydantic."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Optional, TypeAlias, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticSerializationError
+
+from toolspeak.data.messages import JSON
+from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools.reader import Reader
+from toolspeak.tools.signature import REQUIRED, Parameter, Signature
+
+Schema: TypeAlias = dict[str, JSON]
+
+_DEFS = "#/$defs/"
+_SMALL = 200  # characters of JSON: an enum this short costs less inline than a $ref costs a weak model
+_MAPS = ("properties", "patternProperties", "$defs", "dependentSchemas")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLES = ("items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else")
+
+
+def describe_parameters(signature: Signature, aliases: Mapping[str, str], where: str) -> tuple[Schema, Reader]:
+    """The JSON Schema of the parameters and the reader that enforces it.
+
+    Raises ToolDefinitionError for a type that JSON cannot express and for an alias that means nothing.
+    """
+    names = [parameter.name for parameter in signature.parameters]
+    _check_aliases(aliases, names, signature.context_parameter, where)
+    model, raw = _model_and_schema(signature.parameters, where)
+    for name, text in signature.documentation.items():
+        if name in names:
+            raw["properties"][name].setdefault("description", text)
+    schema = _inline(_plain(raw))
+    ordered = {
+        "type": "object",
+        "properties": schema.get("properties", {}),
+        **({"required": schema["required"]} if schema.get("required") else {}),
+        "additionalProperties": False,
+        **({"$defs": schema["$defs"]} if schema.get("$defs") else {}),
+    }
+    return ordered, Reader(model, tuple(names), dict(aliases), ordered)
+
+
+def _check_aliases(aliases: Mapping[str, str], names: Sequence[str], context: str | None, where: str) -> None:
+    for alias, name in aliases.items():
+        if name not in names:
+            known = ", ".join(names) or "(none)"
+            raise ToolDefinitionError(f"{where}: alias {alias!r} stands for {name!r}, which is no parameter: {known}")
+        if alias in names or alias == context:
+            raise ToolDefinitionError(f"{where}: alias {alias!r} is itself a parameter; remove it from aliases")
+
+
+def _model_and_schema(parameters: Sequence[Parameter], where: str) -> tuple[type[BaseModel], Schema]:
+    for parameter in parameters:
+        _check_field(parameter, where)
+    try:
+        return _attempt(parameters)
+    except Exception as error:  # noqa: BLE001 - pydantic and the hooks of the author's types raise many kinds
+        culprit, cause = _culprit(parameters, error)
+        raise ToolDefinitionError(
+            f"{where}: {culprit} cannot be described to a model: {_first_line(cause)}. Use a type that JSON can hold"
+            " (str, int, float, bool, list, dict, Literal, an enum, a dataclass, a pydantic model, a TypedDict)"
+        ) from cause
+
+
+def _attempt(parameters: Sequence[Parameter]) -> tuple[type[BaseModel], Schema]:
+    # The fields are called p0, p1, …: a parameter may have a name that a pydantic field may not (_x, copy, json).
+    # Dataclasses and TypedDicts inherit this configuration: what is unknown in them is refused as well.
+    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    fields: dict[str, Any] = {f"p{index}": _field(parameter) for index, parameter in enumerate(parameters)}
+    model = create_model("Arguments", __config__=config, **fields)
+    return model, model.model_json_schema(schema_generator=_Generator)
+
+
+def _culprit(parameters: Sequence[Parameter], error: Exception) -> tuple[str, Exception]:
+    for parameter in parameters:
+        try:
+            _attempt([parameter])
+        except Exception as found:  # noqa: BLE001 - as in _model_and_schema
+            return f"parameter {parameter.name!r} (annotated {parameter.annotation!r})", found
+    return "its parameters together", error
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__).rstrip(".")
+
+
+def _check_field(parameter: Parameter, where: str) -> None:
+    declared = [*get_args(parameter.annotation)[1:]] if get_origin(parameter.annotation) is Annotated else []
+    for info in [*declared, parameter.default]:
+        if isinstance(info, FieldInfo) and (info.alias or info.validation_alias):
+            raise ToolDefinitionError(
+                f"{where}: parameter {parameter.name!r} has a Field alias; rename the parameter, or use"
+                f" @tool(aliases={{'…': {parameter.name!r}}}) for other names a model may use"
+            )
+
+
+def _field(parameter: Parameter) -> Any:
+    """The parameter as `create_model` takes a field."""
+    # `n: int = None` says by its default that None is fine.
+    annotation = _optional(parameter.annotation) if parameter.default is None else parameter.annotation
+    named = Annotated[annotation, Field(alias=parameter.name)]
+    return named if parameter.default is REQUIRED else (named, parameter.default)
+
+
+def _optional(annotation: Any) -> Any:
+    base, metadata = annotation, ()
+    if get_origin(annotation) is Annotated:
+        base, *metadata = get_args(annotation)
+    if base in (Any, object, None, NoneType):
+        return annotation
+    if get_origin(base) in (Union, UnionType, Literal) and (NoneType in get_args(base) or None in get_args(base)):
+        return annotation
+    # `|` would not do: a type may be written as a forward reference or as a special form.
+    optional: Any = Optional[base]  # noqa: UP045
+    for info in metadata:
+        optional = Annotated[optional, info]
+    return optional
+
+
+class _Generator(GenerateJsonSchema):
+    """Leaves out a default that JSON cannot write, instead of warning of it."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic declares it
+
+    def encode_default(self, dft: Any) -> Any:
+        try:
+            encoded = super().encode_default(dft)
+            json.dumps(encoded, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise PydanticSerializationError(str(error)) from error
+        return encoded
+
+
+def _rebuilt(schema: Any, change: Callable[[Schema], Schema]) -> Any:
+    """A copy of the schema with `change` applied to every schema in it, innermost first.
+
+    Only schemas are visited, so that a property or a default called "title" stays.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    copy: Schema = dict(cast("Schema", schema))
+    for key in copy:
+        if key in _MAPS:
+            copy[key] = {name: _rebuilt(child, change) for name, child in copy[key].items()}
+        elif key in _LISTS:
+            copy[key] = [_rebuilt(child, change) for child in copy[key]]
+        elif key in _SINGLES:
+            copy[key] = _rebuilt(copy[key], change)
+    return change(copy)
+
+
+def _plain(schema: Schema) -> Schema:
+    """Without titles (pydantic derives them from names) and without OpenAPI's `discriminator`."""
+    return _rebuilt(schema, lambda part: {k: v for k, v in part.items() if k not in ("title", "discriminator")})
+
+
+def _references(schema: Schema) -> Iterator[str]:
+    found: list[str] = []
+
+    def note(part: Schema) -> Schema:
+        if isinstance(part.get("$ref"), str):
+            found.append(part["$ref"].removeprefix(_DEFS))
+        return part
+
+    _rebuilt(schema, note)
+    return iter(found)
+
+
+def _inline(schema: Schema) -> Schema:
+    """Put definitions where they are used if they are used once or are small; recursive ones stay in `$defs`."""
+    definitions: dict[str, Schema] = schema.get("$defs", {})
+    uses = Counter(_references(schema))
+    targets = {name: set(_references(definition)) for name, definition in definitions.items()}
+    kept = {
+        name
+        for name, definition in definitions.items()
+        if name in _reachable(targets[name], targets)
+        or (uses[name] > 1 and (targets[name] or len(json.dumps(definition, default=str)) > _SMALL))
+    }
+
+    def put(part: Schema) -> Schema:
+        name = str(part.get("$ref", "")).removeprefix(_DEFS)
+        if name not in definitions or name in kept:
+            return part
+        siblings = {key: value for key, value in part.items() if key != "$ref"}
+        return {**_rebuilt(definitions[name], put), **siblings}
+
+    outer = {key: value for key, value in schema.items() if key != "$defs"}
+    inlined: Schema = _rebuilt(outer, put)
+    if kept:
+        inlined["$defs"] = {name: _rebuilt(definitions[name], put) for name in definitions if name in kept}
+    return inlined
+
+
+def _reachable(start: Iterable[str], targets: Mapping[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    waiting = list(start)
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(targets.get(name, ()))
+    return seen

@@ -1,0 +1,173 @@
+"""What a function says of itself: its parameters with their types, its documentation, whether it is async."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+
+import docstring_parser
+
+from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools.context import RunContext
+
+REQUIRED: Any = inspect.Parameter.empty
+"""The default of a parameter that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter the model fills in. `default` is REQUIRED when there is none."""
+
+    name: str
+    annotation: Any
+    default: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """`parameters` leaves out the one that wants the RunContext and those a partial has already bound."""
+
+    parameters: tuple[Parameter, ...]
+    context_parameter: str | None
+    is_async: bool
+    description: str
+    documentation: Mapping[str, str]
+
+
+def underlying(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The plain function, method or `__call__` behind partials and callable objects."""
+    inner = _without_partials(function)
+    return inner if inspect.isroutine(inner) else inner.__call__
+
+
+def default_name(function: Callable[..., Any]) -> str:
+    """The function's own name; for a callable object its class's."""
+    inner = _without_partials(function)
+    return inner.__name__ if inspect.isroutine(inner) else type(inner).__name__
+
+
+def _without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, partial):
+        function = cast("partial[Any]", function).func
+    return function
+
+
+def read_signature(function: Callable[..., Any], where: str) -> Signature:
+    """Read a function, method, partial or callable object.
+
+    `where` starts every message (`tool 'read'`). Raises ToolDefinitionError for what a model cannot fill in.
+    """
+    plain = underlying(function)
+    if isinstance(function, type) or inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise ToolDefinitionError(f"{where}: a class or generator cannot be a tool; write a function that returns")
+    namespaces = _namespaces(plain)
+    parameters: list[Parameter] = []
+    contexts: list[str] = []
+    for parameter in _parameters(function, where):
+        _check_kind(parameter, where)
+        if parameter.name in _bound(function):
+            continue
+        annotation = _annotation(parameter, namespaces, where)
+        if is_context(annotation):
+            contexts.append(parameter.name)
+        else:
+            parameters.append(Parameter(parameter.name, annotation, parameter.default))
+    if len(contexts) > 1:
+        raise ToolDefinitionError(f"{where}: parameters {contexts} all want the RunContext; keep one")
+    description, documentation = _documentation(inspect.getdoc(plain) or "")
+    is_async = inspect.iscoroutinefunction(plain)
+    return Signature(tuple(parameters), contexts[0] if contexts else None, is_async, description, documentation)
+
+
+def is_context(annotation: Any) -> bool:
+    """Whether the annotation is RunContext, RunContext[X], or Annotated or Optional of it."""
+    origin: Any = get_origin(annotation)
+    if origin is Annotated:
+        return is_context(get_args(annotation)[0])
+    if origin in (Union, UnionType):
+        options = [option for option in get_args(annotation) if option is not NoneType]
+        return len(options) == 1 and is_context(options[0])
+    return (origin or annotation) is RunContext
+
+
+def _bound(function: object) -> Mapping[str, Any]:
+    """The keyword arguments a partial has fixed: they are no longer the model's to give."""
+    return cast("partial[Any]", function).keywords if isinstance(function, partial) else {}
+
+
+def _parameters(function: Callable[..., Any], where: str) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError, NameError) as error:
+        raise ToolDefinitionError(f"{where}: its signature cannot be read ({error}); wrap it in a function") from error
+
+
+def _check_kind(parameter: inspect.Parameter, where: str) -> None:
+    match parameter.kind:
+        case inspect.Parameter.VAR_POSITIONAL | inspect.Parameter.VAR_KEYWORD:
+            remedy = "a model passes named arguments only; name each argument, or take one list or dict"
+            raise ToolDefinitionError(f"{where}: parameter '{parameter}' takes any number of arguments: {remedy}")
+        case inspect.Parameter.POSITIONAL_ONLY:
+            remedy = "arguments are passed by name; remove the '/' after it"
+            raise ToolDefinitionError(f"{where}: parameter {parameter.name!r} is positional-only: {remedy}")
+        case _:
+            return
+
+
+def _namespaces(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The globals of a function and what its closure holds, to resolve annotations that are text."""
+    inner = inspect.unwrap(function)
+    inner = getattr(inner, "__func__", inner)
+    names: tuple[str, ...] = getattr(getattr(inner, "__code__", None), "co_freevars", ())
+    local: dict[str, Any] = {}
+    for name, cell in zip(names, getattr(inner, "__closure__", None) or (), strict=False):
+        try:
+            local[name] = cell.cell_contents
+        except ValueError:  # the enclosing function has not assigned it yet
+            continue
+    return getattr(inner, "__globals__", {}), local
+
+
+def _annotation(parameter: inspect.Parameter, namespaces: tuple[dict[str, Any], dict[str, Any]], where: str) -> Any:
+    name, annotation = parameter.name, parameter.annotation
+    if annotation is inspect.Parameter.empty:
+        hint = " (for a method, make a tool of the bound method: tool(obj.method))" if name in ("self", "cls") else ""
+        remedy = f"annotate it, for instance '{name}: str', or '{name}: Any' for any JSON value{hint}"
+        raise ToolDefinitionError(f"{where}: parameter {name!r} has no annotation; {remedy}")
+
+    def holder() -> None: ...
+
+    # One parameter at a time, so that the message can name it and the return annotation may stay unresolved.
+    holder.__annotations__ = {name: annotation}
+    try:
+        return get_type_hints(holder, *namespaces, include_extras=True)[name]
+    except NameError as error:
+        remedy = f"define or import {error.name!r} at module level (not under TYPE_CHECKING, not inside a function)"
+        raise ToolDefinitionError(
+            f"{where}: the annotation {annotation!r} of parameter {name!r} cannot be resolved ({error}); {remedy}"
+        ) from error
+    except Exception as error:  # evaluating an annotation runs its author's code
+        raise ToolDefinitionError(
+            f"{where}: the annotation {annotation!r} of parameter {name!r} is not a type ({error}); correct it"
+        ) from error
+
+
+def _documentation(text: str) -> tuple[str, Mapping[str, str]]:
+    """The description and the documentation of each parameter, from a docstring of any style."""
+    try:
+        parsed = docstring_parser.parse(text)
+    except docstring_parser.ParseError:  # half a section header, say: then all of it is the description
+        return text.strip(), {}
+    documentation = {
+        name.strip().lstrip("*"): parameter.description.strip()
+        for parameter in parsed.params
+        if parameter.description
+        for name in parameter.arg_name.split(",")  # numpy style documents `x, y : int` at once
+    }
+    parts = [part.strip() for part in (parsed.short_description, parsed.long_description) if part]
+    separator = "\n\n" if parsed.blank_after_short_description else "\n"
+    return separator.join(parts), documentation

@@ -1,0 +1,70 @@
+"""An ordered, frozen collection of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools.decorator import tool
+from toolspeak.tools.tool import Tool, check_name
+
+
+class Toolset:
+    """Tools by name, in the order given; every change makes a new set.
+
+    Plain functions are made tools as by `@tool`. Raises ToolDefinitionError for two tools of one name and
+    for a name that no tool may have.
+    """
+
+    __slots__ = ("_tools",)
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
+        found: dict[str, Tool] = {}
+        for item in tools:
+            made = item if isinstance(item, Tool) else tool(item)
+            check_name(made.name)
+            if made.name in found:
+                raise ToolDefinitionError(
+                    f"two tools are named {made.name!r}; rename one with @tool(name=…) or Toolset.prefixed(…)"
+                )
+            found[made.name] = made
+        self._tools = found
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name, or None."""
+        return self._tools.get(name)
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What a model is told, in order."""
+        return tuple(made.spec for made in self)
+
+    def filter(self, predicate: Callable[[Tool], bool]) -> Toolset:
+        """The tools for which the predicate holds."""
+        return Toolset(made for made in self if predicate(made))
+
+    def prefixed(self, prefix: str) -> Toolset:
+        """The same tools with the prefix before each name. Raises ToolDefinitionError if a name becomes invalid."""
+        return Toolset(replace(made, spec=replace(made.spec, name=prefix + made.name)) for made in self)
+
+    def __add__(self, other: Toolset) -> Toolset:
+        """The tools of both. Raises ToolDefinitionError if they share a name."""
+        return Toolset((*self, *other))
+
+    def __contains__(self, item: object) -> bool:
+        """Whether there is a tool of this name, or this very tool."""
+        if isinstance(item, Tool):
+            return self._tools.get(item.name) is item
+        return item in self._tools if isinstance(item, str) else False
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __repr__(self) -> str:
+        return f"Toolset({', '.join(self._tools)})"

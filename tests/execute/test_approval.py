@@ -1,0 +1,190 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+from executor_helpers import Recorder, a_call, result_of, results_of, run_batch
+
+from toolspeak.data.tools import READ_ANYTHING, UNDECLARED, Effects
+from toolspeak.errors import UsageError
+from toolspeak.execute import Decision, approve_all, approve_none, needs_approval, resolve_approver
+from toolspeak.tools import tool
+
+ran = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran():
+    ran.clear()
+
+
+@tool(effects=lambda path: Effects(writes={f"file:{path}"}), preview=lambda path, text: f"+{text}")
+async def write(path: str, text: str) -> str:
+    ran.append(path)
+    return f"wrote {path}"
+
+
+@tool(effects=lambda path: Effects(reads={f"file:{path}"}))
+async def read(path: str) -> str:
+    ran.append(path)
+    return f"read {path}"
+
+
+WRITES = [
+    a_call("write", "w1", path="a", text="1"),
+    a_call("read", "r1", path="b"),
+    a_call("write", "w2", path="c", text="2"),
+]
+
+
+class Person:
+    """Answers from a list and remembers what was asked."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+
+    async def __call__(self, request):
+        self.asked.append(request)
+        return self.answers.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("effects", "expected"),
+    [
+        (READ_ANYTHING, False),
+        (Effects(reads={"file:a"}), False),
+        (Effects(), False),
+        (Effects(writes={"file:a"}), True),
+        (Effects(writes={"file:a"}, idempotent=True, destructive=False), True),
+        (Effects(reads={"web:"}, external=True), True),
+        (UNDECLARED, True),
+    ],
+)
+def test_what_needs_a_yes(effects, expected):
+    assert needs_approval(effects) is expected
+
+
+def test_an_approver_is_asked_in_call_order_before_anything_runs():
+    ran_when_asked = []
+
+    class Watcher(Person):
+        async def __call__(self, request):
+            ran_when_asked.append(list(ran))
+            return await super().__call__(request)
+
+    person, recorder = Watcher(Decision(True, by="ann"), Decision(False, "not that file", by="ann")), Recorder()
+    results = results_of([write, read], WRITES, approver=person, emit=recorder)
+    assert [request.call.id for request in person.asked] == ["w1", "w2"]
+    assert ran_when_asked == [[], []]
+    assert sorted(ran) == ["a", "b"]
+    assert [result.code for result in results] == [None, None, "rejected"]
+    assert results[2].text == "the call was rejected: not that file"
+    assert recorder.kinds[:4] == ["ApprovalRequested", "ApprovalDecided"] * 2
+    assert recorder.events[3].reason == "not that file"
+    first = person.asked[0]
+    assert (first.preview, first.reason, first.tool.name) == ("+1", "writes file:a", "write")
+    assert first.effects == Effects(writes={"file:a"})
+
+
+def test_without_an_approver_nothing_runs_and_the_calls_wait():
+    recorder = Recorder()
+    calls = [*WRITES, a_call("nothing")]
+    batch = asyncio.run(run_batch([write, read], calls, approver=None, emit=recorder))
+    assert batch.results == ()
+    assert [request.call.id for request in batch.pending] == ["w1", "w2"]
+    assert recorder.kinds == ["ApprovalRequested"] * 2
+    assert recorder.events[0].preview == "+1"
+    assert ran == []
+
+
+def test_decisions_are_used_without_asking():
+    decided = {"w1": Decision(True), "w2": Decision(False, "no")}
+    results = results_of([write, read], WRITES, approver=None, decided=decided)
+    assert [result.code for result in results] == [None, None, "rejected"]
+    assert sorted(ran) == ["a", "b"]
+
+
+def test_one_decision_missing_keeps_the_batch_waiting():
+    batch = asyncio.run(run_batch([write, read], WRITES, approver=None, decided={"w1": Decision(True)}))
+    assert [request.call.id for request in batch.pending] == ["w2"]
+    assert ran == []
+
+
+def test_a_no_holds_for_a_call_that_would_not_have_needed_a_yes():
+    assert result_of([read], WRITES[1], decided={"r1": Decision(False)}).code == "rejected"
+    assert ran == []
+
+
+def test_read_only_calls_run_without_an_approver():
+    assert result_of([read], WRITES[1], approver=None).text == "read b"
+
+
+def test_invalid_calls_are_not_asked_about():
+    person = Person()
+    result = result_of([write], a_call("write", path="a"), approver=person)
+    assert result.code == "invalid_arguments"
+    assert person.asked == []
+
+
+def test_standing_answers_ask_nobody():
+    recorder = Recorder()
+    assert result_of([write], WRITES[0], approver=approve_all, emit=recorder).status == "success"
+    assert recorder.kinds == ["ToolStarted", "ToolFinished"]
+    refused = result_of([write], WRITES[0], approver=approve_none("look, do not touch"))
+    assert (refused.code, refused.text) == ("rejected", "the call was rejected: look, do not touch")
+    assert ran == ["a"]
+
+
+def test_resolve_approver():
+    person = Person()
+    assert resolve_approver(None) is None
+    assert resolve_approver("all") is approve_all
+    assert resolve_approver("none") == approve_none()
+    assert resolve_approver(person) is person
+    with pytest.raises(UsageError, match="'all', 'none'"):
+        resolve_approver("yes")
+
+
+def test_an_approver_that_fails_ends_the_run_and_nothing_runs():
+    class Broken(Person):
+        async def __call__(self, request):
+            raise ConnectionError("nobody there")
+
+    with pytest.raises(ConnectionError, match="nobody there"):
+        results_of([write, read], WRITES, approver=Broken())
+    assert ran == []
+
+
+@pytest.mark.parametrize("answer", [True, None, "yes"])
+def test_only_a_decision_is_an_answer(answer):
+    with pytest.raises(UsageError, match="answers with a Decision"):
+        results_of([write], WRITES[:1], approver=Person(answer))
+    with pytest.raises(UsageError, match="answers with a Decision"):
+        results_of([write], WRITES[:1], approver=lambda request: answer)
+    assert ran == []
+
+
+def test_a_preview_that_fails_does_not_prevent_the_question():
+    def broken(arguments):
+        raise OSError("no such file")
+
+    person = Person(Decision(True))
+    results_of([replace(write, preview=broken)], WRITES[:1], approver=person)
+    assert person.asked[0].preview == "(no preview: OSError: no such file)"
+
+
+def test_a_long_preview_is_shortened():
+    person = Person(Decision(True))
+    results_of([write], [a_call("write", path="a", text="x" * 1_000_000)], approver=person)
+    assert len(person.asked[0].preview) <= 64 * 1024
+
+
+def test_a_question_does_not_outlast_the_deadline():
+    class Absent(Person):
+        async def __call__(self, request):
+            await asyncio.Event().wait()
+
+    results = results_of([write, read], WRITES, approver=Absent(), deadline=0.05)
+    assert [result.code for result in results] == ["skipped"] * 3
+    assert "time limit of 0.05 seconds" in results[0].text
+    assert ran == []

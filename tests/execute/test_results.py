@@ -1,0 +1,146 @@
+import json
+
+import pytest
+from executor_helpers import a_call, result_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart
+from toolspeak.errors import ToolError
+from toolspeak.execute import Interceptor
+from toolspeak.tools import tool
+
+
+def shown(value, max_bytes):
+    @tool(read_only=True)
+    async def give():
+        return value
+
+    return result_of([give], a_call("give"), options={"max_result_bytes": max_bytes})
+
+
+def test_a_long_text_keeps_its_head_and_its_tail():
+    text = "".join(f"line {number}\n" for number in range(10_000))
+    result = shown(text, 1_000)
+    size = len(result.text.encode())
+    assert 950 <= size <= 1_000
+    assert result.text.startswith("line 0\nline 1\n")
+    assert result.text.endswith("line 9998\nline 9999\n")
+    left_out = result.extra["truncated_bytes"]
+    assert f"[… {left_out} bytes left out here." in result.text
+    assert "paging" in result.text
+    assert len(result.content) == 1
+    head, tail = result.text.split("\n[… ")[0], result.text.split("]\n", 1)[1]
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert len(head) + len(tail) + left_out == len(text)
+
+
+def test_what_fits_stays_as_it_is():
+    result = shown("x" * 1_000, 1_000)
+    assert result.content == (TextPart("x" * 1_000),)
+    assert result.extra == {}
+
+
+@given(st.text("aé€😀\n\ud800", min_size=100, max_size=400), st.integers(0, 800))
+def test_a_cut_never_splits_a_character_and_keeps_to_the_limit(text, max_bytes):
+    result = shown(text, max_bytes)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size <= max_bytes:
+        assert result.text == text
+        return
+    head, rest = result.text.split("\n[… ", 1)
+    tail = rest.split("less.]\n", 1)[1]
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    kept = len((head + tail).encode("utf-8", "surrogatepass"))
+    assert result.extra["truncated_bytes"] == size - kept
+    marker = len(result.text.encode("utf-8", "surrogatepass")) - kept
+    assert kept + marker <= max(max_bytes, marker)
+
+
+def test_lone_surrogates_survive():
+    result = shown("\ud800" * 1_000, 500)
+    assert result.text.startswith("\ud800")
+    assert result.text.endswith("\ud800")
+
+
+def test_long_json_becomes_capped_text():
+    value = {"rows": list(range(10_000))}
+    result = shown(value, 500)
+    (part,) = result.content
+    assert isinstance(part, TextPart)
+    assert part.text.startswith('{"rows": [0, 1, 2')
+    assert part.text.endswith("9999]}")
+    assert result.structured is None
+    assert result.extra["truncated_bytes"] > len(json.dumps(value)) - 500
+
+
+def test_short_json_stays_json():
+    result = shown({"rows": [1]}, 500)
+    assert result.content == (JsonPart({"rows": [1]}),)
+    assert result.structured == {"rows": [1]}
+
+
+def test_images_and_files_are_not_cut():
+    image, file = ImagePart("image/png", b"x" * 5_000), FilePart("a.bin", "application/octet-stream", b"y" * 5_000)
+    result = shown([TextPart("a" * 1_000), image, TextPart("b" * 1_000), file], 600)
+    assert [type(part) for part in result.content] == [TextPart, ImagePart, TextPart, FilePart]
+    assert result.content[1] == image
+    assert result.content[3] == file
+    assert len(result.text.encode()) <= 600
+    assert result.text.startswith("aaa")
+    assert result.text.endswith("bbb")
+    assert result.text.count("bytes left out") == 1
+
+
+def test_many_small_parts_are_capped_together():
+    result = shown([TextPart(f"{number} ") for number in range(10_000)], 1_000)
+    assert len(result.text.encode()) <= 1_000
+    assert result.text.startswith("0 1 2 ")
+    assert result.text.endswith("9998 9999 ")
+
+
+def test_failures_are_capped_too():
+    @tool(read_only=True)
+    async def fail() -> None:
+        raise ToolError("x" * 100_000)
+
+    result = result_of([fail], a_call("fail"), options={"max_result_bytes": 1_000})
+    assert result.code == "exception"
+    assert len(result.text.encode()) <= 1_000
+
+
+@pytest.mark.parametrize("value", ["", None, 0, [], {}])
+def test_empty_values_pass(value):
+    result = shown(value, 100)
+    assert result.status == "success"
+    assert result.extra == {}
+
+
+def test_json_too_deep_to_measure_is_a_failure_of_its_call():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    result = shown(JsonPart(deep), 100)
+    assert (result.status, result.code) == ("failure", "unserialisable")
+    while deep:  # taken apart by hand: Python frees it recursively otherwise
+        deep = deep[0]
+
+
+def test_an_after_interceptor_sees_the_whole_result():
+    seen = []
+
+    class Reads(Interceptor):
+        async def after(self, call, result):
+            seen.append(len(result.text))
+            return result
+
+    @tool(read_only=True)
+    async def long() -> str:
+        return "x" * 10_000
+
+    options = {"call_pipeline": (Reads(),), "max_result_bytes": 500}
+    result = result_of([long], a_call("long"), options=options)
+    assert seen == [10_000]
+    assert len(result.text.encode()) <= 500

@@ -1,0 +1,197 @@
+import asyncio
+
+import pytest
+from executor_helpers import a_call, run_batch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects
+from toolspeak.errors import UsageError
+from toolspeak.execute import Executor, plan
+from toolspeak.tools import Toolset, tool
+
+KEYS = [
+    "file:",
+    "file:a",
+    "file:a/",
+    "file:a/b",
+    "file:a/b/c",
+    "file:ab",
+    "file:x",
+    "web:",
+    "web:h",
+    "a:b:c",
+    EVERYTHING,
+]
+EFFECTS = st.builds(Effects, st.sets(st.sampled_from(KEYS), max_size=2), st.sets(st.sampled_from(KEYS), max_size=2))
+
+
+def closure(edges):
+    """For each call everything it comes after, directly or not."""
+    found = []
+    for waits in edges:
+        found.append(frozenset(waits).union(*(found[index] for index in waits)))
+    return found
+
+
+@given(st.lists(EFFECTS, max_size=12))
+def test_serializable_orders_the_conflicting_calls_and_waits_for_no_others(effects):
+    pairwise = [[j for j in range(i) if effects[j].conflicts(effects[i])] for i in range(len(effects))]
+    planned = plan(effects, "serializable")
+    assert closure(planned) == closure(pairwise)
+    assert all(set(waits) <= set(conflicting) for waits, conflicting in zip(planned, pairwise, strict=True))
+
+
+def test_parallel_waits_for_nothing_and_sequential_for_the_one_before():
+    assert plan([UNDECLARED] * 3, "parallel") == ((), (), ())
+    assert plan([READ_ANYTHING] * 3, "sequential") == ((), (0,), (1,))
+    assert plan([], "serializable") == plan([], "sequential") == ()
+
+
+def test_readers_between_two_writers_run_together():
+    effects = [UNDECLARED, READ_ANYTHING, READ_ANYTHING, UNDECLARED, READ_ANYTHING]
+    assert plan(effects, "serializable") == ((), (0,), (0,), (0, 1, 2), (3,))
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [UNDECLARED],
+        [READ_ANYTHING],
+        [UNDECLARED, READ_ANYTHING, READ_ANYTHING],
+        [Effects(writes={"file:a"}), Effects(reads={"file:a"})],
+        [Effects(reads={"file:a"}), Effects(reads={"file:a/b"}), Effects(reads={EVERYTHING})],
+    ],
+)
+def test_edges_grow_linearly(batch):
+    small, large = (sum(map(len, plan(batch * count, "serializable"))) for count in (100, 3_000))
+    assert large <= 31 * small + 31
+
+
+def test_many_resources_stay_linear():
+    effects = [Effects(writes={f"file:dir{number % 50}/f{number}"}) for number in range(3_000)]
+    assert plan(effects, "serializable") == ((),) * 3_000
+    barrier = plan([*effects, UNDECLARED, *effects], "serializable")
+    assert sum(map(len, barrier)) == 6_000
+
+
+def test_an_unknown_schedule_is_a_usage_error():
+    with pytest.raises(UsageError, match="Did you mean 'parallel'"):
+        Executor(Toolset(), schedule="paralel")
+    with pytest.raises(UsageError, match="serializable"):
+        plan([], "whenever")
+
+
+# A world of resources in a tree: a read sees everything at or below its key, a write changes it.
+PLACES = ["file:a", "file:a/b", "file:a/b/c", "file:a/d", "file:e"]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["look", "change", "copy"]), st.sampled_from(PLACES), st.sampled_from(PLACES), st.integers(0, 4)
+    ),
+    max_size=10,
+)
+
+
+def below(world, key):
+    return [place for place in world if place == key or place.startswith(key + "/")]
+
+
+def world_tools(world):
+    async def rest(pauses):
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+
+    @tool(effects=lambda source: Effects(reads={source}))
+    async def look(source: str, target: str, pauses: int, mark: str) -> dict[str, str]:
+        seen = {}
+        for place in below(world, source):
+            seen[place] = world[place]
+            await rest(pauses)
+        return seen
+
+    @tool(effects=lambda target: Effects(writes={target}))
+    async def change(source: str, target: str, pauses: int, mark: str) -> None:
+        for place in below(world, target):
+            await rest(pauses)
+            world[place] = mark
+
+    @tool(effects=lambda source, target: Effects(reads={source}, writes={target}))
+    async def copy(source: str, target: str, pauses: int, mark: str) -> str:
+        found = world[source]
+        await rest(pauses)
+        for place in below(world, target):
+            world[place] = f"{mark} from ({found})"
+        return found
+
+    return [look, change, copy]
+
+
+def outcome(schedule, steps):
+    world = dict.fromkeys(PLACES, "")
+    calls = [
+        a_call(name, f"c{number}", source=source, target=target, pauses=pauses, mark=str(number))
+        for number, (name, source, target, pauses) in enumerate(steps)
+    ]
+    batch = asyncio.run(run_batch(world_tools(world), calls, options={"schedule": schedule}))
+    assert all(result.status == "success" for result in batch.results)
+    return batch.results, world
+
+
+@given(STEPS)
+def test_serializable_gives_what_sequential_gives(steps):
+    assert outcome("serializable", steps) == outcome("sequential", steps)
+
+
+@pytest.mark.parametrize("schedule", ["serializable", "parallel"])
+def test_independent_calls_overlap(schedule):
+    async def main():
+        begun = {name: asyncio.Event() for name in ("a", "b")}
+
+        @tool(effects=lambda name: Effects(writes={f"room:{name}"}))
+        async def meet(name: str, other: str) -> str:
+            begun[name].set()
+            await begun[other].wait()
+            return name
+
+        calls = [a_call("meet", name="a", other="b"), a_call("meet", name="b", other="a")]
+        return await run_batch([meet], calls, options={"schedule": schedule})
+
+    assert [result.text for result in asyncio.run(main()).results] == ["a", "b"]
+
+
+def test_a_call_starts_as_soon_as_its_own_predecessors_are_done():
+    async def main():
+        third_ran = asyncio.Event()
+
+        @tool(effects=lambda key: Effects(writes={key}))
+        async def wait_for_third(key: str) -> None:
+            await third_ran.wait()
+
+        @tool(effects=lambda key: Effects(writes={key}))
+        async def touch(key: str, last: bool) -> None:
+            if last:
+                third_ran.set()
+
+        calls = [
+            a_call("wait_for_third", key="a"),
+            a_call("touch", key="b", last=False),
+            a_call("touch", key="b", last=True),
+        ]
+        return await run_batch([wait_for_third, touch], calls)
+
+    assert [result.status for result in asyncio.run(main()).results] == ["success"] * 3
+
+
+def test_undeclared_calls_run_one_after_the_other():
+    running = []
+
+    @tool
+    async def alone() -> int:
+        running.append(1)
+        await asyncio.sleep(0)
+        together = len(running)
+        running.clear()
+        return together
+
+    results = asyncio.run(run_batch([alone], [a_call("alone") for _ in range(20)])).results
+    assert [result.structured for result in results] == [1] * 20

@@ -1,0 +1,149 @@
+"""Synchronous tools: threads that are shared, bounded in number, and never waited for when they hang."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+from executor_helpers import Recorder, a_call, results_of, run_batch
+
+from toolspeak.data.tools import Effects
+from toolspeak.tools import RunContext, tool
+
+
+@tool(read_only=True)
+async def quick() -> str:
+    return "quick"
+
+
+def test_a_hung_thread_holds_up_nothing_and_learns_that_it_was_given_up():
+    released, noticed = threading.Event(), threading.Event()
+
+    @tool(read_only=True, timeout=0.05)
+    def hang(ctx: RunContext) -> None:
+        released.wait()
+        if ctx.cancelled():
+            noticed.set()
+
+    recorder = Recorder()
+    calls = [a_call("hang", "h"), *(a_call("quick", f"q{number}") for number in range(20))]
+    results = results_of([quick, hang], calls, emit=recorder)
+    assert (results[0].code, results[0].text) == (
+        "timeout",
+        "hang did not finish within 0.05 seconds; it may still be running",
+    )
+    assert [result.text for result in results[1:]] == ["quick"] * 20
+    assert recorder.finished[-1] == "h"
+    released.set()
+    assert noticed.wait(10)
+
+
+PROGRAM = """
+import asyncio, threading
+from executor_helpers import a_call, run_batch
+from toolspeak.tools import tool
+
+@tool(read_only=True, timeout=0.05)
+def hang() -> None:
+    threading.Event().wait()
+
+batch = asyncio.run(run_batch([hang], [a_call("hang") for _ in range(3)]))
+print(*(result.code for result in batch.results))
+"""
+
+
+def test_hung_threads_do_not_keep_the_process_alive(request):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=request.path.parent,
+    )
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["timeout"] * 3, "")
+
+
+def test_more_hung_threads_than_run_at_once_still_all_time_out():
+    released = threading.Event()
+
+    @tool(read_only=True, timeout=0.05)
+    def hang() -> None:
+        released.wait()
+
+    results = results_of([hang, quick], [*(a_call("hang") for _ in range(300)), a_call("quick")])
+    released.set()
+    assert [result.code for result in results] == ["timeout"] * 300 + [None]
+
+
+def test_the_deadline_abandons_threads():
+    released = threading.Event()
+
+    @tool(read_only=True)
+    def hang() -> None:
+        released.wait()
+
+    results = results_of([hang, quick], [a_call("hang"), a_call("quick")], deadline=0.1)
+    released.set()
+    assert [result.code for result in results] == ["timeout", None]
+
+
+def test_cancelling_does_not_wait_for_threads():
+    released, entered = threading.Event(), threading.Event()
+
+    @tool(read_only=True)
+    def hang() -> None:
+        entered.set()
+        released.wait()
+
+    async def main():
+        task = asyncio.create_task(run_batch([hang], [a_call("hang")]))
+        await asyncio.to_thread(entered.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    released.set()
+
+
+def test_workers_are_used_again():
+    workers = []
+
+    @tool(effects=lambda: Effects(writes={"here"}))
+    def note() -> None:
+        workers.append(threading.current_thread())
+
+    results_of([note], [a_call("note") for _ in range(50)])
+    assert len(workers) == 50
+    assert len(set(workers)) < 10
+
+
+def test_only_so_many_synchronous_calls_run_at_once():
+    released, full = threading.Event(), asyncio.Event()
+
+    class Watching(Recorder):
+        async def __call__(self, event):
+            await super().__call__(event)
+            if len(self.started) == 129:
+                full.set()
+
+    recorder = Watching()
+
+    @tool(read_only=True)
+    def hold() -> None:
+        released.wait()
+
+    @tool(read_only=True)
+    async def release() -> int:
+        await full.wait()
+        for _ in range(100):  # time for the others to start, if they could
+            await asyncio.sleep(0)
+        released.set()
+        return len(recorder.started)
+
+    calls = [*(a_call("hold") for _ in range(400)), a_call("release")]
+    *held, last = results_of([hold, release], calls, emit=recorder)
+    assert [result.status for result in held] == ["success"] * 400
+    assert last.structured == 129

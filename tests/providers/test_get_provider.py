@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from toolspeak.errors import UnknownProvider, UsageError
+from toolspeak.providers import PROVIDERS, get_provider
+
+LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("openai:gpt-4o", "openai:gpt-4o"),
+        ("gpt-4o", "openai:gpt-4o"),
+        ("qwen3:8b", "openai:qwen3:8b"),
+        ("openai:qwen3:8b", "openai:qwen3:8b"),
+        ("mistral:7b-instruct", "openai:mistral:7b-instruct"),
+        ("openchat:7b", "openai:openchat:7b"),
+        ("openai/gpt-oss-20b:free", "openai:openai/gpt-oss-20b:free"),
+        ("hf.co/bartowski/x-GGUF:Q4_K_M", "openai:hf.co/bartowski/x-GGUF:Q4_K_M"),
+    ],
+)
+def test_a_model_string_names_its_provider(model: str, name: str):
+    assert get_provider(model, LOCAL).name == name
+
+
+def test_a_playbook_is_a_model(tmp_path: Path):
+    path = tmp_path / "book.json"
+    path.write_text(json.dumps({"turns": ["hi"]}), encoding="utf-8")
+    assert get_provider(f"scripted:{path}", {}).name == f"scripted:{path}"
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        ("", "no model was named"),
+        ("  ", "no model was named"),
+        ("openai:", "names no model: write openai:<model>"),
+        ("scripted:", "names no model: write scripted:<file>"),
+        ("opnai:gpt-4o", "unknown provider 'opnai'. Did you mean 'openai'?"),
+        ("OpenAI:gpt-4o", "unknown provider 'OpenAI'. Did you mean 'openai'?"),
+        ("script:book.json", "Did you mean 'scripted'?"),
+        ("ollama:qwen3:8b", "set OPENAI_BASE_URL=http://127.0.0.1:11434/v1 and write 'openai:qwen3:8b'"),
+        ("http://127.0.0.1:8080/v1", "an address is not a model: set OPENAI_BASE_URL"),
+    ],
+)
+def test_a_model_string_that_names_no_provider(model: str, problem: str):
+    with pytest.raises(UnknownProvider) as caught:
+        get_provider(model, LOCAL)
+    assert problem in str(caught.value)
+
+
+def test_what_the_provider_needs_is_missing():
+    with pytest.raises(UnknownProvider, match="neither OPENAI_API_KEY nor OPENAI_BASE_URL is set"):
+        get_provider("gpt-4o", {})
+    with pytest.raises(UsageError, match="cannot be read"):
+        get_provider("scripted:absent.json", {})
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_every_provider_of_the_table_can_be_made(name: str, tmp_path: Path):
+    path = tmp_path / "book.json"
+    path.write_text('{"turns": []}', encoding="utf-8")
+    provider = get_provider(f"{name}:{path}", LOCAL)
+    assert provider.name == f"{name}:{path}"
+    assert provider.tool_role is False
+    asyncio.run(provider.aclose())

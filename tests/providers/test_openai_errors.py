@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from loopback_server import (
+    STREAM_HEAD,
+    Answer,
+    Server,
+    chunked,
+    dropped,
+    event,
+    serve,
+    stream,
+    until_client_leaves,
+    whole,
+)
+from openai_turns import CHUNKED_HEAD, EVENTS, KEY, ask, fail, turn
+
+from toolspeak.errors import ProviderError
+from toolspeak.providers.openai import OpenAIProvider
+
+
+def test_an_error_inside_the_stream():
+    error = {"error": {"message": f"overheated, key {KEY}", "type": "server_error", "code": 503}}
+    found = fail(stream(EVENTS[0], event(error)))
+    assert str(found) == "the server reported an error: overheated, key [API key]"
+    assert (found.status, found.retryable) == (503, True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        dropped(CHUNKED_HEAD, chunked(EVENTS[:1])),
+        dropped(CHUNKED_HEAD, chunked(EVENTS[:1]), b"40\r\ndata: {"),
+        dropped(STREAM_HEAD + b"\r\n", EVENTS[0]),
+        dropped(STREAM_HEAD + b"\r\n", EVENTS[0], EVENTS[1][:20]),
+        dropped(STREAM_HEAD + b"content-length: 999\r\n\r\n", EVENTS[0]),
+        stream(EVENTS[0]),
+    ],
+    ids=["between chunks", "inside a chunk", "no length", "inside an event", "known length", "complete without an end"],
+)
+def test_a_connection_that_drops_inside_the_answer(answer: Answer):
+    found = fail(answer)
+    assert "the connection dropped after 2 characters of the answer" in str(found)
+    assert (found.status, found.retryable) == (None, True)
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200", STREAM_HEAD])
+def test_a_connection_that_drops_before_the_answer(sent: bytes):
+    found = fail(dropped(sent))
+    assert "the connection dropped before an answer came" in str(found)
+    assert found.retryable
+
+
+def test_nobody_listens():
+    async def run() -> str:
+        async with serve(stream()) as server:
+            return server.base_url
+
+    base_url = asyncio.run(run())
+    with pytest.raises(ProviderError) as caught:
+        asyncio.run(turn(OpenAIProvider("m", base_url=base_url + "/")))
+    assert base_url in str(caught.value)
+    assert "the connection was refused. Start the server there, or correct the base URL" in str(caught.value)
+    assert (caught.value.status, caught.value.retryable) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "where"), [([], ""), ([CHUNKED_HEAD, chunked(EVENTS[:1])], " after 2 characters of the answer")]
+)
+def test_a_server_that_falls_silent(sent: list[bytes], where: str):
+    servers = [Server()]
+    found = fail(until_client_leaves(lambda: servers[0], *sent), timeout=0.05)
+    assert f"said nothing for 0.05 seconds{where}" in str(found)
+    assert found.retryable
+
+
+STATUS_TABLE = [
+    ("401 Unauthorized", "key is missing or wrong", False),
+    ("402 Payment Required", "no credit", False),
+    ("403 Forbidden", "API key may not use this model", False),
+    ("404 Not Found", "Check the model's name, and that the base URL", False),
+    ("400 Bad Request", "refuses the request", False),
+    ("408 Request Timeout", "try again", True),
+    ("413 Content Too Large", "too large for the server", False),
+    ("418 Teapot", "HTTP 418", False),
+    ("429 Too Many Requests", "wait and try again", True),
+    ("500 Internal Server Error", "failed or is overloaded", True),
+    ("501 Not Implemented", "failed or is overloaded", False),
+    ("503 Service Unavailable", "failed or is overloaded", True),
+    ("529 Overloaded", "failed or is overloaded", True),
+]
+
+
+@pytest.mark.parametrize(("status", "hint", "retryable"), STATUS_TABLE, ids=[status for status, *_ in STATUS_TABLE])
+def test_the_table_of_statuses(status: str, hint: str, retryable: bool):
+    found = fail(whole(status, b'{"error": {"message": "that is why"}}'))
+    assert f"answered HTTP {status[:3]}: 'that is why'" in str(found)
+    assert hint in str(found)
+    assert (found.status, found.retryable) == (int(status[:3]), retryable)
+
+
+@pytest.mark.parametrize(("value", "shown"), [("20", "20 seconds"), ("Wed, 21 Oct 2026 07:28:00 GMT",) * 2])
+def test_too_many_requests_tells_how_long_to_wait(value: str, shown: str):
+    found = fail(whole("429 Too Many Requests", b"", "text/plain", f"retry-after: {value}"))
+    assert str(found).endswith(f"wait and try again. Retry-After: {shown}.")
+    assert found.retryable
+
+
+def test_a_quota_that_is_used_up_is_not_worth_a_retry():
+    found = fail(whole("429 Too Many Requests", b'{"error": {"message": "You exceeded your current quota"}}'))
+    assert "see its billing page" in str(found)
+    assert not found.retryable
+
+
+@pytest.mark.parametrize(
+    "told", ["This model's maximum context length is 8192 tokens.", "the request exceeds the available context size"]
+)
+def test_a_conversation_that_is_too_long(told: str):
+    found = fail(whole("400 Bad Request", json.dumps({"error": {"message": told}}).encode()))
+    assert "longer than the model's context: shorten it" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b'{"error": "model \'m\' not found"}', "model 'm' not found"),
+        (b'{"message": "gone"}', "'gone'"),
+        (b'{"detail": "Not Found"}', "'Not Found'"),
+        (b'{"detail": [{"loc": 1}]}', '[{"loc": 1}]'),
+        (b"<html>\n<h1>nginx</h1>\x1b[31m", "'<html> <h1>nginx</h1> [31m'"),
+        (b"\xff\xfe", "�"),
+        (b"", "answered HTTP 404. Check"),
+        (b"null", "'null'"),
+        (b"x" * 200_000, "x…'"),
+        (b"[" * 200_000, "[…'"),
+    ],
+    ids=["text", "message", "detail", "details", "html", "not utf-8", "empty", "null", "long", "nested"],
+)
+def test_what_the_server_told_is_quoted_in_short(body: bytes, shown: str):
+    found = str(fail(whole("404 Not Found", body)))
+    assert shown in found
+    assert len(found) < 600
+    assert found.isprintable()
+
+
+@pytest.mark.parametrize("shown", [KEY, f"Bearer {KEY}", "sk-test-01***cdef", "gsk_abcdefgh1234", f"x{KEY}y"])
+def test_keys_are_never_shown(shown: str):
+    found = str(fail(whole("401 Unauthorized", json.dumps({"error": {"message": f"bad key: {shown}."}}).encode())))
+    assert "[API key]" in found
+    assert shown not in found
+
+
+def test_an_error_whose_body_is_cut_off_is_still_told():
+    answer = dropped(b"HTTP/1.1 500 X\r\ncontent-type: text/plain\r\ncontent-length: 99\r\n\r\nout of mem")
+    assert "answered HTTP 500: 'out of mem'" in str(fail(answer))
+
+
+def test_a_redirect_is_not_followed():
+    found = fail(whole("308 Permanent Redirect", b"", "text/plain", "location: https://elsewhere.example/v1"))
+    assert "redirects to 'https://elsewhere.example/v1'" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (whole("200 OK", b"<html>", "text/html"), "answered with 'text/html' instead of an event stream or JSON"),
+        (whole("200 OK", b"{"), "a body that is not JSON: '{'"),
+        (whole("200 OK", b"[" * 100_000), "a body that is not JSON"),
+        (whole("200 OK", b'{"object": "list"}'), "no choices"),
+        (stream(event("{nonsense")), "an event that is not JSON: '{nonsense'"),
+        (stream(event({"choices": "x"})), "'choices' should be a list"),
+        (
+            dropped(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-type: text/event-stream\r\n\r\nplain"),
+            "gzip|header|decompress",
+        ),
+    ],
+)
+def test_answers_that_make_no_sense(answer: Answer, problem: str):
+    with pytest.raises(ProviderError, match=problem) as caught:
+        ask(answer)
+    assert not caught.value.retryable

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
+from toolspeak.data.messages import TextMessage, Usage
+from toolspeak.errors import ProviderError, UsageError
+from toolspeak.providers.base import TextRequest
+from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+
+
+def request(*texts: str) -> TextRequest:
+    return TextRequest([TextMessage("user", text) for text in texts])
+
+
+def play(provider: ScriptedProvider, *texts: str) -> list[Delta]:
+    async def run() -> list[Delta]:
+        return [delta async for delta in provider.stream_text(request(*texts))]
+
+    return asyncio.run(run())
+
+
+def said(provider: ScriptedProvider, *texts: str) -> str:
+    return "".join(delta.text for delta in play(provider, *texts) if isinstance(delta, TextDelta))
+
+
+def test_turns_are_given_in_order_and_requests_recorded():
+    provider = ScriptedProvider(["one", ScriptedTurn("two", "length", "hm", Usage(1, 2))])
+    assert play(provider, "a") == [TextDelta("one"), TurnEnded("stop", Usage(), "scripted")]
+    assert play(provider, "a", "b") == [
+        ReasoningDelta("hm"),
+        TextDelta("two"),
+        TurnEnded("length", Usage(1, 2), "scripted"),
+    ]
+    assert [len(asked.messages) for asked in provider.requests] == [1, 2]
+
+
+def test_a_turn_too_many_says_which_and_how_many_there_are():
+    provider = ScriptedProvider(["only"])
+    play(provider)
+    with pytest.raises(ProviderError, match="turn 2 was asked for, and the playbook has 1"):
+        play(provider)
+    with pytest.raises(ProviderError, match="turn 3 was asked for"):
+        play(provider)
+
+
+def test_a_turn_may_be_a_function_of_the_messages():
+    provider = ScriptedProvider(
+        [lambda messages: messages[-1].text.upper(), lambda messages: ScriptedTurn("x", "length")]
+    )
+    assert said(provider, "hi") == "HI"
+    assert play(provider)[-1] == TurnEnded("length", Usage(), "scripted")
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("got {{last}}.", "got id=77 id=78 new."),
+        (r"{{find:id=(\d+)}}", "78"),
+        (r"{{find:id=\d{2}}}", "id=78"),
+        (r"{{find:old (\w+)}}!", "thing!"),
+        (r"{{find:(absent)?old}}", ""),
+        (r'{"a":{"b":{{find:id=(\d{2})}}}}', '{"a":{"b":78}}'),
+        (r"{{find:id=(\d)(\d)}}{{find:new}}", "7new"),
+        ("{{unknown}} {{find:}} {last}", "{{unknown}} {{find:}} {last}"),
+    ],
+)
+def test_quotations(text: str, filled: str):
+    assert said(ScriptedProvider([text]), "old thing id=1", "id=77 id=78 new") == filled
+
+
+def test_a_quoted_text_is_not_searched_for_quotations():
+    assert said(ScriptedProvider(["{{last}}"]), "{{find:x}}") == "{{find:x}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{{find:nowhere}}", "scripted: turn 1: 'nowhere' matches nothing in the 1 messages"),
+        ("{{find:(}}", r"scripted: turn 1: '\(' is no regular expression"),
+    ],
+)
+def test_a_quotation_that_finds_nothing(text: str, problem: str):
+    with pytest.raises(ProviderError, match=problem):
+        said(ScriptedProvider([text]), "a message")
+
+
+def test_the_last_message_of_none():
+    with pytest.raises(ProviderError, match="there is no message"):
+        play(ScriptedProvider(["{{last}}"]))
+
+
+@pytest.mark.parametrize(
+    ("chunk", "pieces"),
+    [
+        (None, ["abcdefg"]),
+        (3, ["abc", "def", "g"]),
+        (7, ["abcdefg"]),
+        (99, ["abcdefg"]),
+        ([1, 2], ["a", "bc", "defg"]),
+        ([7, 1], ["abcdefg"]),
+        ([], ["abcdefg"]),
+    ],
+)
+def test_text_is_cut_as_asked(chunk: Any, pieces: list[str]):
+    cut = [TextDelta(piece) for piece in pieces]
+    assert play(ScriptedProvider(["abcdefg"], chunk=chunk))[:-1] == cut
+    assert play(ScriptedProvider([ScriptedTurn("abcdefg", chunk=chunk)]))[:-1] == cut
+
+
+def test_a_turns_own_chunk_comes_before_the_providers():
+    assert len(play(ScriptedProvider([ScriptedTurn("abcd", reasoning="ab", chunk=1)], chunk=4))) == 7
+
+
+@given(st.text(), st.none() | st.integers(1, 9) | st.lists(st.integers(1, 5)))
+def test_the_pieces_join_to_the_text(text: str, chunk: Any):
+    provider = ScriptedProvider([lambda _: ScriptedTurn(text.replace("{", "("), chunk=chunk)])
+    assert said(provider) == text.replace("{", "(")
+
+
+@pytest.mark.parametrize("chunk", [0, -1, [1, 0]])
+def test_sizes_below_one_are_refused(chunk: Any):
+    with pytest.raises(UsageError, match="characters from 1 up"):
+        ScriptedProvider([], chunk=chunk)
+
+
+def test_an_error_comes_after_the_text():
+    provider = ScriptedProvider([ScriptedTurn("so far", error=ProviderError("down", retryable=True)), "again"])
+    deltas: list[Delta] = []
+
+    async def run() -> None:
+        async for delta in provider.stream_text(request()):
+            deltas.append(delta)  # noqa: PERF401 (the loop ends in an exception)
+
+    with pytest.raises(ProviderError, match="down"):
+        asyncio.run(run())
+    assert deltas == [TextDelta("so far")]
+    assert said(provider) == "again"
+
+
+def test_it_can_play_a_server_that_takes_role_tool():
+    assert ScriptedProvider([], tool_role=True).tool_role
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def test_a_playbook_file(tmp_path: Path):
+    path = tmp_path / "book.json"
+    turns = [
+        "é",
+        {"text": "b", "finish": "length", "reasoning": "r", "usage": {"input": 3}, "chunk": [1]},
+        {"text": "", "error": "down"},
+    ]
+    path.write_text(json.dumps({"turns": turns, "chunk": 4}), encoding="utf-8")
+    provider = ScriptedProvider.from_file(path)
+    assert provider.name == f"scripted:{path}"
+    assert said(provider) == "é"
+    assert play(provider) == [ReasoningDelta("r"), TextDelta("b"), TurnEnded("length", Usage(3), provider.name)]
+    with pytest.raises(ProviderError, match="down"):
+        play(provider)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "the playbook: expected an object"),
+        ("{}", "turns: expected a list"),
+        ('{"turns": [], "chunks": 1}', "the playbook: unknown field 'chunks'; known: turns, chunk"),
+        ('{"turns": ["a", 5]}', r"turns\[1\]: expected text or an object"),
+        ('{"turns": [{"finish": "stop"}]}', r"turns\[0\].text: missing"),
+        ('{"turns": [{"text": 5}]}', r"turns\[0\].text: expected text"),
+        ('{"turns": [{"text": "", "finish": "done"}]}', r"turns\[0\].finish: 'done' is none of: stop, length"),
+        ('{"turns": [{"text": "", "txt": ""}]}', r"turns\[0\]: unknown field 'txt'"),
+        ('{"turns": [{"text": "", "usage": 5}]}', r"turns\[0\].usage: expected an object"),
+        ('{"turns": [{"text": "", "usage": {"input": "5"}}]}', r"turns\[0\].usage.input: expected a number of tokens"),
+        ('{"turns": [{"text": "", "chunk": "5"}]}', r"turns\[0\].chunk: expected a number"),
+        ('{"turns": [], "chunk": [0]}', "chunk: expected a number of characters from 1 up"),
+    ],
+)
+def test_a_broken_playbook_file_names_file_and_place(tmp_path: Path, content: str, problem: str):
+    path = tmp_path / "book.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UsageError, match=problem) as caught:
+        ScriptedProvider.from_file(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_or_binary_file(tmp_path: Path):
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        ScriptedProvider.from_file(tmp_path / "absent.json")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="is not JSON"):
+        ScriptedProvider.from_file(tmp_path / "binary.json")

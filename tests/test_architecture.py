@@ -1,0 +1,201 @@
+"""Imports point down (docs/design.md, section 3), and importing does nothing."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
+MAX_LINES = 420
+
+CORE = {"errors", "data", "dialects", "wire", "tools", "journal", "providers", "execute", "agent"}
+EDGES = {"ui", "testing", "mcp", "gateway", "durable", "telemetry", "web", "cli"}
+
+# Which rooms a room may import besides itself.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "data": {"errors"},
+    "dialects": {"errors", "data"},
+    "wire": {"errors", "data"},
+    "tools": {"errors", "data"},
+    "journal": {"errors", "data"},
+    "providers": {"errors", "data", "wire"},
+    "execute": {"errors", "data", "tools"},
+    "agent": CORE,
+    "ui": {"errors", "data", "tools", "execute", "agent"},
+    "mcp": CORE,
+    "gateway": CORE,
+    "durable": CORE,
+    "telemetry": CORE,
+    "web": CORE | {"ui"},
+    "testing": CORE | EDGES - {"cli"},
+    "cli": CORE | EDGES,
+    "__main__": {"cli"},
+}
+
+# What a sans-IO room must not know: the network, clocks, chance, files and threads.
+SANS_IO = {"dialects", "wire"}
+IMPURE = {
+    "asyncio", "socket", "ssl", "time", "random", "secrets", "os", "pathlib", "httpx2", "threading", "subprocess",
+    "anyio", "select", "selectors", "uuid", "multiprocessing", "concurrent", "tempfile", "shutil",
+}  # fmt: skip
+
+
+def module_of(path: str) -> str:
+    """`dialects/hermes.py` → `toolspeak.dialects.hermes`."""
+    parts = ["toolspeak", *Path(path).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything a file imports, wherever the statement stands."""
+    package = module_of(path).split(".")
+    if Path(path).name != "__init__.py":
+        package.pop()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                # `from toolspeak import errors` names a room; of other modules the module alone matters.
+                yield node.lineno, f"{module}.{alias.name}" if module == "toolspeak" else module
+
+
+def violations(path: str, text: str) -> list[str]:
+    """What is wrong with one source file; `path` is relative to the package."""
+    tree = ast.parse(text)
+    found: list[str] = []
+    lines = text.count("\n")
+    if lines > MAX_LINES:
+        found.append(f"{path}: {lines} lines, more than {MAX_LINES}")
+    on_top = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in on_top:
+            found.append(f"{path}:{node.lineno}: an import below the top of the module")
+        if isinstance(node, ast.Name | ast.Attribute) and "TYPE_CHECKING" in ast.unparse(node).split("."):
+            found.append(f"{path}:{node.lineno}: a TYPE_CHECKING block")
+    room = Path(path).with_suffix("").parts[0]
+    if path == "__init__.py":
+        return found
+    if room not in ALLOWED:
+        return [*found, f"{path}: the room {room!r} is not in the table of rooms"]
+    for line, name in imported(tree, path):
+        top, _, rest = name.partition(".")
+        if top == "toolspeak":
+            other = rest.partition(".")[0]
+            if other != room and other not in ALLOWED[room]:
+                found.append(f"{path}:{line}: {room} must not import {name}")
+        elif room in ("errors", "data") and top not in sys.stdlib_module_names:
+            found.append(f"{path}:{line}: {room} is standard library only, not {name}")
+        elif room in SANS_IO and top in IMPURE:
+            found.append(f"{path}:{line}: {room} is sans-IO and must not import {name}")
+    return found
+
+
+def sources() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", [str(path.relative_to(SOURCE)) for path in sources()])
+def test_a_source_file_keeps_the_rules(path: str):
+    assert violations(path, (SOURCE / path).read_text(encoding="utf-8")) == []
+
+
+def test_execute_and_journal_never_meet():
+    assert "journal" not in ALLOWED["execute"]
+    assert "execute" not in ALLOWED["journal"]
+
+
+def test_the_table_has_no_cycle_below_the_edges():
+    order: list[str] = []
+    rest = {room: below - {room} for room, below in ALLOWED.items() if room in CORE}
+    while rest:
+        free = [room for room, below in rest.items() if below <= set(order)]
+        assert free, f"a cycle among {sorted(rest)}"
+        order += free
+        rest = {room: below for room, below in rest.items() if room not in order}
+
+
+PLANTED = [
+    ("data/x.py", "from toolspeak.tools import tool", "data must not import toolspeak.tools"),
+    ("data/x.py", "import pydantic", "standard library only"),
+    ("errors.py", "import httpx2.x", "standard library only"),
+    ("dialects/x.py", "import toolspeak.providers.base", "dialects must not import toolspeak.providers.base"),
+    ("dialects/x.py", "from asyncio import sleep", "sans-IO"),
+    ("wire/x.py", "import os.path", "sans-IO"),
+    ("wire/x.py", "from toolspeak.dialects.base import Parser", "wire must not import"),
+    ("tools/builtin/x.py", "from ...execute import executor", "tools must not import toolspeak.execute"),
+    ("tools/__init__.py", "from ..agent import loop", "tools must not import toolspeak.agent"),
+    ("execute/x.py", "from toolspeak import journal", "execute must not import toolspeak.journal"),
+    ("journal/x.py", "from .. import execute", "journal must not import toolspeak.execute"),
+    ("agent/x.py", "from toolspeak import Agent", "agent must not import toolspeak.Agent"),
+    ("agent/x.py", "import toolspeak", "agent must not import toolspeak"),
+    ("testing/x.py", "from toolspeak.cli.main import main", "testing must not import"),
+    ("ui/x.py", "from toolspeak.journal import base", "ui must not import"),
+    ("attic/x.py", "", "the room 'attic' is not in the table"),
+    ("cli/x.py", "def f():\n    import json", "x.py:2: an import below the top"),
+    ("cli/x.py", "try:\n    import json\nexcept ImportError:\n    pass", "an import below the top"),
+    ("cli/x.py", "import typing\nif typing.TYPE_CHECKING:\n    pass", "a TYPE_CHECKING block"),
+    ("__init__.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass", "a TYPE_CHECKING block"),
+    ("cli/x.py", "x = 1\n" * (MAX_LINES + 1), "421 lines, more than 420"),
+]
+
+
+@pytest.mark.parametrize(("path", "text", "problem"), PLANTED, ids=[f"{path}-{text[:40]}" for path, text, _ in PLANTED])
+def test_a_planted_violation_is_found(path: str, text: str, problem: str):
+    assert any(problem in found for found in violations(path, text)), violations(path, text)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (
+            "dialects/x.py",
+            "import json\nfrom .scan import y\nfrom ..data import messages\nfrom toolspeak import errors",
+        ),
+        ("providers/x.py", "import asyncio\nimport httpx2\nfrom toolspeak.wire.openai_chat import ChunkDecoder"),
+        ("__init__.py", "from toolspeak.agent import Agent\nimport rich"),
+        ("cli/x.py", "from toolspeak.gateway import app\n" + "x = 1\n" * (MAX_LINES - 1)),
+    ],
+)
+def test_what_is_allowed_is_not_reported(path: str, text: str):
+    assert violations(path, text) == []
+
+
+# --- importing does nothing --------------------------------------------------------------------------------------
+
+IMPORT_ALL = """
+import importlib, sys, threading
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+assert threading.active_count() == 1, threading.enumerate()
+"""
+
+
+def python(cwd: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-B", "-W", "error", "-c", code, *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_importing_every_module_shows_and_leaves_nothing(tmp_path: Path):
+    names = [module_of(str(path.relative_to(SOURCE))) for path in sources() if path.stem != "__main__"]
+    done = python(tmp_path, IMPORT_ALL, *names)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["toolspeak.dialects", "toolspeak.data.codec", "toolspeak.wire.openai_chat", "toolspeak.providers.scripted"],
+)
+def test_a_light_module_loads_nothing_heavy(module: str, tmp_path: Path):
+    done = python(tmp_path, f"import {module}, sys; print(*({{'httpx2', 'click', 'rich'}} & sys.modules.keys()))")
+    assert (done.stdout.strip(), done.stderr) == ("", "")

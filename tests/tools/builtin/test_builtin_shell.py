@@ -1,0 +1,203 @@
+"""`shell`: output, limits, and that nothing it started outlives the call."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolspeak.errors import ToolError
+from toolspeak.tools import Toolset
+from toolspeak.tools.builtin import Workspace, shell_tool
+from toolspeak.tools.builtin.capture import Capture
+from toolspeak.tools.builtin.shell import without_secrets
+
+TREE = "(sh -c 'echo $$ > pid; exec sleep 1000' & echo started; wait)"
+
+
+def run(call, command: str, **arguments) -> dict:
+    return asyncio.run(call("shell", command=command, **arguments))
+
+
+async def until(condition, what: str) -> None:
+    """Wait for something another process does; fail when it does not happen."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.01)
+
+
+def gone(pid: int) -> bool:
+    """Whether the process runs no more; where nobody reaps orphans, a zombie is as good."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def written_pid(root) -> int:
+    return int((root / "pid").read_text())
+
+
+def test_output_and_exit_code(call, root):
+    assert run(call, "echo out; echo err >&2; pwd -P; exit 3") == {
+        "exit_code": 3,
+        "output": f"out\nerr\n{root.resolve()}\n",
+    }
+    assert asyncio.run(call("shell", cmd="true")) == {"exit_code": 0, "output": ""}
+    assert run(call, "kill -9 $$")["exit_code"] == 137
+    assert run(call, "no-such-command-anywhere")["exit_code"] == 127
+
+
+def test_there_is_no_input(call):
+    assert run(call, "cat; echo end", timeout=20) == {"exit_code": 0, "output": "end\n"}
+
+
+def test_bytes_that_are_no_text_are_shown(call):
+    assert run(call, "printf 'a\\377b'")["output"] == "a\ufffdb"
+
+
+def test_a_long_output_keeps_its_ends_in_bounded_memory(call):
+    result = run(call, "echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last")
+    output = result["output"]
+    assert result["exit_code"] == 0
+    assert output.startswith("first\nxxx")
+    assert output.endswith("xxx\nlast\n")
+    assert f"\n... {50_000_000 + 12 - 16_384} bytes left out ...\n" in output
+    assert len(output) < 16_500
+
+
+def test_time_over_ends_the_whole_tree(call, root):
+    result = run(call, TREE, timeout=0.6)
+    assert "ended after 0.6 seconds" in result["timed_out"]
+    assert result["output"] == "started\n"
+    asyncio.run(until(lambda: gone(written_pid(root)), "the child's child lives on"))
+
+
+def test_what_ignores_sigterm_is_killed(call, root):
+    result = run(call, "trap '' TERM; echo $$ > pid; while :; do sleep 1000; done", timeout=0.6)
+    assert result["timed_out"]
+    assert result["exit_code"] == 137
+    assert gone(written_pid(root))
+
+
+def test_a_command_may_clean_up_when_its_time_is_over(call, root):
+    result = run(call, "trap 'echo cleaned; exit 5' TERM; echo up; while :; do sleep 0.05; done", timeout=0.6)
+    assert result["output"].startswith("up\n")
+    assert result["output"].endswith("cleaned\n")
+    assert result["exit_code"] == 5
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_cancellation_ends_the_whole_tree(call, root, times):
+    async def cancel() -> None:
+        task = asyncio.create_task(call("shell", command=f"trap '' TERM; {TREE}"))
+        await until(lambda: (root / "pid").exists() and (root / "pid").read_text().endswith("\n"), "not started")
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: gone(written_pid(root)), "the child's child lives on")
+
+    asyncio.run(cancel())
+
+
+def test_a_background_process_does_not_keep_the_call_and_is_ended(call, root):
+    started = time.monotonic()
+    result = run(call, "sleep 1000 & echo $! > pid; echo done")
+    assert result == {"exit_code": 0, "output": "done\n"}
+    assert time.monotonic() - started < 5
+    asyncio.run(until(lambda: gone(written_pid(root)), "the background process lives on"))
+
+
+def test_a_quiet_background_process_is_ended_too(call, root):
+    run(call, "sleep 1000 >/dev/null 2>&1 & echo $! > pid")
+    asyncio.run(until(lambda: gone(written_pid(root)), "the background process lives on"))
+
+
+def test_a_process_that_left_the_group_does_not_hold_the_call(call, root):
+    left = "import os, time; os.setsid(); open('pid', 'w').write(f'{os.getpid()}\\n'); time.sleep(1000)"
+    started = time.monotonic()
+    run(call, f'python3 -c "{left}" & while [ ! -s pid ]; do sleep 0.01; done')
+    assert time.monotonic() - started < 8
+    os.kill(written_pid(root), 9)
+
+
+def test_commands_run_side_by_side_and_leave_no_descriptor(call):
+    async def many() -> list[dict]:
+        await call("shell", command="true")  # what asyncio opens once
+        before = set(os.listdir("/dev/fd"))
+        results = await asyncio.gather(*(call("shell", command=f"echo {n}") for n in range(20)))
+        await until(lambda: set(os.listdir("/dev/fd")) <= before, "descriptors leak")
+        return results
+
+    assert [result["output"] for result in asyncio.run(many())] == [f"{n}\n" for n in range(20)]
+
+
+def test_secrets_are_not_in_the_environment(call, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "s3cret")
+    monkeypatch.setenv("GITHUB_TOKEN", "s3cret")
+    monkeypatch.setenv("DB_PASSWORD_FILE", "s3cret")
+    monkeypatch.setenv("client_secret", "s3cret")
+    monkeypatch.setenv("HARMLESS", "shown")
+    output = run(call, "env | sort | head -c 8000; echo $HARMLESS")["output"]
+    assert "s3cret" not in output
+    assert output.endswith("shown\n")
+    assert without_secrets({"AWS_SECRET_ACCESS_KEY": "x", "TOKENIZERS": "y", "PATH": "z"}) == {
+        "TOKENIZERS": "y",
+        "PATH": "z",
+    }
+
+
+@pytest.mark.parametrize(("command", "timeout"), [("x\0y", 60), ("true", 0), ("true", -1)])
+def test_wrong_arguments_are_clear_errors(call, command, timeout):
+    with pytest.raises(ToolError, match=r"NUL|above 0"):
+        run(call, command, timeout=timeout)
+
+
+def test_a_workspace_that_is_gone_is_a_clear_error(call, root):
+    root.rmdir()
+    before = set(os.listdir("/dev/fd"))
+    with pytest.raises(ToolError, match="could not be started"):
+        run(call, "true")
+    assert set(os.listdir("/dev/fd")) == before
+
+
+def test_it_is_declared_as_touching_everything_and_shown_before(call):
+    effects = call.effects("shell", command="ls")
+    assert effects.reads == effects.writes == {"*"}
+    assert effects.external
+    assert effects.declared
+    assert not effects.idempotent
+    assert call.preview("shell", command="ls\x1b[8m; rm x") == "ls\\x1b[8m; rm x"
+
+
+def test_the_output_limit_can_be_chosen(call, root):
+    call.tools = Toolset([shell_tool(Workspace(root), output_limit=10)])
+    assert run(call, "echo 123456789012")["output"] == "12345\n... 3 bytes left out ...\n9012\n"
+
+
+@given(text=st.text("aé€😀", max_size=60), limit=st.integers(8, 80), size=st.integers(1, 9))
+def test_a_capture_loses_only_the_middle(text, limit, size):
+    data = text.encode()
+    capture = Capture(limit)
+    for at in range(0, len(data), size):
+        capture.add(data[at : at + size])
+    found = capture.text()
+    if len(data) <= limit:
+        assert found == text
+        return
+    head, _, rest = found.partition("\n... ")
+    count, _, tail = rest.partition(" bytes left out ...\n")
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert len(head.encode()) + int(count) + len(tail.encode()) == len(data)
+    assert limit - 6 <= len((head + tail).encode()) <= limit

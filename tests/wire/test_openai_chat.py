@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
+from toolspeak.data.messages import FinishReason, TextMessage, Usage
+from toolspeak.errors import ProviderError, UsageError
+from toolspeak.wire.openai_chat import ChunkDecoder, decode_response, encode_request
+
+MESSAGES = [TextMessage("system", "Be brief."), TextMessage("user", "Hi"), TextMessage("assistant", "Hello.")]
+
+
+def chunk(delta: Any, finish: Any = None, **fields: Any) -> dict[str, Any]:
+    return {"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **fields}
+
+
+def decode(*chunks: Any) -> list[Delta]:
+    decoder = ChunkDecoder()
+    return [delta for piece in chunks for delta in decoder.feed(piece)] + decoder.finish()
+
+
+def test_a_streamed_request_asks_for_usage():
+    assert encode_request(MESSAGES, model="m", stream=True, options={"temperature": 0.5}) == {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Hello."},
+        ],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0.5,
+    }
+
+
+def test_a_request_that_is_not_streamed_has_no_stream_options():
+    body = encode_request([], model="m", stream=False, options={})
+    assert body == {"model": "m", "messages": [], "stream": False}
+
+
+def test_an_option_of_none_removes_the_field():
+    body = encode_request([], model="m", stream=True, options={"stream_options": None, "seed": None})
+    assert body == {"model": "m", "messages": [], "stream": True}
+
+
+@pytest.mark.parametrize("name", ["model", "messages"])
+def test_an_option_cannot_replace_the_request_itself(name: str):
+    with pytest.raises(UsageError, match=f"the option '{name}' cannot be set"):
+        encode_request([], model="m", stream=True, options={name: "x"})
+
+
+def test_the_role_tool_is_sent_as_user():
+    body = encode_request([TextMessage("tool", "[]")], model="m", stream=True, options={})
+    assert body["messages"] == [{"role": "user", "content": "[]"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("a\ud800b", "a\ufffdb"),
+        ("\udfff", "\ufffd"),
+        ("x\ud800", "x\ufffd"),
+        ("\ud83d\ude00", "😀"),
+        ("\udc00\ud800", "\ufffd\ufffd"),
+        ("é\x00😀", "é\x00😀"),
+    ],
+)
+def test_lone_surrogates_are_replaced_before_utf8(text: str, sent: str):
+    options = {"stop": [text], "metadata": {text: (text,)}}
+    body = encode_request([TextMessage("user", text)], model="m", stream=True, options=options)
+    assert body["messages"][0]["content"] == sent
+    assert body["stop"] == [sent]
+    assert body["metadata"] == {sent: [sent]}
+    json.dumps(body, ensure_ascii=False).encode()
+
+
+def test_a_whole_stream():
+    assert decode(
+        chunk({"role": "assistant", "content": ""}, model="m-1"),
+        chunk({"content": "Hel"}),
+        chunk({"content": "lo"}),
+        chunk({}, "stop"),
+        {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}},
+    ) == [TextDelta("Hel"), TextDelta("lo"), TurnEnded("stop", Usage(7, 2), "m-1")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("stop", "stop"),
+        ("length", "length"),
+        ("tool_calls", "tool_calls"),
+        ("function_call", "tool_calls"),
+        ("content_filter", "content_filter"),
+        ("eos", "stop"),
+        ("", "stop"),
+    ],
+)
+def test_finish_reasons(reason: str, finish: FinishReason):
+    assert decode(chunk({}, reason)) == [TurnEnded(finish)]
+
+
+def test_a_finish_reason_is_noticed():
+    decoder = ChunkDecoder()
+    decoder.feed(chunk({"content": "x"}))
+    decoder.feed(chunk({"content": "y"}, ""))
+    assert not decoder.finished
+    decoder.feed(chunk({}, "length"))
+    assert decoder.finished
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"reasoning_content": "hm"},
+        {"reasoning": "hm"},
+        {"reasoning": "hm", "reasoning_content": "hm"},
+        {"reasoning": "hm", "reasoning_content": None},
+        {"reasoning": "hm", "reasoning_content": ""},
+    ],
+)
+def test_reasoning_comes_before_the_text_of_its_chunk(delta: dict[str, Any]):
+    assert decode(chunk({"content": "so", **delta}))[:-1] == [ReasoningDelta("hm"), TextDelta("so")]
+
+
+def test_cached_and_reasoning_tokens():
+    usage = {
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "prompt_tokens_details": {"cached_tokens": 8, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 3},
+    }
+    assert decode({"choices": [], "usage": usage}) == [TurnEnded("stop", Usage(10, 5, 8, 3))]
+
+
+def test_a_running_usage_count_is_not_added_up_and_null_does_not_erase_it():
+    running = [chunk({"content": "x"}, usage={"prompt_tokens": 1, "completion_tokens": n}) for n in (1, 2)]
+    assert decode(*running, chunk({}, "stop", usage=None))[-1] == TurnEnded("stop", Usage(1, 2))
+
+
+@pytest.mark.parametrize(
+    "usage", [5, "x", [], {"prompt_tokens": "7", "completion_tokens": True}, {"prompt_tokens": -1}]
+)
+def test_usage_that_makes_no_sense_is_unknown(usage: Any):
+    assert decode(chunk({}, "stop", usage=usage)) == [TurnEnded("stop", Usage())]
+
+
+def test_content_may_be_a_list_of_text_parts():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert decode(chunk({"content": parts}))[0] == TextDelta("ab")
+
+
+def test_only_the_first_of_several_answers_is_read():
+    several = {"choices": [{"index": 1, "delta": {"content": "no"}}, {"index": 0, "delta": {"content": "yes"}}]}
+    assert decode(several)[:-1] == [TextDelta("yes")]
+
+
+def test_a_refusal_is_text_and_a_finish_reason():
+    assert decode(chunk({"refusal": "I will not."}), chunk({}, "stop")) == [
+        TextDelta("I will not."),
+        TurnEnded("refusal"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        {},
+        {"choices": None},
+        {"choices": []},
+        chunk(None),
+        chunk({"content": None, "tool_calls": []}),
+        chunk({"tool_calls": None}),
+    ],
+)
+def test_chunks_without_content_say_nothing(idle: dict[str, Any]):
+    assert decode(idle) == [TurnEnded("stop")]
+
+
+ILL_FORMED: list[tuple[Any, str]] = [
+    (None, "a chunk of the stream should be an object, found nothing"),
+    ([], "a chunk of the stream should be an object, found a list"),
+    ({"choices": {"0": {}}}, "'choices' should be a list, found an object"),
+    ({"choices": ["x"]}, "a choice should be an object, found 'x'"),
+    ({"choices": [{"delta": "x"}]}, "'delta' should be an object, found 'x'"),
+    (chunk({"content": 5}), "'content' should be text, found a number"),
+    (chunk({"content": {"text": "x"}}), "'content' should be text, found an object"),
+    (chunk({"content": ["x"]}), "a part of 'content' should be an object, found 'x'"),
+    (chunk({"content": [{"type": "image_url"}]}), "'text' of a part of 'content' should be text, found nothing"),
+    (chunk({"reasoning": True}), "'reasoning' should be text, found true"),
+    (chunk({}, 5), "'finish_reason' should be text, found a number"),
+    (chunk({"content": 10**5000}), "found a number"),
+]
+
+
+@pytest.mark.parametrize(("piece", "problem"), ILL_FORMED, ids=[problem for _, problem in ILL_FORMED])
+def test_an_ill_formed_chunk_is_a_provider_error(piece: Any, problem: str):
+    with pytest.raises(ProviderError) as caught:
+        decode(piece)
+    assert problem in str(caught.value)
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "status", "retryable"),
+    [
+        ({"message": "boom", "type": "server_error", "code": None}, "boom", None, True),
+        ({"message": "boom", "code": 502}, "boom", 502, True),
+        ({"message": "slow down", "code": "rate_limit_exceeded"}, "slow down", None, True),
+        ({"message": "too long", "type": "invalid_request_error", "code": 400}, "too long", 400, False),
+        ({"message": {"x": 1}}, "an object", None, False),
+        ("plain words", "plain words", None, False),
+        (["x"], "a list", None, False),
+        ({"message": "a\n\x1b[31mb" + "x" * 1000}, "a [31mbx", None, False),
+    ],
+)
+def test_an_error_inside_the_stream(error: Any, message: str, status: int | None, retryable: bool):
+    with pytest.raises(ProviderError) as caught:
+        decode(chunk({"content": "so far"}), {"error": error})
+    assert f"the server reported an error: {message}" in str(caught.value)
+    assert len(str(caught.value)) < 400
+    assert (caught.value.status, caught.value.retryable) == (status, retryable)
+
+
+def test_tool_calls_that_the_server_took_out_are_not_lost_silently():
+    with pytest.raises(ProviderError, match="switch its own tool-call parser off"):
+        decode(chunk({"tool_calls": [{"index": 0, "function": {"name": "read", "arguments": "{}"}}]}))
+
+
+def test_a_whole_response():
+    message = {"role": "assistant", "content": "Hi.", "reasoning_content": "greet", "tool_calls": None}
+    body = {
+        "model": "m-1",
+        "choices": [{"index": 0, "message": message, "finish_reason": "length"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2},
+    }
+    assert decode_response(body) == [
+        ReasoningDelta("greet"),
+        TextDelta("Hi."),
+        TurnEnded("length", Usage(1, 2), "m-1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("hello", "the response should be an object, found 'hello'"),
+        ({}, "no choices"),
+        ({"choices": []}, "no choices"),
+        ({"choices": "x"}, "'choices' should be a list"),
+        ({"choices": [5]}, "a choice should be an object"),
+        ({"choices": [{"message": {"content": 5}}]}, "'content' should be text"),
+        ({"error": {"message": "no such model"}}, "no such model"),
+    ],
+)
+def test_an_ill_formed_response_is_a_provider_error(body: Any, problem: str):
+    with pytest.raises(ProviderError, match=problem):
+        decode_response(body)
+
+
+FIELDS = [
+    "choices",
+    "delta",
+    "message",
+    "content",
+    "reasoning",
+    "finish_reason",
+    "usage",
+    "error",
+    "index",
+    "text",
+    "code",
+]
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["stop", "server_error"])
+ANY_JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS) | st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+NEAR_CHUNKS = st.builds(
+    lambda choices, rest: {**rest, "choices": choices},
+    st.lists(st.fixed_dictionaries({"delta": ANY_JSON}, optional={"finish_reason": ANY_JSON, "message": ANY_JSON})),
+    st.dictionaries(st.sampled_from(FIELDS), ANY_JSON, max_size=2),
+)
+
+
+@given(st.lists(ANY_JSON | NEAR_CHUNKS, max_size=4))
+def test_no_json_raises_anything_but_provider_error(pieces: list[Any]):
+    decoder = ChunkDecoder()
+    for piece in pieces:
+        for read in (decoder.feed, decode_response):
+            try:
+                deltas = read(piece)
+            except ProviderError:
+                continue
+            assert all(isinstance(delta, TextDelta | ReasoningDelta | TurnEnded) for delta in deltas)
+    assert len(decoder.finish()) == 1
+
+
+@given(st.text(st.characters()), st.dictionaries(st.text(), ANY_JSON, max_size=3))
+def test_every_request_can_be_sent_as_utf8(text: str, options: dict[str, Any]):
+    options = {name: value for name, value in options.items() if name not in ("model", "messages")}
+    body = encode_request([TextMessage("user", text)], model=text, stream=True, options=options)
+    json.dumps(body, ensure_ascii=False).encode()
