@@ -1,0 +1,53 @@
+# Everything sets itself up: a virtual environment in $(VENV), from pinned and hashed requirements.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
+
+.PHONY: demo test lint types bench requirements clean help
+
+help:
+	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
+	@echo "make test          set up and run all tests"
+	@echo "make lint types    ruff, pyright"
+	@echo "make bench         measure the parsers"
+	@echo "make requirements  pin the dependencies anew (needs uv)"
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "toolspeak needs Python 3.11 or newer on PATH; or: make PYTHON=/path/to/python"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: $(BIN)/python requirements/runtime.txt requirements/build.txt pyproject.toml
+	$(PIP) -r requirements/runtime.txt -r requirements/build.txt
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
+	$(PIP) -r requirements/dev.txt
+	@touch $@
+
+demo: $(VENV)/.runtime
+	$(BIN)/toolspeak demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/dialects.py
+
+requirements:
+	uv pip compile pyproject.toml --universal --generate-hashes --no-header --quiet --upgrade -o requirements/runtime.txt
+	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -o requirements/dev.txt
+	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
+
+clean:
+	rm -rf $(VENV) .venv-* .pytest_cache .ruff_cache .hypothesis dist build
