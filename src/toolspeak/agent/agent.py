@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from toolspeak.agent.driver import Driver, TextDriver
+from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.run import Run, RunSettings, Watched, decisions_of
 from toolspeak.agent.state import RunState
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import ApprovalDecided, Event, Limits, RunResumed, RunStarted, RunStatus
-from toolspeak.data.messages import Message, TextPart, Usage
+from toolspeak.data.messages import Message, Usage
 from toolspeak.dialects import Dialect, Section, get_dialect
 from toolspeak.errors import RunError, UsageError
 from toolspeak.execute import (
@@ -119,9 +120,10 @@ class Agent:
                 tool_timeout=tool_timeout,
                 secrets=self.secrets,
             ),
-            journal=journal or MemoryJournal(),
+            journal=journal if journal is not None else MemoryJournal(),
+            secrets=self.secrets,
             approver=resolve_approver(approve),
-            instructions=instructions,
+            instructions=self.secrets.hide_text(instructions),
             agent=name,
             clock=clock,
         )
@@ -142,11 +144,10 @@ class Agent:
         `deps` is what tools receive as `RunContext.deps`. Secrets in the task become placeholders.
         """
         message = Message.user(task) if isinstance(task, str) else task
-        messages = tuple(self._hide(message) for message in (*history, message))
+        messages = tuple(without_secrets(each, self.secrets) for each in (*paired(history), message))
         settings = replace(
             self._settings,
-            # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow.
-            journal=self._journal or MemoryJournal(),
+            journal=self._run_journal(),
             deps=deps,
             principal=principal,
             traceparent=traceparent,
@@ -166,10 +167,11 @@ class Agent:
         """`run` for code without an event loop, and inside of one (Jupyter). Ctrl-C cancels the run."""
         return run_sync(self.run(task, **options))
 
-    async def iterate(self, task: str | Message, **options: Any) -> AsyncIterator[RunState]:
+    async def iterate(self, task: str | Message, **options: Any) -> AsyncGenerator[RunState]:
         """The state after each step, the final one last."""
-        async for state in self.start(task, **options).states():
-            yield state
+        async with aclosing(self.start(task, **options).states()) as states:
+            async for state in states:
+                yield state
 
     async def stream(self, task: str | Message, **options: Any) -> AsyncGenerator[Watched]:
         """Deltas as they come and records once they are durable; the last record is `RunFinished` or `RunPaused`."""
@@ -196,10 +198,17 @@ class Agent:
             known = ", ".join(waiting.waiting)
             raise RunError(f"no call {', '.join(sorted(unknown))} waits for approval; these do: {known}")
         opening: list[Event] = [
-            ApprovalDecided(call_id, decision.approved, decision.reason, decision.by)
+            ApprovalDecided(call_id, decision.approved, self.secrets.hide_text(decision.reason), decision.by)
             for call_id, decision in decisions_of(decisions).items()
         ]
-        settings = replace(self._settings, deps=deps)
+        settings = replace(
+            self._settings,
+            journal=self._run_journal(),
+            deps=deps,
+            principal=waiting.state.principal,
+            traceparent=waiting.state.traceparent,
+            parent_run_id=waiting.state.parent_run_id,
+        )
         return Run(settings, waiting.run_id, [*opening, RunResumed()], waiting.state, waiting.memory)
 
     async def aclose(self) -> None:
@@ -209,14 +218,9 @@ class Agent:
     async def _finish(self, run: Run) -> RunResult:
         return result_of(run, await run.finish())
 
-    def _hide(self, message: Message) -> Message:
-        if not self.secrets:
-            return message
-        parts = tuple(
-            replace(part, text=self.secrets.hide_text(part.text)) if isinstance(part, TextPart) else part
-            for part in message.parts
-        )
-        return replace(message, parts=parts)
+    def _run_journal(self) -> Journal:
+        # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow.
+        return self._journal if self._journal is not None else MemoryJournal()
 
 
 def result_of(run: Run, state: RunState) -> RunResult:

@@ -71,7 +71,9 @@ def _batch(state: RunState) -> Decision:
     allowed = state.limits.calls
     if allowed is None:
         return RunTools(state.batch)
-    return RunTools(state.batch, max(0, allowed - (state.calls - len(state.batch))))
+    # Results that are there already when a batch is taken up again: the executor counts the others alone.
+    ran = sum(result.code not in ("skipped", "malformed") for result in state.results)
+    return RunTools(state.batch, max(0, allowed - (state.calls - len(state.batch)) - ran))
 
 
 def _limit(state: RunState) -> LimitReached | None:

@@ -6,24 +6,28 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Protocol, cast
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
 
 from toolspeak.data.deltas import BatchEnded, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, ToolChoice, Usage
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import Dialect, Section
+from toolspeak.dialects import Dialect, History, Section
 from toolspeak.providers.base import Provider, TextRequest
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """What a turn is asked with. `instructions` are the agent's own, without the dialect's."""
+    """What a turn is asked with. `instructions` are the agent's own, without the dialect's.
+
+    `memo` is what a driver keeps between the turns of one run, whose messages only grow.
+    """
 
     messages: Sequence[Message]
     tools: Sequence[ToolSpec]
     instructions: str = ""
     choice: ToolChoice = ToolChoice()
+    memo: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Driver(Protocol):
@@ -72,7 +76,7 @@ class TextDriver:
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         prompt = self.prompt(request)
         messages = [TextMessage("system", prompt)] if prompt else []
-        messages += self.dialect.render(request.messages, request.tools, tool_role=self.provider.tool_role)
+        messages += self._history(request)
         parser = self.dialect.parser(request.tools, self._starts_in)
         stream = cast("AsyncGenerator[Delta]", self.provider.stream_text(TextRequest(messages)))
         async with aclosing(stream):
@@ -91,6 +95,16 @@ class TextDriver:
                         return
                     case _:
                         yield piece
+
+    def _history(self, request: TurnRequest) -> list[TextMessage]:
+        memo = cast("tuple[History, Sequence[ToolSpec], int] | None", request.memo.get("history"))
+        if memo is None or memo[1] != request.tools:
+            memo = (self.dialect.history(request.tools, tool_role=self.provider.tool_role), request.tools, 0)
+        history, tools, known = memo
+        for i in range(known, len(request.messages)):
+            history.add(request.messages[i])
+        request.memo["history"] = (history, tools, len(request.messages))
+        return history.messages
 
     async def aclose(self) -> None:
         await self.provider.aclose()

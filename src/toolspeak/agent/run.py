@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.decide import AskModel, AwaitApproval, Finish, RunTools, decide
 from toolspeak.agent.driver import Driver, TurnRequest, text_digest, tools_digest
+from toolspeak.agent.history import call_id, without_secrets
 from toolspeak.agent.state import RunState, apply
 from toolspeak.data.deltas import Delta, ToolProgress, TurnEnded
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
     Event,
+    LimitReached,
     ModelAnswered,
     ModelAsked,
     ModelFailed,
@@ -28,10 +30,19 @@ from toolspeak.data.events import (
     ToolStarted,
     UserMessageQueued,
 )
-from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
+from toolspeak.data.messages import (
+    JsonPart,
+    MalformedCall,
+    Message,
+    Part,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ProviderError, RunError
-from toolspeak.execute import Approver, BatchContext, Decision, Executor
+from toolspeak.execute import Approver, BatchContext, Decision, Executor, Secrets
 from toolspeak.journal.base import Journal
 from toolspeak.tools import Toolset
 
@@ -52,6 +63,7 @@ class RunSettings:
     toolset: Toolset
     executor: Executor
     journal: Journal
+    secrets: Secrets = Secrets()
     approver: Approver | None = None
     instructions: str = ""
     agent: str = "agent"
@@ -81,11 +93,13 @@ class Run:
         self._state = state
         self._opening = opening
         self._lock = asyncio.Lock()
+        self._driven = False
         self._publish: Publish | None = None
         self._progress: Callable[[Watched], None] | None = None
         self._inbox: list[Message] = []
         self._prompt = self._prompt_digest = ""
         self._counted = self._characters = 0  # of the history, for estimates
+        self._memo: dict[str, Any] = {}
         self._error: ProviderError | None = None
         self._specs = tuple(settings.toolset.specs)
         self._digest = tools_digest(self._specs)
@@ -100,7 +114,7 @@ class Run:
 
     def say(self, text: str) -> None:
         """Queues a user message; the model reads it at the next step."""
-        self._inbox.append(Message.user(text))
+        self._inbox.append(without_secrets(Message.user(text), self._settings.secrets))
 
     async def record(self, event: Event) -> None:
         """Makes an event durable, then true, then visible."""
@@ -125,14 +139,37 @@ class Run:
 
     async def finish(self) -> RunState:
         """Runs to the end, or to where it waits for approval. Raises ProviderError when the model API fails."""
-        async for _ in self._advance():
+        async for _ in self.states():
             pass
         return self.state
 
-    async def states(self) -> AsyncIterator[RunState]:
+    async def states(self) -> AsyncGenerator[RunState]:
         """The state after each step and at the end. Leaving the loop early stops the run where it is."""
-        async for state in self._advance():
-            yield state
+        if self._driven:
+            raise RunError(f"run {self.run_id} has been driven already; a run is driven once, start another")
+        self._driven = True
+        for event in self._opening:
+            await self.record(event)
+        while self.state.status not in _FINAL:
+            while self._inbox:
+                await self.record(UserMessageQueued(self._inbox.pop(0)))
+            action = decide(self.state)
+            match action:
+                case AskModel():
+                    await self._ask(action)
+                    if self.state.batch:
+                        continue
+                case RunTools():
+                    await self._run_tools(action)
+                case AwaitApproval():
+                    break
+                case Finish(status, answer, reason):
+                    await self.record(RunFinished(status, answer, reason))
+            if self.state.status == "running":
+                yield self.state
+        yield self.state
+        if self._error is not None:
+            raise self._error
 
     async def stream(self) -> AsyncGenerator[Watched]:
         """Deltas as they come and records once they are durable. Leaving the loop early cancels the run."""
@@ -160,36 +197,14 @@ class Run:
             self._publish = self._progress = None
             task.cancel()
             await asyncio.wait([task])
-
-    async def _advance(self) -> AsyncIterator[RunState]:
-        for event in self._opening:
-            await self.record(event)
-        while self.state.status not in _FINAL:
-            while self._inbox:
-                await self.record(UserMessageQueued(self._inbox.pop(0)))
-            action = decide(self.state)
-            match action:
-                case AskModel():
-                    await self._ask(action)
-                    if self.state.batch:
-                        continue
-                case RunTools():
-                    await self._run_tools(action)
-                case AwaitApproval():
-                    break
-                case Finish(status, answer, reason):
-                    await self.record(RunFinished(status, answer, reason))
-            if self.state.status == "running":
-                yield self.state
-        yield self.state
-        if self._error is not None:
-            raise self._error
+            if not task.cancelled():
+                task.exception()  # a reader who left early does not want it, and asyncio would complain
 
     async def _ask(self, action: AskModel) -> None:
         if action.reached is not None:
             await self.record(action.reached)
         settings, choice = self._settings, action.choice
-        request = TurnRequest(self.state.messages, self._specs, settings.instructions, choice)
+        request = TurnRequest(self.state.messages, self._specs, settings.instructions, choice, self._memo)
         prompt = settings.driver.prompt(request)
         if prompt is not self._prompt:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
@@ -203,9 +218,12 @@ class Run:
         except TimeoutError:
             if not scope.expired():
                 raise
+            # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
             if wrapping_up:
                 await self.record(RunFinished("no_answer", "", self.state.limit or "seconds"))
-            return  # the turn is lost; decide sees that the time is over and asks for the wrap-up answer
+            else:
+                await self.record(self._time_is_over())
+            return
         except ProviderError as error:
             self._error = error
             await self.record(ModelFailed(str(error), error.status))
@@ -216,8 +234,8 @@ class Run:
         await self.record(_answered(turn, usage, estimated, wrapping_up))
 
     async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
-        step = self.state.step
-        collector = TurnCollector(lambda index: f"call_{step}_{index}")
+        turn = self.state.turns_before + self.state.step
+        collector = TurnCollector(lambda index: call_id(turn, index))
         publish = self._publish
         stream = cast("AsyncGenerator[Delta]", self._settings.driver.turn(request))
         async with aclosing(stream):
@@ -237,6 +255,8 @@ class Run:
             state=state,
             progress=self._report,
         )
+        seconds, loop = self._seconds_left(), asyncio.get_running_loop()
+        until = None if seconds is None else loop.time() + seconds
         batch = await settings.executor.run(
             action.calls,
             emit=self.record,
@@ -244,11 +264,13 @@ class Run:
             approver=settings.approver,
             decided={d.call_id: Decision(d.approved, d.reason, d.by) for d in state.decisions},
             finished={result.call_id: result for result in state.results},
-            deadline=self._seconds_left(),
+            deadline=seconds,
             max_calls=action.max_calls,
         )
         if batch.pending:
             await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))
+        elif until is not None and loop.time() >= until:
+            await self.record(self._time_is_over())
 
     def _estimate(self, turn: ParsedTurn) -> Usage:
         """Tokens at four characters each: the usual rule of thumb for English text and code."""
@@ -262,6 +284,10 @@ class Run:
     def _report(self, call_id: str, message: str) -> None:
         if self._progress is not None:
             self._progress(ToolProgress(call_id, message))
+
+    def _time_is_over(self) -> LimitReached:
+        state, allowed = self.state, self.state.limits.seconds or 0.0
+        return LimitReached("seconds", max(allowed, self._settings.clock() - state.started), allowed)
 
     def _seconds_left(self) -> float | None:
         limit = self.state.limits.seconds
@@ -287,8 +313,23 @@ def _answered(turn: ParsedTurn, usage: Usage, estimated: bool, wrapping_up: bool
 
 
 def _characters(message: Message) -> int:
-    calls = sum(len(str(call.arguments)) for call in message.calls if isinstance(call, ToolCall))
-    return len(message.text) + calls + sum(len(result.text) for result in message.results)
+    return sum(_part_characters(part) for part in message.parts)
+
+
+def _part_characters(part: Part) -> int:
+    match part:
+        case TextPart(text):
+            return len(text)
+        case JsonPart(value):
+            return len(str(value))
+        case ToolCall(name=name, arguments=arguments):
+            return len(name) + len(str(arguments))
+        case MalformedCall(raw=raw):
+            return len(raw)
+        case ToolResult(content=content):
+            return sum(_part_characters(inner) for inner in content)
+        case _:
+            return 0
 
 
 def _step_of(event: Event, state: RunState | None) -> int:
@@ -300,8 +341,8 @@ def _call_of(event: Event) -> str | None:
     match event:
         case ToolFinished(result):
             return result.call_id
-        case ToolStarted(call_id) | ApprovalRequested(call_id) | ApprovalDecided(call_id):
-            return call_id
+        case ToolStarted() | ApprovalRequested() | ApprovalDecided():
+            return event.call_id
         case _:
             return None
 
@@ -309,6 +350,6 @@ def _call_of(event: Event) -> str | None:
 def decisions_of(given: Mapping[str, bool | Decision]) -> dict[str, Decision]:
     """Decisions as a caller may write them: `{"call_1_0": True}`."""
     return {
-        call_id: decision if isinstance(decision, Decision) else Decision(decision, by="caller")
-        for call_id, decision in given.items()
+        waiting: decision if isinstance(decision, Decision) else Decision(decision, by="caller")
+        for waiting, decision in given.items()
     }

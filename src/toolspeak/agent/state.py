@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
+from toolspeak.agent.history import turns_in
 from toolspeak.agent.log import Log
 from toolspeak.data.events import (
     ApprovalDecided,
@@ -44,7 +45,8 @@ class RunState:
 
     `batch` holds the calls of the current step that have not all finished, `results` what is there of theirs;
     `tokens` counts input and output of all turns; `started` and `time` are Unix seconds, `time` that of the
-    last record. `answer` is set once a turn held text and no calls.
+    last record. `turns_before` is the highest turn among the call ids of the history: this run's ids go on from
+    there. `answer` is set once a turn held text and no calls.
     """
 
     run_id: str
@@ -53,6 +55,10 @@ class RunState:
     history: Log[Message]
     started: float
     time: float
+    principal: str | None = None
+    traceparent: str | None = None
+    parent_run_id: str | None = None
+    turns_before: int = 0
     status: RunStatus = "running"
     step: int = 0
     seq: int = 0
@@ -81,9 +87,9 @@ def apply(state: RunState | None, record: Record) -> RunState:
     """The state after one more record. Raises RunError for a record that cannot come here."""
     event = record.event
     if isinstance(event, RunStarted):
-        return RunState(
-            record.run_id, event.model, event.limits, Log(event.messages), record.time, record.time, seq=record.seq + 1
-        )
+        if state is not None:
+            raise RunError(f"run {record.run_id} starts twice; one run's records were written over another's")
+        return _started(record, event)
     if state is None:
         raise RunError(f"run {record.run_id} does not begin with RunStarted; its journal is incomplete")
     return replace(_changed(state, record), seq=record.seq + 1, time=record.time)
@@ -126,6 +132,22 @@ def _changed(state: RunState, record: Record) -> RunState:
             return state
 
 
+def _started(record: Record, event: RunStarted) -> RunState:
+    return RunState(
+        run_id=record.run_id,
+        model=event.model,
+        limits=event.limits,
+        history=Log(event.messages),
+        started=record.time,
+        time=record.time,
+        principal=record.principal,
+        traceparent=record.traceparent,
+        parent_run_id=record.parent_run_id,
+        turns_before=turns_in(event.messages),
+        seq=record.seq + 1,
+    )
+
+
 def _asked(state: RunState, record: Record) -> RunState:
     history = state.history
     for message in state.queued:
@@ -162,10 +184,15 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
 
 
 def _finished(state: RunState, result: ToolResult) -> RunState:
+    if not state.batch:
+        raise RunError(f"run {state.run_id} has a result for {result.call_id}, and no call that waits for one")
     results = state.results.append(result)
     if len(results) < len(state.batch):
         return replace(state, results=results)
     by_id = {result.call_id: result for result in results}
+    missing = [call.id for call in state.batch if call.id not in by_id]
+    if missing:
+        raise RunError(f"run {state.run_id} has results that belong to no call; {', '.join(missing)} have none")
     parts = tuple(by_id[call.id] for call in state.batch)
     return replace(state, history=state.history.append(Message("tool", parts)), batch=(), results=Log())
 

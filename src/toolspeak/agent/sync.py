@@ -6,7 +6,9 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+
+from toolspeak.errors import UsageError
 
 ResultT = TypeVar("ResultT")
 
@@ -15,24 +17,72 @@ class _LoopThread:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
     def loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None:
+            # After a fork the child finds its parent's loop here, without the thread that ran it.
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="toolspeak-loop", daemon=True).start()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="toolspeak-loop", daemon=True)
+                self._thread.start()
             return self._loop
+
+    def is_current(self) -> bool:
+        return threading.current_thread() is self._thread
 
 
 _THREAD = _LoopThread()
 
 
+class _Job(Generic[ResultT]):
+    """A coroutine on its way through the loop. `begin` and `stop` are called there, in this order or `stop` alone."""
+
+    def __init__(self, work: Coroutine[Any, Any, ResultT]) -> None:
+        self.ended: concurrent.futures.Future[ResultT] = concurrent.futures.Future()
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._perform())
+        self._task.add_done_callback(lambda task: self._abandon())
+
+    def stop(self) -> None:
+        if self._task is None:
+            self._abandon()
+        else:
+            self._task.cancel()
+
+    async def _perform(self) -> None:
+        try:
+            result = await self._work
+        except BaseException as error:  # noqa: BLE001 - a SystemExit that left the task would end the loop for all
+            self.ended.set_exception(error)
+        else:
+            self.ended.set_result(result)
+
+    def _abandon(self) -> None:
+        """For work that was stopped before its first step."""
+        if not self.ended.done():
+            self._work.close()
+            self.ended.set_exception(asyncio.CancelledError())
+
+
 def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Runs a coroutine in the process-wide loop and waits for it. Ctrl-C cancels it and waits until it has ended."""
-    future = asyncio.run_coroutine_threadsafe(work, _THREAD.loop())
+    """Runs a coroutine in the process-wide loop and waits for it. Ctrl-C cancels it and waits until it has ended.
+
+    Raises UsageError inside of that loop (in an async tool, say): it would wait for itself.
+    """
+    if _THREAD.is_current():
+        work.close()
+        raise UsageError("run_sync cannot be called inside of a run; write `await agent.run(…)` there")
+    loop, job = _THREAD.loop(), _Job(work)
     try:
-        return future.result()
-    except KeyboardInterrupt:
-        future.cancel()
-        concurrent.futures.wait([future])
+        loop.call_soon_threadsafe(job.begin)
+        return job.ended.result()
+    except BaseException:
+        # The run's own error, or what a signal's handler raised here, as Ctrl-C does: then the run is still going.
+        if not job.ended.done():
+            loop.call_soon_threadsafe(job.stop)
+            concurrent.futures.wait([job.ended])
         raise

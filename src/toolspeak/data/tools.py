@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from toolspeak.data.messages import JSON, no_extra
 
@@ -93,4 +94,4 @@ class ToolSpec:
     def properties(self) -> Mapping[str, JSON]:
         """The JSON Schema of each parameter by name."""
         found = self.parameters.get("properties")
-        return found if isinstance(found, Mapping) else {}
+        return cast("Mapping[str, JSON]", found) if isinstance(found, Mapping) else {}

@@ -8,7 +8,7 @@ for delta in parser.close("stop"): ...
 
 from __future__ import annotations
 
-from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, Parser, Section
+from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
 from toolspeak.dialects.tool_call import ToolCallDialect
@@ -34,6 +34,7 @@ __all__ = [
     "BatchRule",
     "Dialect",
     "DialectInfo",
+    "History",
     "ParsedTurn",
     "Parser",
     "Section",

@@ -50,6 +50,14 @@ class Parser(Protocol):
         ...
 
 
+class History(Protocol):
+    """A conversation rendered message by message, so that a long one is not rendered anew at every step."""
+
+    messages: list[TextMessage]
+
+    def add(self, message: Message) -> None: ...
+
+
 class Dialect(Protocol):
     """Sans-IO: prompt text, history and parsing of one way to write tool calls."""
 
@@ -64,6 +72,10 @@ class Dialect(Protocol):
 
     def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ...) -> str:
         """The system-prompt section that teaches the format and lists the tools."""
+        ...
+
+    def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> History:
+        """Renders a conversation as it grows; options as in `render`."""
         ...
 
     def render(

@@ -71,7 +71,7 @@ class BlockParser:
             "reasoning": EndMarker(format.markers.reasoning),
         }
         reasoning = re.escape(format.markers.reasoning)
-        self._nested = re.compile(rf"<{reasoning}(?:\s[^<>]*)?>", re.IGNORECASE)
+        self._nested = re.compile(rf"<(?ai:{reasoning})(?:\s[^<>]*)?>")
         self._state = self._text if starts_in == "text" else self._reasoning
         self._depth = 0 if starts_in == "text" else 1
         self._held = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
@@ -115,13 +115,15 @@ class BlockParser:
     # needs more characters puts the rest into `_held`.
 
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
-        start = position
+        start = seen = position
+        quoting = self._quoting
         while True:
             found = _CANDIDATE.search(text, position)
             if found is None:
                 return self._emit(TextDelta, text, start, len(text), out)
             at = found.start()
-            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], self._in_code(text, start, at))
+            quoting, seen = _in_code(quoting, text, seen, at), at
+            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
             if isinstance(verdict, Found):
                 self._emit(TextDelta, text, start, at, out)
                 return self._open(verdict, at)
@@ -155,19 +157,19 @@ class BlockParser:
             at = text.find("<", position)
             if at < 0:
                 return self._emit(ReasoningDelta, text, start, len(text), out)
-            closed = end_marker.pattern.match(text, at, at + MAX_CANDIDATE)
+            closed = end_marker.match(text, at)
             opened = self._nested.match(text, at, at + MAX_CANDIDATE)
-            if closed:
+            if closed > 0:
                 self._depth -= 1
                 if self._depth == 0:
                     self._emit(ReasoningDelta, text, start, at, out)
                     self._state = self._text
-                    return closed.end()
-                position = closed.end()
+                    return closed
+                position = closed
             elif opened:
                 self._depth += 1
                 position = opened.end()
-            elif end_marker.viable(text[at : at + 65]) or _may_open(opener, text[at : at + MAX_CANDIDATE]):
+            elif end_marker.viable(text, at) or _may_open(opener, text[at : at + MAX_CANDIDATE]):
                 self._emit(ReasoningDelta, text, start, at, out)
                 self._held = text[at:]
                 return len(text)
@@ -201,12 +203,11 @@ class BlockParser:
                 block.notes = (*block.notes, "code_fence")
             return position + 3
         end = self._ends[block.kind]
-        closed = end.pattern.match(text, position)
-        if closed:
+        closed = end.match(text, position)
+        if closed > 0:
             self._finish(block, out)
-            return closed.end()
-        rest = text[position : position + 65]
-        if end.viable(rest) or "```".startswith(rest):
+            return closed
+        if end.viable(text, position) or "```".startswith(text[position : position + 3]):
             self._held = text[position:]
             return len(text)
         at = self._position + position
@@ -221,12 +222,12 @@ class BlockParser:
         end = self._ends[block.kind]
         at = position
         while (at := text.find("<", at)) >= 0:
-            closed = end.pattern.match(text, at)
-            if closed:
+            closed = end.match(text, at)
+            if closed > 0:
                 block.body.raw.add(text[position:at])
                 self._finish(block, out)
-                return closed.end()
-            if end.viable(text[at : at + 65]):
+                return closed
+            if end.viable(text, at):
                 block.body.raw.add(text[position:at])
                 self._held = text[at:]
                 return len(text)
@@ -251,15 +252,8 @@ class BlockParser:
         if stop > start:
             out.append(kind(text[start:stop]))
             if kind is TextDelta:
-                self._quoting = self._in_code(text, start, stop)
+                self._quoting = _in_code(self._quoting, text, start, stop)
         return stop
-
-    def _in_code(self, text: str, start: int, stop: int) -> bool:
-        """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line."""
-        line = text.rfind("\n", start, stop)
-        if line >= 0:
-            return text.count("`", line, stop) % 2 == 1
-        return self._quoting ^ (text.count("`", start, stop) % 2 == 1)
 
     def _expect_block(self) -> _Block:
         assert self._block is not None, "a block state without a block is our bug"
@@ -323,7 +317,7 @@ class BlockParser:
         block = self._expect_block()
         first = len(out)
         if normal and block.problem is None and not block.body.done:
-            if not self._held or self._ends[block.kind].viable(self._held):
+            if not self._held or self._ends[block.kind].viable(self._held, 0):
                 block.body.end(out)
             self._place(out, first, block)
         if block.problem is None and normal and block.body.done:
@@ -352,6 +346,17 @@ class BlockParser:
             self._finish(block, out)
         else:
             out.append(TextDelta(self._held))
+
+
+def _in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
+    """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
+
+    `quoting` says the same of text[start].
+    """
+    line = text.rfind("\n", start, stop)
+    if line >= 0:
+        return text.count("`", line, stop) % 2 == 1
+    return quoting ^ (text.count("`", start, stop) % 2 == 1)
 
 
 def _may_open(opener: str, candidate: str) -> bool:

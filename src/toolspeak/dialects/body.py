@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta
 from toolspeak.dialects.scan import Buffer, Caps, JsonScanner, Problem
 
 
-class Body(Protocol):
+class Body(ABC):
     """Reads one block's body. `feed` appends deltas and returns how far the chunk belongs to the body.
 
     Afterwards either `done`, or `problem` is set (`problem_offset` counts from the body's first character), or
@@ -16,35 +16,32 @@ class Body(Protocol):
     read, well-formed or malformed in their position.
     """
 
-    done: bool
-    problem: Problem | None
-    problem_offset: int
-    raw: Buffer
-    calls: list[CallCompleted | CallMalformed]
-    notes: tuple[str, ...]
-
-    def feed(self, text: str, start: int, out: list[Delta]) -> int: ...
-
-    def end(self, out: list[Delta]) -> None:
-        """No more text at a normal end of the turn: `done` if nothing but the block's end marker is missing."""
-        ...
-
-    def hint(self) -> str:
-        """What the model should know about an unclosed body; may be empty."""
-        ...
-
-
-class ResultsBody:
-    """A `<results>` body that the model wrote: one JSON value, read over only to find its end."""
-
     def __init__(self, caps: Caps) -> None:
-        self._scanner = JsonScanner(caps)
+        self.caps = caps
         self.done = False
         self.problem: Problem | None = None
         self.problem_offset = 0
         self.raw = Buffer(caps.characters)
         self.calls: list[CallCompleted | CallMalformed] = []
         self.notes: tuple[str, ...] = ()
+
+    @abstractmethod
+    def feed(self, text: str, start: int, out: list[Delta]) -> int: ...
+
+    def end(self, out: list[Delta]) -> None:  # noqa: B027 - a body that knows its own end has nothing to add
+        """No more text at a normal end of the turn: `done` if nothing but the block's end marker is missing."""
+
+    def hint(self) -> str:
+        """What the model should know about an unclosed body; may be empty."""
+        return ""
+
+
+class ResultsBody(Body):
+    """A `<results>` body that the model wrote: one JSON value, read over only to find its end."""
+
+    def __init__(self, caps: Caps) -> None:
+        super().__init__(caps)
+        self._scanner = JsonScanner(caps)
 
     def feed(self, text: str, start: int, out: list[Delta]) -> int:
         stop = self._scanner.feed(text, start)
@@ -54,6 +51,3 @@ class ResultsBody:
 
     def end(self, out: list[Delta]) -> None:
         self._scanner.end()
-
-    def hint(self) -> str:
-        return ""

@@ -9,13 +9,21 @@ from toolspeak.data.messages import (
     MalformedCall,
     Message,
     TextMessage,
-    TextPart,
     ToolCall,
+    ToolChoice,
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule
-from toolspeak.dialects.render import dump_json, join_block, marker_prefix, merge_users, result_value
+from toolspeak.dialects.render import (
+    append_message,
+    dump_json,
+    join_block,
+    marker_prefix,
+    render_all,
+    result_value,
+)
+from toolspeak.dialects.schema_text import choice_text, example_tools, list_tools, sample_arguments
 
 EXECUTE, RESULTS, THINK = "execute", "results", "think"
 MARKERS = marker_prefix((EXECUTE, RESULTS, THINK))
@@ -37,31 +45,51 @@ THINK_TEXT = "You may think first, between <think> and </think>; nothing in ther
 
 
 class CogencyHistory:
-    """Renders a conversation; a subclass writes the calls of one block."""
+    """Implements `History`: results become user messages, one block for the calls of a turn."""
+
+    def __init__(self, dialect: CogencyDialect, tools: Sequence[ToolSpec]) -> None:
+        self._dialect = dialect
+        self._tools = tools
+        self.messages: list[TextMessage] = []
+
+    def add(self, message: Message) -> None:
+        if message.role == "tool":
+            rendered = TextMessage("user", self._dialect.render_results(message.results))
+        else:
+            rendered = TextMessage(message.role, self._text(message))
+        append_message(self.messages, rendered)
+
+    def _text(self, message: Message) -> str:
+        text = message.text
+        return join_block(text, self._dialect.render_calls(message.calls, self._tools)) if message.calls else text
+
+
+class CogencyDialect:
+    """What the two protocols have in common; a subclass introduces, writes and reads the calls of one block.
+
+    `introduction` holds `{example}` where the worked example goes.
+    """
+
+    introduction = ""
+    batch: BatchRule = BATCH
+
+    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> str:
+        shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)]
+        parts = [self.introduction.replace("{example}", self.render_calls(shown, tools)), THINK_TEXT, RESULTS_TEXT]
+        parts += [choice_text(choice, tools), "## The tools you have", list_tools(tools)]
+        return "\n\n".join(part for part in parts if part)
 
     def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
         raise AssertionError("a dialect writes its own calls")
 
+    def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> CogencyHistory:
+        """`tool_role` changes nothing in this protocol: results are user messages."""
+        return CogencyHistory(self, tools)
+
     def render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
     ) -> list[TextMessage]:
-        """Results become user messages: `tool_role` changes nothing in this protocol."""
-        rendered: list[TextMessage] = []
-        for message in messages:
-            if message.role == "tool":
-                rendered.append(TextMessage("user", self.render_results(message.results)))
-            else:
-                rendered.append(TextMessage(message.role, self._text(message, tools)))
-        return merge_users(rendered)
-
-    def _text(self, message: Message, tools: Sequence[ToolSpec]) -> str:
-        text, block = "", list[ToolCall | MalformedCall]()
-        for part in message.parts:
-            if isinstance(part, ToolCall | MalformedCall):
-                block.append(part)
-            elif isinstance(part, TextPart):
-                text += part.text
-        return join_block(text, self.render_calls(block, tools)) if block else text
+        return render_all(self.history(tools, tool_role=tool_role), messages)
 
     def render_results(self, results: Sequence[ToolResult]) -> str:
         rows = [_row(result) for result in results]

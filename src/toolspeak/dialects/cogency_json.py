@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolChoice
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule, DialectInfo, Section
+from toolspeak.dialects.base import DialectInfo, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.cogency import (
     BATCH,
     EXECUTE,
     MARKERS,
     RESULTS,
-    RESULTS_TEXT,
     THINK,
-    THINK_TEXT,
-    CogencyHistory,
+    CogencyDialect,
     unreadable,
 )
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Markers, MarkerTable
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import Caps, Problem, decode_json
-from toolspeak.dialects.schema_text import choice_text, example_tools, list_tools, sample_arguments
 
 _MARKERS = Markers(EXECUTE, RESULTS, THINK, calls_start="[{<")
 _SHAPE = CallShape(arguments_key="args", array=True, arguments_required=True)
@@ -36,14 +33,14 @@ You can use tools. To call them, write one <execute> block that holds a JSON arr
 
 {example}
 
-- Each call is {{"name": "tool_name", "args": {{…}}}} with the tool's own argument names and JSON types.
+- Each call is {"name": "tool_name", "args": {…}} with the tool's own argument names and JSON types.
 - It is strict JSON: double quotes, no comments, no trailing comma; in a string write a line break as \\n, a
   quote as \\" and a backslash as \\\\. Anything else, tags included, may stand in a string as it is.
 - All calls of a block run in parallel; put a call that needs the outcome of another into a later block.
 - At most one block in a message. Without a block your message is the answer, and the work is over."""
 
 
-class CogencyJson(CogencyHistory):
+class CogencyJson(CogencyDialect):
     """Implements `Dialect`."""
 
     name = "cogency-json"
@@ -53,13 +50,7 @@ class CogencyJson(CogencyHistory):
         "Cogency, docs/execution.md (v3.2+)",
         "parallel",
     )
-    batch: BatchRule = BATCH
-
-    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> str:
-        shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)]
-        parts = [_INTRODUCTION.format(example=self.render_calls(shown, tools)), THINK_TEXT, RESULTS_TEXT]
-        parts += [choice_text(choice, tools), "## The tools you have", list_tools(tools)]
-        return "\n\n".join(part for part in parts if part)
+    introduction = _INTRODUCTION
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
         def new_body(first_index: int, caps: Caps) -> JsonCalls:

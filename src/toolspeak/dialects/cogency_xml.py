@@ -5,25 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolChoice
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule, DialectInfo, Section
+from toolspeak.dialects.base import DialectInfo, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.cogency import (
     BATCH,
     EXECUTE,
     MARKERS,
     RESULTS,
-    RESULTS_TEXT,
     THINK,
-    THINK_TEXT,
-    CogencyHistory,
+    CogencyDialect,
     unreadable,
 )
 from toolspeak.dialects.markers import Markers, MarkerTable
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import Caps
-from toolspeak.dialects.schema_text import choice_text, example_tools, list_tools, sample_arguments
 from toolspeak.dialects.typed_text import schema_types
 from toolspeak.dialects.xml_calls import CDATA, CDATA_END, XmlCalls
 from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, open_tag
@@ -48,7 +45,7 @@ element for each argument:
 - At most one block in a message. Without a block your message is the answer, and the work is over."""
 
 
-class CogencyXml(CogencyHistory):
+class CogencyXml(CogencyDialect):
     """Implements `Dialect`."""
 
     name = "cogency-xml"
@@ -58,13 +55,7 @@ class CogencyXml(CogencyHistory):
         "Cogency, docs/xml-protocol.md",
         "sequential",
     )
-    batch: BatchRule = BATCH
-
-    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> str:
-        shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)]
-        parts = [_INTRODUCTION.replace("{example}", self.render_calls(shown, tools)), THINK_TEXT, RESULTS_TEXT]
-        parts += [choice_text(choice, tools), "## The tools you have", list_tools(tools)]
-        return "\n\n".join(part for part in parts if part)
+    introduction = _INTRODUCTION
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
         by_name = {spec.name: spec for spec in tools}

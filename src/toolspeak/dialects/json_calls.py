@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
+from toolspeak.dialects.body import Body
 from toolspeak.dialects.scan import Buffer, Caps, JsonScanner, Problem, decode_json, shorten
 
 LENIENT_ARGUMENTS = ("args", "arguments", "parameters")
@@ -49,12 +50,12 @@ class _Call:
     notes: list[str] = field(default_factory=list[str])
 
 
-class JsonCalls:
+class JsonCalls(Body):
     """Implements `Body` for JSON calls; argument text leaves as it comes once the name is known."""
 
     def __init__(self, shape: CallShape, first_index: int, caps: Caps) -> None:
+        super().__init__(caps)
         self._shape = shape
-        self._caps = caps
         self._next = self._start
         self._scanning = False
         self._index = first_index
@@ -64,12 +65,6 @@ class JsonCalls:
         self._value = Buffer(caps.characters)
         self._key = ""
         self._call = _Call(Buffer(caps.characters))
-        self.done = False
-        self.problem: Problem | None = None
-        self.problem_offset = 0
-        self.raw = Buffer(caps.characters)
-        self.calls: list[CallCompleted | CallMalformed] = []
-        self.notes: tuple[str, ...] = ()
 
     _next: Callable[[str, int, list[Delta]], int]
 
@@ -85,12 +80,6 @@ class JsonCalls:
             position = self._next(text, position, out)
         self.raw.add(text[start:position])
         return position
-
-    def end(self, out: list[Delta]) -> None:
-        """JSON says itself when it is complete; there is nothing to add."""
-
-    def hint(self) -> str:
-        return ""
 
     # Each state below takes one step: it is called at a character that is no white space (outside of
     # values), and returns where the next step starts.
@@ -112,12 +101,12 @@ class JsonCalls:
         return self._element(text, position, out)
 
     def _element(self, text: str, position: int, out: list[Delta]) -> int:
-        self._call = _Call(Buffer(self._caps.characters), self._base + position)
+        self._call = _Call(Buffer(self.caps.characters), self._base + position)
         if text[position] == "{":
             self._next = self._first_key
             return self._take(text, position, position + 1)
         self._call.problem = Problem("not_a_call", f"a call is an object: {self._shape.example}")
-        self._scanner, self._next, self._scanning = JsonScanner(self._caps, depth=1), self._scan_element, True
+        self._scanner, self._next, self._scanning = JsonScanner(self.caps, depth=1), self._scan_element, True
         return position
 
     def _scan_element(self, text: str, position: int, out: list[Delta]) -> int:
@@ -164,10 +153,10 @@ class JsonCalls:
 
     def _scan_value(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._scan(text, position)
-        room = self._caps.characters - self._value.length
+        room = self.caps.characters - self._value.length
         if stop - position > room:
             stop = position + room
-            self._fail("too_large", f"an argument is over {self._caps.characters} characters", stop)
+            self._fail("too_large", f"an argument is over {self.caps.characters} characters", stop)
         piece = text[position:stop]
         call = self._call
         call.raw.add(piece)
@@ -196,7 +185,7 @@ class JsonCalls:
                 call.name = value
                 self._announce(out)
         elif key == "id":
-            call.id = value if isinstance(value, str) else str(value)
+            call.id = value if isinstance(value, str) or value is None else str(value)
         else:
             call.arguments = value
 
@@ -276,7 +265,7 @@ class JsonCalls:
             call.notes.append(f"extra_key:{shorten(key)}")
 
     def _new_value(self, state: Callable[[str, int, list[Delta]], int]) -> None:
-        self._scanner, self._value = JsonScanner(self._caps, depth=2), Buffer(self._caps.characters)
+        self._scanner, self._value = JsonScanner(self.caps, depth=2), Buffer(self.caps.characters)
         self._next, self._scanning = state, True
 
     def _scan(self, text: str, position: int) -> int:

@@ -63,7 +63,8 @@ class MarkerTable:
         self._calls_start, self._results_start = markers.calls_start, markers.results_start
         self._results_text = markers.results_text
         names = "|".join(re.escape(name) for name in sorted(self._kinds, key=len, reverse=True))
-        self._marker = re.compile(rf"<({names})(\s[^<>]*)?>", re.IGNORECASE)
+        # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
+        self._marker = re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>")
         self._exact = frozenset(f"<{name}>" for name in kinds)
 
     def decide(self, held: str, in_code: bool) -> Verdict:

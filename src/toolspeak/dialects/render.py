@@ -12,17 +12,20 @@ from toolspeak.data.messages import (
     FilePart,
     ImagePart,
     JsonPart,
+    Message,
     TextMessage,
     TextPart,
     ToolResult,
 )
+from toolspeak.dialects.base import History
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def marker_prefix(names: Iterable[str]) -> re.Pattern[str]:
     """The '<' of every live marker, start or end, in any case; the markers are elements of these names."""
-    return re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(map(re.escape, names))}))", re.IGNORECASE)
+    # Possessive, and one place for each white space: else a long run of it would be tried in every division.
+    return re.compile(rf"<(?=\s*+(?:/\s*+)?(?ai:{'|'.join(map(re.escape, names))}))")
 
 
 def dump_json(value: JSON, markers: re.Pattern[str]) -> str:
@@ -72,15 +75,18 @@ def _part_value(part: ContentPart) -> JSON:
             return {"type": "file", "name": name, "media_type": media_type, "bytes": len(data)}
 
 
-def merge_users(messages: Sequence[TextMessage]) -> list[TextMessage]:
-    """Joins neighbouring user messages: many chat templates insist on turns that alternate."""
-    merged: list[TextMessage] = []
+def append_message(messages: list[TextMessage], message: TextMessage) -> None:
+    """Appends, joining neighbouring user messages: many chat templates insist on turns that alternate."""
+    if message.role == "user" and messages and messages[-1].role == "user":
+        messages[-1] = TextMessage("user", f"{messages[-1].text}\n\n{message.text}")
+    else:
+        messages.append(message)
+
+
+def render_all(history: History, messages: Sequence[Message]) -> list[TextMessage]:
     for message in messages:
-        if merged and message.role == "user" == merged[-1].role:
-            merged[-1] = TextMessage("user", f"{merged[-1].text}\n\n{message.text}")
-        else:
-            merged.append(message)
-    return merged
+        history.add(message)
+    return history.messages
 
 
 def join_block(text: str, block: str) -> str:

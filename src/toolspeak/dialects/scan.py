@@ -15,6 +15,9 @@ from toolspeak.data.messages import JSON
 MAX_CANDIDATE = 256
 """Characters within which a marker is decided: marker, attributes, white space, first structural character."""
 
+MAX_END = 64
+"""Characters an end marker may take, white space included."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caps:
@@ -200,6 +203,7 @@ class JsonScanner:
     def _atom_text(self, text: str, position: int) -> int:
         found = _ATOM_RUN.match(text, position)
         stop = found.end() if found else position
+        stop = min(stop, position + self._caps.digits + 1 - len(self._atom))
         self._atom += text[position:stop]
         if len(self._atom) > self._caps.digits:
             self._atom_problem("too_large", f"a number or word longer than {self._caps.digits} characters")
@@ -256,11 +260,18 @@ def _no_constant(name: str) -> JSON:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
 
 
-def decode_json(text: str) -> JSON | Problem:
+def decode_json(text: str, caps: Caps | None = None) -> JSON | Problem:
     """A JSON text's value, strictly: no duplicate keys (which one was meant?), no NaN, no infinite number.
 
-    The standard decoder, not pydantic's: it keeps lone surrogates, which models do write.
+    `caps` are checked first, for text that no scanner has read. The standard decoder, not pydantic's: it keeps
+    lone surrogates, which models do write.
     """
+    if caps is not None:
+        scanner = JsonScanner(caps, depth=2)  # of a call, as in the JSON dialects
+        scanner.feed(text, 0)
+        scanner.end()
+        if scanner.problem is not None:
+            return scanner.problem
     try:
         return _DECODER.decode(text)
     except _RejectedError as rejected:
@@ -270,14 +281,20 @@ def decode_json(text: str) -> JSON | Problem:
 
 
 class EndMarker:
-    """How `</name>` is recognised: in any case, with white space inside."""
+    """How `</name>` is recognised: in any case, with white space inside, up to `MAX_END` characters in all."""
 
-    __slots__ = ("_target", "pattern")
+    __slots__ = ("_pattern", "_target")
 
     def __init__(self, name: str) -> None:
         self._target = f"</{name}>".lower()
-        self.pattern = re.compile(rf"<\s*/\s*{re.escape(name)}\s*>", re.IGNORECASE)
+        self._pattern = re.compile(rf"<\s*/\s*(?ai:{re.escape(name)})\s*>")
 
-    def viable(self, held: str) -> bool:
-        """Whether `held` is a beginning of the marker (white space is free, up to 64 characters in all)."""
-        return len(held) <= 64 and self._target.startswith("".join(held.split()).lower())
+    def match(self, text: str, at: int) -> int:
+        """Where the marker that begins at `at` ends; -1 if there is none (yet)."""
+        found = self._pattern.match(text, at, at + MAX_END)
+        return found.end() if found else -1
+
+    def viable(self, text: str, at: int) -> bool:
+        """Whether all that follows from `at` is a beginning of the marker: more characters are needed to decide."""
+        held = text[at : at + MAX_END]
+        return len(held) < MAX_END and self._target.startswith("".join(held.split()).lower())

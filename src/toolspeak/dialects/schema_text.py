@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from toolspeak.data.messages import JSON, ToolChoice
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.typed_text import as_mapping, json_type, schema_types
+from toolspeak.dialects.typed_text import as_mapping, resolve, schema_types
 
-_SAMPLES: dict[str, JSON] = {"integer": 1, "number": 1.5, "boolean": True, "null": None, "array": [], "object": {}}
+_SAMPLES: dict[str, JSON] = {"boolean": True, "null": None, "array": [], "object": {}}
 _SAMPLE_STRINGS = {"path": "notes/plan.md", "content": "two lines\nof text", "command": "ls -l", "prefix": "notes"}
 _ORDER = ("string", "integer", "number", "boolean", "array", "object", "null")
 
@@ -69,19 +69,43 @@ def sample_arguments(spec: ToolSpec) -> dict[str, JSON]:
     return {name: _sample(name, spec.properties.get(name), spec.parameters) for name in names}
 
 
-def _sample(name: str, schema: JSON, root: Mapping[str, JSON]) -> JSON:
+def _sample(name: str, schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> JSON:
+    """A value the schema takes, as far as types, bounds and required properties go."""
     mapping = as_mapping(schema)
     for key in ("const", "default"):
         if mapping.get(key) is not None:
             return mapping[key]
-    if mapping.get("enum"):
-        return mapping["enum"][0]
-    if mapping.get("examples"):
-        return mapping["examples"][0]
+    for key in ("enum", "examples"):
+        if mapping.get(key):
+            return mapping[key][0]
+    nested: list[JSON] = [branch for key in ("anyOf", "oneOf", "allOf") for branch in mapping.get(key, ())]
+    if isinstance(mapping.get("$ref"), str):
+        nested = [resolve(mapping["$ref"], root)]
+    if nested and depth < 8:
+        branch = next((each for each in nested if schema_types(each, root) != frozenset({"null"})), nested[0])
+        return _sample(name, branch, root, depth + 1)
     kinds = schema_types(schema, root)
     kind = next((kind for kind in _ORDER if kind in kinds), "string")
-    sample = _SAMPLES.get(kind, _SAMPLE_STRINGS.get(name, "text"))
-    return sample if json_type(sample) in kinds or kind == "string" else None
+    match kind:
+        case "string":
+            return _SAMPLE_STRINGS.get(name, "text").ljust(mapping.get("minLength", 0), "x")
+        case "integer" | "number":
+            return _sample_number(mapping)
+        case "object" if depth < 8:
+            inner = as_mapping(mapping.get("properties"))
+            return {key: _sample(key, inner.get(key), root, depth + 1) for key in mapping.get("required", ())}
+        case "array" if depth < 8 and mapping.get("minItems"):
+            return [_sample(name, mapping.get("items"), root, depth + 1)] * mapping["minItems"]
+        case _:
+            return _SAMPLES[kind]
+
+
+def _sample_number(mapping: Mapping[str, JSON]) -> JSON:
+    above = mapping.get("exclusiveMinimum")
+    lowest = above + 1 if above is not None else mapping.get("minimum", 1)
+    below = mapping.get("exclusiveMaximum")
+    highest = below - 1 if below is not None else mapping.get("maximum", 1)
+    return lowest if lowest > 1 else min(1, highest)
 
 
 def example_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from toolspeak.data.messages import MalformedCall, Message, TextMessage, TextPart, ToolCall, ToolChoice, ToolResult
+from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, DialectInfo, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Markers, MarkerTable
 from toolspeak.dialects.render import (
+    append_message,
     dump_json,
     escape_text,
     join_block,
     marker_prefix,
-    merge_users,
+    render_all,
     result_value,
     unescape_text,
 )
@@ -75,44 +76,58 @@ class ToolCallDialect:
 
         return BlockParser(BlockFormat(_MARKERS, _BATCH, new_body), _TABLE, starts_in)
 
+    def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> ToolCallHistory:
+        return ToolCallHistory(tool_role)
+
     def render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
     ) -> list[TextMessage]:
-        """With `tool_role` results are `tool` messages, else user messages that hold a <tool_result> block.
-
-        A turn of several calls, from a session in another dialect, becomes as many pairs of call and result.
-        """
-        rendered: list[TextMessage] = []
-        results = {result.call_id: result for message in messages for result in message.results}
-        told: set[str] = set()
-        for message in messages:
-            if message.role == "assistant":
-                rendered += self._turn(message, results, told, tool_role)
-            elif message.role == "tool":
-                late = [result for result in message.results if result.call_id not in told]
-                rendered += [_result_message(result, tool_role) for result in late]
-            else:
-                rendered.append(TextMessage(message.role, message.text))
-        return merge_users(rendered)
-
-    def _turn(
-        self, message: Message, results: Mapping[str, ToolResult], told: set[str], tool_role: bool
-    ) -> list[TextMessage]:
-        text = "".join(part.text for part in message.parts if isinstance(part, TextPart))
-        turn: list[TextMessage] = []
-        for call in message.calls:
-            turn.append(TextMessage("assistant", join_block(text, _render_call(call))))
-            text = ""
-            if call.id in results and call.id not in told:
-                told.add(call.id)
-                turn.append(_result_message(results[call.id], tool_role))
-        return turn or [TextMessage("assistant", text)]
+        history = self.history(tools, tool_role=tool_role)
+        render_all(history, messages)
+        history.flush()
+        return history.messages
 
     def render_results(self, results: Sequence[ToolResult]) -> str:
         """Each result as the content of its `tool` message: text as it is, other values as JSON, failures
         behind `ERROR: `. The '<' of a live marker is written `&lt;` in text (`read_result` reverses it) and
         `\\u003c` in JSON."""
         return "\n".join(_result_text(result) for result in results)
+
+
+class ToolCallHistory:
+    """Implements `History`. With `tool_role` results are `tool` messages, else user messages that hold a
+    <tool_result> block. A turn of several calls, from a session in another dialect, becomes as many pairs of
+    call and result."""
+
+    def __init__(self, tool_role: bool) -> None:
+        self._tool_role = tool_role
+        self._untold: list[ToolCall | MalformedCall] = []  # calls of the last turn behind its first
+        self.messages: list[TextMessage] = []
+
+    def add(self, message: Message) -> None:
+        if message.role == "tool":
+            results = {result.call_id: result for result in message.results}
+            told = {call.id for call in self._untold}
+            for result in message.results:
+                if result.call_id not in told:
+                    append_message(self.messages, _result_message(result, self._tool_role))
+            for call in self._untold:
+                append_message(self.messages, TextMessage("assistant", _render_call(call)))
+                if call.id in results:
+                    append_message(self.messages, _result_message(results[call.id], self._tool_role))
+            self._untold = []
+            return
+        self.flush()
+        calls = message.calls
+        self._untold = list(calls[1:])
+        text = join_block(message.text, _render_call(calls[0])) if calls else message.text
+        append_message(self.messages, TextMessage(message.role, text))
+
+    def flush(self) -> None:
+        """Writes the calls that wait for their results: there are none, the turn was interrupted."""
+        for call in self._untold:
+            append_message(self.messages, TextMessage("assistant", _render_call(call)))
+        self._untold = []
 
 
 def _render_call(call: ToolCall | MalformedCall) -> str:

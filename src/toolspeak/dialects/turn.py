@@ -42,9 +42,9 @@ class IgnoredCall:
 class ParsedTurn:
     """What the runtime sees in a reply.
 
-    `text` and `reasoning` are as written; `message` holds the text (without the white space around blocks),
-    the reasoning and the calls that count, in order. `calls` are those that count, malformed ones in their
-    position. `notes` says what was accepted leniently around the calls.
+    `text` and `reasoning` are as written; `message` holds the text (without the white space around blocks and
+    reasoning), the reasoning and the calls that count, in order. `calls` are those that count, malformed ones in
+    their position. `notes` says what was accepted leniently around the calls.
     """
 
     text: str
@@ -114,7 +114,7 @@ class TurnCollector:
     def turn(self) -> ParsedTurn:
         counting = {index: call for index, call in self._calls.items() if index not in self._ignored}
         parts: list[Part] = []
-        for i, entry in enumerate(self._parts):
+        for entry in self._parts:
             if isinstance(entry, int):
                 if entry in counting:
                     parts.append(counting[entry])
@@ -122,10 +122,7 @@ class TurnCollector:
             kind, pieces = entry
             text = "".join(pieces)
             if kind is TextPart:
-                before = isinstance(self._parts[i - 1], int) if i else True
-                after = isinstance(self._parts[i + 1], int) if i + 1 < len(self._parts) else True
-                text = text.lstrip() if before else text
-                text = text.rstrip() if after else text
+                text = text.strip()  # its neighbours are blocks or reasoning, or the ends of the turn
             if text:
                 parts.append(kind(text))
         ignored = [IgnoredCall(self._calls[i], why) for i, why in self._ignored.items() if i in self._calls]

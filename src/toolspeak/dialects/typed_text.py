@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from toolspeak.data.messages import JSON
-from toolspeak.dialects.scan import Problem, decode_json
+from toolspeak.dialects.scan import Caps, Problem, decode_json
 
 _ALL = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
 
@@ -42,7 +42,7 @@ def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> froz
         return _ALL
     reference = mapping.get("$ref")
     if isinstance(reference, str):
-        return schema_types(_resolve(reference, root), root, depth + 1)
+        return schema_types(resolve(reference, root), root, depth + 1)
     admitted = _ALL
     kinds = mapping.get("type")
     if kinds is not None:
@@ -61,7 +61,8 @@ def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> froz
     return admitted
 
 
-def _resolve(reference: str, root: Mapping[str, JSON]) -> JSON:
+def resolve(reference: str, root: Mapping[str, JSON]) -> JSON:
+    """What `#/$defs/name` stands for in a schema; None if nothing."""
     found: Any = root
     for step in reference.removeprefix("#").split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
@@ -69,12 +70,21 @@ def _resolve(reference: str, root: Mapping[str, JSON]) -> JSON:
     return found
 
 
-def read_typed(text: str, types: frozenset[str]) -> JSON:
+def read_typed(text: str, types: frozenset[str], is_json: bool, caps: Caps) -> JSON | Problem:
     """The value of a text: itself where a string is admitted, else the JSON it holds if that fits the types.
 
-    What does not fit stays text, so that the tool's validation can say what was expected and what came.
+    What is no JSON or does not fit stays text, so that the tool's validation can say what was expected and what
+    came; JSON that nobody may read (past a cap, a key twice) is a problem. `is_json`: the model said so itself.
     """
-    if "string" in types:
+    if "string" in types and not is_json:
         return text
-    value = decode_json(text.strip())
-    return text if isinstance(value, Problem) or json_type(value) not in types else value
+    value = decode_json(text.strip(), caps)
+    if isinstance(value, Problem):
+        return value if is_json or value.code != "invalid_json" else text
+    return value if is_json or _fits(value, types) else text
+
+
+def _fits(value: JSON, types: frozenset[str]) -> bool:
+    # JSON Schema takes 1.0 for an integer.
+    whole = isinstance(value, float) and value.is_integer() and "integer" in types
+    return whole or json_type(value) in types

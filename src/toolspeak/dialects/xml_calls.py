@@ -16,7 +16,8 @@ from typing import Literal
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, decode_json, shorten
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.typed_text import read_typed, schema_types
 from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, TAG_START, Tag, match_tag
 
@@ -55,13 +56,13 @@ class _Value:
         return "string" in self.types and not self.explicit_json
 
 
-class XmlCalls:
+class XmlCalls(Body):
     """Implements `Body` for XML-like calls; string values leave as they come."""
 
     def __init__(self, block: str, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
+        super().__init__(caps)
         self._block = block.lower()
         self._tools = tools
-        self._caps = caps
         self._index = first_index
         self._state = self._between
         self._wait = False
@@ -70,12 +71,6 @@ class XmlCalls:
         self._call: _Call | None = None
         self._value: _Value | None = None
         self._rejected = ""
-        self.done = False
-        self.problem: Problem | None = None
-        self.problem_offset = 0
-        self.raw = Buffer(caps.characters)
-        self.calls: list[CallCompleted | CallMalformed] = []
-        self.notes: tuple[str, ...] = ()
 
     _state: Callable[[str, int, list[Delta]], int]
 
@@ -121,7 +116,7 @@ class XmlCalls:
         return position + tag.length
 
     def _start_call(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
-        raw = Buffer(self._caps.characters)
+        raw = Buffer(self.caps.characters)
         self._from = position
         self._call = _Call(tag.name, tag.element, self._tools.get(tag.name), self._base + position, raw)
         if tag.attributes:
@@ -160,7 +155,7 @@ class XmlCalls:
         if tag.name in call.arguments and call.problem is None:
             call.problem = Problem("duplicate_argument", f"the argument {tag.name!r} is there twice")
         end = re.compile(rf"</{re.escape(tag.element)}\s*>")
-        limit = self._caps.characters
+        limit = self.caps.characters
         value = _Value(tag.name, tag.element, types, tag.kind == "json", end, Buffer(limit), Buffer(limit))
         self._value = value
         separator = ", " if call.arguments else "{"
@@ -179,7 +174,7 @@ class XmlCalls:
             return stop
         if text.startswith(CDATA, stop):
             value.cdata = True
-            value.pending = Buffer(self._caps.characters)
+            value.pending = Buffer(self.caps.characters)
             self._state = self._in_cdata
             return stop + len(CDATA)
         if CDATA.startswith(text[stop : stop + len(CDATA)]):
@@ -225,7 +220,7 @@ class XmlCalls:
         closed = re.compile(rf"{re.escape(end)}\s*>\s*").match(rest)
         if closed is None or closed.end() == len(rest):
             return short if closed or re.fullmatch(rf"{re.escape(end)}\s*", rest) or len(rest) < len(end) else "no"
-        tag = match_tag(text, at + closed.end(), NAMED_CALL)
+        tag = match_tag(rest, closed.end(), NAMED_CALL)
         if tag is None:
             return short if TAG_START.fullmatch(rest, closed.end()) else "no"
         follows = tag.element.lower() == self._block if tag.closing else tag.name in self._tools
@@ -312,10 +307,10 @@ class XmlCalls:
 
     def _content(self, text: str, start: int, stop: int, out: list[Delta]) -> int:
         value = self._expect_value()
-        room = self._caps.characters - value.text.length
+        room = self.caps.characters - value.text.length
         if stop - start > room:
             stop = start + room
-            self._fail("too_large", f"an argument is over {self._caps.characters} characters", stop)
+            self._fail("too_large", f"an argument is over {self.caps.characters} characters", stop)
         piece = text[start:stop]
         value.text.add(piece)
         if value.streams and piece:
@@ -324,21 +319,17 @@ class XmlCalls:
 
     def _release(self, value: _Value, out: list[Delta]) -> None:
         pending = value.pending.value()
-        value.pending = Buffer(self._caps.characters)
+        value.pending = Buffer(self.caps.characters)
         self._content(pending, 0, len(pending), out)
 
     def _end_value(self, out: list[Delta]) -> None:
         call, value = self._expect_call(), self._expect_value()
         text = value.text.value()
-        if value.explicit_json:
-            decoded = decode_json(text.strip())
-            if isinstance(decoded, Problem):
-                reason = f'<{value.element} type="json"> holds no JSON: {decoded.reason}'
-                call.problem = call.problem or Problem("invalid_json", reason)
-                decoded = text
-            result = decoded
-        else:
-            result = read_typed(text, value.types)
+        result: JSON = text if value.streams else read_typed(text, value.types, value.explicit_json, self.caps)
+        if isinstance(result, Problem):
+            reason = f"the value of <{value.element}> cannot be read: {result.reason}"
+            call.problem = call.problem or Problem(result.code, reason)
+            result = text
         self._argument_text('"' if value.streams else json.dumps(result, ensure_ascii=False), out)
         call.arguments[value.name] = result
         self._value, self._rejected = None, ""

@@ -11,7 +11,7 @@ NAMED_CALL, NAMED_ARGUMENT = "call", "argument"
 """`<call name="…">` and `<argument name="…">` stand for names that cannot be element names."""
 
 TAG_START = re.compile(r"<[^<>]*")
-_TAG = re.compile(r"""<(/?)\s*([^\s<>/"'=]+)((?:\s+[^\s=/"'<>]+\s*=\s*(?:"[^"<]*"|'[^'<]*'))*)\s*(/?)>""")
+_TAG = re.compile(r"""<(/?)\s*([^\s<>/"'=]+)((?:\s+[^\s=/"'<>]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*)\s*(/?)>""")
 _ATTRIBUTE = re.compile(r"""([^\s=/"']+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _ELEMENT_NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _UNSAFE = re.compile(r"[^\w .:/-]")

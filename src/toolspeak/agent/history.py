@@ -1,0 +1,79 @@
+"""The messages a run begins with, made fit for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from toolspeak.data.messages import (
+    JsonPart,
+    MalformedCall,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    failure,
+)
+from toolspeak.execute import Secrets
+from toolspeak.execute.results import hide_secrets
+
+_CALL_ID = re.compile(r"call_(\d{1,9})_\d+")
+_NO_RESULT = "this call has no result: the run ended before; it may have run or not"
+
+
+def call_id(turn: int, index: int) -> str:
+    """The id of a turn's call; turns count on from those of the history."""
+    return f"call_{turn}_{index}"
+
+
+def turns_in(messages: Sequence[Message]) -> int:
+    """The highest turn that a call id names: ids of later turns are free."""
+    found = (_CALL_ID.fullmatch(call.id) for message in messages for call in message.calls)
+    return max((int(match[1]) for match in found if match), default=0)
+
+
+def paired(messages: Sequence[Message]) -> Iterator[Message]:
+    """The same messages; calls without a result (their run was left or waits for approval) are given one.
+
+    No model API takes a call without its result, and none may be made up: the outcome is unknown.
+    """
+    skip = False
+    for i, message in enumerate(messages):
+        if skip:
+            skip = False
+            continue
+        yield message
+        if not message.calls:
+            continue
+        following = messages[i + 1] if i + 1 < len(messages) else None
+        results = following.results if following is not None else ()
+        there = {result.call_id: result for result in results}
+        if any(call.id not in there for call in message.calls):
+            skip = bool(results)
+            yield Message(
+                "tool", tuple(there.get(c.id) or failure(c, "unknown_outcome", _NO_RESULT) for c in message.calls)
+            )
+
+
+def without_secrets(message: Message, secrets: Secrets) -> Message:
+    """The message with placeholders for secrets; bytes are not searched."""
+    return replace(message, parts=tuple(_hide(part, secrets) for part in message.parts)) if secrets else message
+
+
+def _hide(part: Part, secrets: Secrets) -> Part:
+    match part:
+        case TextPart(text) | ReasoningPart(text):
+            return replace(part, text=secrets.hide_text(text))
+        case JsonPart(value):
+            return replace(part, value=secrets.hide(value))
+        case ToolCall(arguments=arguments):
+            return replace(part, arguments=secrets.hide(arguments))
+        case MalformedCall(raw=raw):
+            return replace(part, raw=secrets.hide_text(raw))
+        case ToolResult():
+            return hide_secrets(part, secrets)
+        case _:
+            return part

@@ -1,0 +1,119 @@
+"""`toolspeak exec`: the protocol as a filter. A model's reply in, the results out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import click
+
+from toolspeak.cli.ask import terminal_approver
+from toolspeak.cli.options import dialect_option, finish_option, read_reply, workspace_option, write_text
+from toolspeak.data.events import Event
+from toolspeak.data.messages import ToolResult
+from toolspeak.dialects import Dialect, ParsedTurn, get_dialect, read_turn
+from toolspeak.errors import UsageError
+from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
+from toolspeak.tools.builtin import workspace_tools
+from toolspeak.tools.builtin.seen import KEY as FILES_READ
+
+
+@click.command("exec")
+@dialect_option
+@workspace_option
+@click.option(
+    "--approve",
+    type=click.Choice(["ask", "all", "none"]),
+    default="ask",
+    help="Who answers for calls that write: you at the terminal (default), always yes, always no.",
+)
+@click.option(
+    "--schedule",
+    type=click.Choice(["native", "serializable", "parallel", "sequential"]),
+    default="native",
+    help="Default: what the dialect's specification says.",
+)
+@click.option(
+    "--reads",
+    metavar="FILE",
+    help="Remember in FILE which files this conversation has read, so that a later reply may overwrite them.",
+)
+@finish_option
+def execute(
+    dialect: str,
+    workspace: str,
+    approve: Literal["ask", "all", "none"],
+    schedule: ScheduleName | Literal["native"],
+    reads: str | None,
+    finish: Literal["stop", "length"],
+) -> None:
+    """Read one model reply from standard input, run its calls with the built-in tools, print the results block.
+
+    Nothing is printed for a reply without calls. What was accepted leniently or ignored is said on standard error.
+    """
+    chosen = get_dialect(dialect)
+    toolset = workspace_tools(workspace)
+    turn = read_turn(chosen, read_reply(), toolset.specs, finish=finish)
+    _report(turn)
+    if not turn.calls:
+        return
+    memory = _load_reads(reads)
+    executor = Executor(toolset, schedule=chosen.info.native_schedule if schedule == "native" else schedule)
+    results = asyncio.run(_run(executor, turn, approve, memory))
+    _save_reads(reads, memory)
+    _print_results(chosen, results)
+
+
+async def _run(
+    executor: Executor, turn: ParsedTurn, approve: Literal["ask", "all", "none"], memory: dict[str, Any]
+) -> tuple[ToolResult, ...]:
+    approver = terminal_approver() if approve == "ask" else resolve_approver(approve)
+
+    async def emit(_event: Event) -> None:
+        """A filter keeps no journal: its caller has the reply and gets the results."""
+
+    batch = await executor.run(
+        turn.calls, emit=emit, context=BatchContext(run_id="exec", memory=memory), approver=approver
+    )
+    return batch.results
+
+
+def _print_results(dialect: Dialect, results: tuple[ToolResult, ...]) -> None:
+    text = dialect.render_results(results)
+    write_text(text if text.endswith("\n") else text + "\n")
+
+
+def _report(turn: ParsedTurn) -> None:
+    lines = [f"accepted leniently: {note}" for note in turn.notes]
+    lines += [f"accepted leniently: {note} ({call.name})" for call in turn.calls for note in getattr(call, "notes", ())]
+    lines += [f"ignored: a call to {entry.call.name or '?'}: {entry.reason}" for entry in turn.ignored]
+    lines += ["not believed: results that the model wrote itself"] * len(turn.forged)
+    if not turn.calls:
+        lines.append("no calls in this reply")
+    for line in lines:
+        click.echo(f"toolspeak exec: {line}", err=True)
+
+
+def _load_reads(path: str | None) -> dict[str, Any]:
+    if path is None or not Path(path).exists():
+        return {}
+    try:
+        known: object = json.loads(Path(path).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--reads {path}: {error}; remove the file to start afresh") from None
+    if not isinstance(known, dict):
+        raise UsageError(f"--reads {path}: expected a JSON object of paths; remove the file to start afresh")
+    return {FILES_READ: {str(name): str(digest) for name, digest in cast("dict[str, Any]", known).items()}}
+
+
+def _save_reads(path: str | None, memory: dict[str, Any]) -> None:
+    if path is None:
+        return
+    try:
+        Path(path).write_text(json.dumps(memory.get(FILES_READ, {}), indent=1) + "\n", "utf-8")
+    except OSError as error:
+        # The calls have run: their results must reach the caller whatever became of this file.
+        print(f"toolspeak exec: --reads {path} was not written: {error}", file=sys.stderr)

@@ -1,0 +1,7 @@
+"""The command's exit codes, documented in the README."""
+
+ANSWERED = 0
+NO_ANSWER = 1
+USAGE = 2
+AWAITING_APPROVAL = 3
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it

@@ -1,0 +1,48 @@
+"""The `toolspeak` command."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from toolspeak.cli.demo import demo
+from toolspeak.cli.exec import execute
+from toolspeak.cli.exits import INTERRUPTED, NO_ANSWER, USAGE
+from toolspeak.cli.listing import dialects, tools
+from toolspeak.cli.parse import parse
+from toolspeak.cli.run import run
+from toolspeak.errors import ToolspeakError, UsageError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="toolspeak")
+def cli() -> None:
+    """Any model can use tools.
+
+    Exit codes: 0 answered, 1 ended without an answer, 2 usage, 3 awaiting approval, 130 interrupted.
+    """
+
+
+for command in (run, execute, parse, dialects, tools, demo):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """The entry point: turns our errors into one line on standard error, and into exit codes."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(USAGE)
+    except UsageError as error:
+        click.echo(f"toolspeak: {error}", err=True)
+        sys.exit(USAGE)
+    except ToolspeakError as error:
+        click.echo(f"toolspeak: {error}", err=True)
+        sys.exit(NO_ANSWER)
+    except KeyboardInterrupt:
+        click.echo("toolspeak: interrupted", err=True)
+        sys.exit(INTERRUPTED)

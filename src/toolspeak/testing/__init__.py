@@ -1,0 +1,23 @@
+"""Checks that users may reuse: the contract of a dialect, and streams cut in every way. Needs no test framework."""
+
+from __future__ import annotations
+
+from toolspeak.testing.dialects import (
+    check_deltas,
+    check_results_cannot_forge,
+    check_round_trip,
+    check_splits,
+    parse_pieces,
+)
+from toolspeak.testing.splits import chunks, every_split, join_deltas
+
+__all__ = [
+    "check_deltas",
+    "check_results_cannot_forge",
+    "check_round_trip",
+    "check_splits",
+    "chunks",
+    "every_split",
+    "join_deltas",
+    "parse_pieces",
+]

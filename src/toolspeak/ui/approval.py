@@ -1,0 +1,56 @@
+"""Approvals beside a live view: what is asked is shown, and shown in its place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from toolspeak.agent.run import Watched
+from toolspeak.data.events import ApprovalRequested, Record
+from toolspeak.execute import ApprovalRequest, Approver, Decision
+from toolspeak.ui.format import one_line, request_arguments
+from toolspeak.ui.render import write, write_preview
+
+
+def show_request(console: Console, request: ApprovalRequest) -> None:
+    """Writes all a person needs for a yes or a no: the tool, why it asks, its arguments, what it would change."""
+    write(console, f"? {one_line(request.tool.name)}", "bold yellow", end="")
+    write(console, f"  {one_line(request.reason)}", "yellow")
+    for line in request_arguments(request):
+        write(console, f"    {line}")
+    write_preview(console, request.preview)
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncingApprover:
+    """Implements `Approver`: shows every request and says yes. `by` is who is said to have decided."""
+
+    console: Console
+    by: str
+
+    async def __call__(self, request: ApprovalRequest, /) -> Decision:
+        show_request(self.console, request)
+        return Decision(True, by=self.by)
+
+
+class InStep:
+    """Implements `Approver`: passes a request on once the watcher has seen all that came before it.
+
+    A run's stream is read behind the run itself: without this a question could stand above the text that led
+    to it. Whoever reads the stream calls `saw` with each item (as `watch` does).
+    """
+
+    def __init__(self, approver: Approver) -> None:
+        self._approver = approver
+        self._seen: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    def saw(self, item: Watched) -> None:
+        if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
+            self._seen[item.event.call_id].set()
+
+    async def __call__(self, request: ApprovalRequest, /) -> Decision:
+        await self._seen[request.call.id].wait()
+        return await self._approver(request)

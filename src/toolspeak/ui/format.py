@@ -1,0 +1,172 @@
+"""What a run looks like as lines of text: pure, and nothing that comes out can drive a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from rich.cells import cell_len, set_cell_size
+
+from toolspeak.agent import RunState
+from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart, ToolResult
+from toolspeak.execute import ApprovalRequest
+
+LINE = 100
+"""Characters of arguments that fit behind a call's name; more get a line each."""
+
+VALUE = 200
+"""Characters of one argument that are shown."""
+
+FULL_VALUE = 64 * 1024
+"""Characters of one argument that are shown to a person who has to decide; as much as of a preview."""
+
+BESIDE_DIFF = 60
+"""Characters of one argument beside a diff, which shows the rest."""
+
+FOLD = 8
+"""Lines of a result that are shown."""
+
+# What a terminal acts on, and what changes how text reads without being seen. Tab, newline and the joiners of
+# emoji stay.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    "\U000e0000-\U000e007f]"
+)
+
+
+def printable(text: str) -> str:
+    """The text with everything a terminal would act on made visible: ESC as ␛, other controls likewise or as \\x9b."""
+    return _UNPRINTABLE.sub(_picture, text.replace("\r\n", "\n"))
+
+
+def _picture(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "␡" if code == 0x7F else found[0].encode("unicode_escape").decode()
+
+
+def one_line(text: str) -> str:
+    """Printable text on one line."""
+    return printable(text).replace("\n", "⏎").replace("\t", " ")
+
+
+def shorten(text: str, limit: int) -> str:
+    """The text, or its beginning and how much is left out."""
+    return text if len(text) <= limit else f"{text[:limit]}… (+{len(text) - limit:,} characters)"
+
+
+def fit(line: str, width: int) -> str:
+    """The line within `width` terminal cells."""
+    start = line[: 4 * width]  # a cell may be a letter with combining marks
+    if len(start) == len(line) and cell_len(line) <= width:
+        return line
+    return set_cell_size(start, max(1, width - 1)).rstrip() + "…"
+
+
+def value_text(value: JSON, limit: int) -> str:
+    """An argument's value as JSON on one line."""
+    if isinstance(value, str):
+        # Cut before it is quoted: a value of megabytes is not copied to show its beginning.
+        rest = len(value) - limit
+        more = f"… (+{rest:,} characters)" if rest > 0 else ""
+        return one_line(json.dumps(value[:limit], ensure_ascii=False)) + more
+    return shorten(one_line(json.dumps(value, ensure_ascii=False)), limit)
+
+
+def argument_lines(arguments: Mapping[str, JSON], limit: int = VALUE) -> list[str]:
+    """`name: value` of all arguments: on one line if they fit, else a line for each."""
+    pairs = [f"{one_line(name)}: {value_text(value, limit)}" for name, value in arguments.items()]
+    joined = ", ".join(pairs)
+    return [joined] if len(joined) <= LINE else pairs
+
+
+def result_lines(result: ToolResult) -> list[str]:
+    """A result's content as printable lines."""
+    return [line for part in result.content for line in _part_lines(part)]
+
+
+def _part_lines(part: ContentPart) -> Sequence[str]:
+    match part:
+        case TextPart(text):
+            return _lines(text)
+        case JsonPart(value):
+            return _value_lines(value)
+        case ImagePart(media_type, data, url):
+            where = one_line(url) if url else f"{len(data or b''):,} bytes"
+            return [f"[image {one_line(media_type)}, {where}]"]
+        case FilePart(name, media_type, data):
+            return [f"[file {one_line(name)}, {one_line(media_type)}, {len(data):,} bytes]"]
+
+
+def _lines(text: str) -> list[str]:
+    # Not splitlines(): that splits at characters which are shown as they are escaped.
+    return printable(text).removesuffix("\n").split("\n") if text else []
+
+
+def _value_lines(value: JSON) -> list[str]:
+    """JSON as a person reads it: an entry a line, text of several lines unfolded below its key."""
+    if isinstance(value, str):
+        return _lines(value)
+    if isinstance(value, Mapping):
+        found: list[str] = []
+        for key, item in cast("Mapping[str, Any]", value).items():
+            if isinstance(item, str) and "\n" in item:
+                found += [f"{one_line(key)}:", *(f"  {line}" for line in _lines(item))]
+            else:
+                found.append(f"{one_line(key)}: {_compact(item)}")
+        return found
+    if isinstance(value, list | tuple):
+        return [_compact(item) for item in cast("Sequence[Any]", value)]
+    return [_compact(value)]
+
+
+def _compact(value: JSON) -> str:
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def fold(lines: Sequence[str], limit: int = FOLD) -> tuple[Sequence[str], int]:
+    """The first lines, and how many more there are; one line alone is never folded away."""
+    return (lines, 0) if len(lines) <= limit + 1 else (lines[:limit], len(lines) - limit)
+
+
+def is_diff(text: str) -> bool:
+    """Whether the text is a unified diff."""
+    return re.match(r"--- [^\n]*\n\+\+\+ [^\n]*\n@@ ", text) is not None
+
+
+def diff_style(line: str, number: int) -> str:
+    """The style of a diff's line; `number` counts from 0, as only the first two lines are headings."""
+    if number < 2:
+        return "bold"
+    return {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}.get(line[:1], "")
+
+
+def request_arguments(request: ApprovalRequest) -> list[str]:
+    """The arguments of a call that waits for a yes: in full, unless the preview is a diff of what they do.
+
+    An argument that is the preview itself (a command) is left out.
+    """
+    if is_diff(request.preview):
+        return argument_lines(request.call.arguments, BESIDE_DIFF)
+    return [
+        f"{one_line(name)}: {value_text(value, FULL_VALUE)}"
+        for name, value in request.call.arguments.items()
+        if not (isinstance(value, str) and printable(value) == printable(request.preview))
+    ]
+
+
+def summary(state: RunState) -> str:
+    """How a run ended, on one line."""
+    reason = f" ({state.reason})" if state.reason not in ("", "answer") and state.status != "awaiting_approval" else ""
+    tokens = f"{'~' if state.tokens_estimated else ''}{state.tokens:,} tokens"
+    seconds = f"{state.time - state.started:.1f} s"
+    counts = f"{count(state.step, 'step')}, {count(state.calls, 'call')}, {tokens}, {seconds}"
+    return f"{state.status.replace('_', ' ')}{reason}: {counts}"
+
+
+def count(number: int, thing: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,23 @@
+"""Driving a run while somebody watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+
+from toolspeak.agent import Run, RunState
+from toolspeak.agent.run import Watched
+from toolspeak.ui.approval import InStep
+
+
+async def watch(run: Run, show: Callable[[Watched], None], approver: InStep | None = None) -> RunState:
+    """Drives a run to its end or its pause, showing every item; `approver` is the one its agent was given.
+
+    Raises ProviderError when the model API fails. Cancelling it cancels the run.
+    """
+    async with aclosing(run.stream()) as items:
+        async for item in items:
+            show(item)
+            if approver is not None:
+                approver.saw(item)
+    return run.state

@@ -1,0 +1,226 @@
+"""The live view: every delta and record as it comes, written through to a console."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TextIO
+
+from rich.console import Console
+
+from toolspeak.agent.run import Watched
+from toolspeak.data.deltas import (
+    BatchEnded,
+    CallCompleted,
+    CallIgnored,
+    CallMalformed,
+    CallStarted,
+    ForgedResults,
+    ReasoningDelta,
+    TextDelta,
+    ToolProgress,
+)
+from toolspeak.data.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    LimitReached,
+    ModelAnswered,
+    ModelAsked,
+    Record,
+    RunFinished,
+    RunPaused,
+    ToolFinished,
+)
+from toolspeak.data.messages import NORMAL_END, MalformedCall, ToolCall, ToolResult
+from toolspeak.ui.format import (
+    argument_lines,
+    diff_style,
+    fit,
+    fold,
+    is_diff,
+    one_line,
+    printable,
+    result_lines,
+    shorten,
+    value_text,
+)
+
+_WIDTH = 200  # of folded lines where no terminal sets one
+_INDENT = "    "
+
+
+def make_console(stream: TextIO | Any) -> Console:
+    """A console that takes text as it is: no markup, no emoji codes, no highlighting."""
+    return Console(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+def write(console: Console, text: str, style: str = "", end: str = "\n") -> None:
+    """Writes printable text through: nothing is wrapped, cut or interpreted."""
+    console.out(printable(text), style=style or None, end=end, highlight=False)
+
+
+def write_diff(console: Console, diff: str, indent: str = _INDENT) -> None:
+    """Writes a unified diff in colours."""
+    for number, line in enumerate(printable(diff).removesuffix("\n").split("\n")):
+        write(console, indent + line, diff_style(line, number))
+
+
+class Renderer:
+    """Shows a run's deltas and records on a console, in the order they come.
+
+    The cost of a delta depends on its own length alone. `ApprovalRequested` is left to whoever asks; only if
+    the run pauses are the calls that wait shown. `ModelFailed` is raised by the run as `ProviderError`, and so
+    not shown.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._at_start = True  # of a line
+        self._streaming: Literal["", "text", "reasoning", "call"] = ""  # what may go on with the next delta
+        self._names: dict[int, str] = {}  # of the turn's calls, by index
+        self._calls: dict[str, ToolCall | MalformedCall] = {}  # of the batch, by id
+        self._requests: dict[str, ApprovalRequested] = {}
+
+    def show(self, item: Watched) -> None:
+        """Writes what there is to see of one item."""
+        match item:
+            case TextDelta(text):
+                self._stream("text", text, "")
+            case ReasoningDelta(text):
+                self._stream("reasoning", text, "dim italic")
+            case CallStarted() | CallCompleted() | CallMalformed() | CallIgnored():
+                self._show_call(item)
+            case BatchEnded(_, _, notes):
+                self._accepted(notes)
+            case ForgedResults(raw):
+                self._line("! results the model wrote itself, not believed: ", "yellow", value_text(raw, 80))
+            case ToolProgress(call_id, message):
+                self._line(f"  … {one_line(self._name(call_id))}: ", "dim", one_line(shorten(message, 200)))
+            case Record():
+                self._show_record(item)
+            case _:
+                pass
+
+    def end_line(self) -> None:
+        """Goes to the next line unless the cursor is at the beginning of one."""
+        if not self._at_start:
+            write(self._console, "")
+        self._at_start, self._streaming = True, ""
+
+    def _stream(self, kind: Literal["text", "reasoning"], text: str, style: str) -> None:
+        if self._streaming != kind:
+            self.end_line()
+            text = text.lstrip("\n")
+        if text:
+            write(self._console, text, style, end="")
+            self._at_start, self._streaming = text.endswith("\n"), kind
+
+    def _line(self, text: str, style: str = "", rest: str = "") -> None:
+        self.end_line()
+        write(self._console, text, style, end="")
+        write(self._console, rest)
+
+    # --- calls as the model writes them --------------------------------------------------------------------------
+
+    def _show_call(self, delta: CallStarted | CallCompleted | CallMalformed | CallIgnored) -> None:
+        match delta:
+            case CallStarted(index, name):
+                self._start_call(index, name)
+            case CallCompleted(index, name, arguments, _, notes):
+                if self._streaming != "call" or self._names.get(index) != name:
+                    self._start_call(index, name)
+                lines = argument_lines(arguments)
+                write(self._console, f" {lines[0]}" if len(lines) == 1 and lines[0] else "")
+                self._at_start, self._streaming = True, ""
+                for line in lines if len(lines) > 1 else ():
+                    write(self._console, _INDENT + line)
+                self._accepted(notes)
+            case CallMalformed():
+                named = f" of {one_line(delta.name)}" if delta.name else ""
+                self._line(f"✗ malformed call{named} ({delta.code}): ", "red", one_line(delta.reason))
+                write(self._console, f"{_INDENT}{value_text(delta.raw, 120)}", "dim")
+            case CallIgnored(index, reason):
+                name = one_line(self._names.get(index, f"number {index + 1}"))
+                self._line(f"! call {name} is ignored: ", "yellow", one_line(reason))
+
+    def _start_call(self, index: int, name: str) -> None:
+        self.end_line()
+        self._names[index] = name
+        write(self._console, f"▸ {one_line(name)}", "bold cyan", end="")
+        self._at_start, self._streaming = False, "call"
+
+    def _accepted(self, notes: tuple[str, ...]) -> None:
+        if notes:
+            self._line(f"{_INDENT}accepted leniently: {one_line(', '.join(notes))}", "dim")
+
+    # --- what happened -------------------------------------------------------------------------------------------
+
+    def _show_record(self, record: Record) -> None:
+        match record.event:
+            case ModelAsked():
+                self.end_line()
+                self._names.clear()
+            case ModelAnswered(message, finish):
+                self.end_line()
+                self._calls = {call.id: call for call in message.calls}
+                self._requests.clear()
+                if finish not in NORMAL_END and finish != "closed_by_us":
+                    self._line(f"! the model's turn ended early: {finish}", "yellow")
+            case ApprovalRequested() as request:
+                self.end_line()
+                self._requests[request.call_id] = request
+            case ApprovalDecided(_, approved, reason, by) if by != "user":
+                told = f": {one_line(reason)}" if reason else ""
+                answer = f"{'✓ allowed' if approved else '✗ refused'} by {one_line(by) or 'somebody'}{told}"
+                self._line(f"  {answer}", "green" if approved else "red")
+            case ToolFinished(result):
+                self._show_result(result)
+            case LimitReached(limit, _, allowed):
+                self._line(f"! the limit of {allowed:g} {limit} is reached: asking for a final answer", "yellow")
+            case RunPaused(_, call_ids):
+                self._show_waiting(call_ids)
+            case RunFinished():
+                self.end_line()
+            case _:
+                pass
+
+    def _show_result(self, result: ToolResult) -> None:
+        self.end_line()
+        failed = result.status == "failure"
+        code = f" ({result.code})" if failed else ""
+        heading = f"  {'✗' if failed else '✓'} {one_line(result.name) or '(no name)'}{code}"
+        write(self._console, heading, "bold red" if failed else "green")
+        if self._is_as_previewed(result):
+            write(self._console, f"{_INDENT}done as shown above", "dim")
+            return
+        diff = is_diff(result.text)
+        width = self._console.width - len(_INDENT) if self._console.file.isatty() else _WIDTH
+        shown, more = fold(result_lines(result))
+        for number, line in enumerate(shown):
+            style = "red" if failed else diff_style(line, number) if diff else ""
+            write(self._console, _INDENT + fit(line, width), style)
+        if more:
+            write(self._console, f"{_INDENT}… {more:,} more lines", "dim")
+
+    def _is_as_previewed(self, result: ToolResult) -> bool:
+        request = self._requests.get(result.call_id)
+        return request is not None and is_diff(request.preview) and result.text == request.preview
+
+    def _show_waiting(self, call_ids: tuple[str, ...]) -> None:
+        for call_id in call_ids:
+            request = self._requests.get(call_id)
+            self._line(f"? {one_line(self._name(call_id))}", "bold yellow", " waits for approval")
+            if request is not None:
+                write(self._console, f"{_INDENT}it {request.reason}", "dim")
+                write_preview(self._console, request.preview)
+
+    def _name(self, call_id: str) -> str:
+        call = self._calls.get(call_id)
+        return (call.name if call is not None else None) or call_id
+
+
+def write_preview(console: Console, preview: str) -> None:
+    """Writes what a call would change, in full."""
+    if is_diff(preview):
+        write_diff(console, preview)
+    elif preview:
+        for line in printable(preview).removesuffix("\n").split("\n"):
+            write(console, _INDENT + line, "bold")

@@ -1,0 +1,162 @@
+"""What the agent's tests share: tools, journals that look, providers that hang, and a clock that jumps."""
+
+import asyncio
+import selectors
+import time
+
+from toolspeak import Agent, Effects, tool
+from toolspeak.data.deltas import TextDelta
+from toolspeak.data.events import ToolFinished
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.dialects import get_dialect
+from toolspeak.journal.memory import MemoryJournal
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.tools import Toolset
+
+DIALECTS = ("cogency-json", "cogency-xml", "tool-call")
+
+
+@tool(read_only=True)
+def add(a: int, b: int) -> int:
+    "Adds two numbers."
+    return a + b
+
+
+@tool(effects=lambda path: Effects(writes={f"note:{path}"}))
+def note(path: str) -> str:
+    "Writes a note."
+    return f"wrote {path}"
+
+
+TOOLS = Toolset([add, note])
+
+
+def calling(dialect, *calls, tools=TOOLS, before=""):
+    """A turn that makes these calls, `(name, arguments)` each, as the dialect writes them."""
+    made = tuple(ToolCall("", name, arguments) for name, arguments in calls)
+    rendered = get_dialect(dialect).render([Message("assistant", made)], tools.specs)
+    return before + "\n".join(message.text for message in rendered)
+
+
+def adding(a, b, dialect="cogency-json"):
+    return calling(dialect, ("add", {"a": a, "b": b}))
+
+
+class WatchedJournal(MemoryJournal):
+    """A journal of one run or a few; `look` sees each record before it is durable and may raise."""
+
+    def __init__(self, look=lambda record: None):
+        super().__init__()
+        self.records = []
+        self.look = look
+
+    async def append(self, record):
+        self.look(record)
+        await asyncio.sleep(0)  # durability takes a moment
+        self.records.append(record)
+        await super().append(record)
+
+    @property
+    def events(self):
+        return [record.event for record in self.records]
+
+    @property
+    def kinds(self):
+        return [type(event).__name__ for event in self.events]
+
+    def all(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def results(self):
+        return [event.result for event in self.all(ToolFinished)]
+
+
+class OpenProvider:
+    """Streams the pieces and then nothing more, for ever; `closed` once its stream was closed."""
+
+    name, tool_role = "open", False
+
+    def __init__(self, *pieces):
+        self.pieces = pieces
+        self.requests = []
+        self.reached = asyncio.Event()
+        self.read = 0
+        self.closed = False
+
+    async def stream_text(self, request):
+        self.requests.append(request)
+        try:
+            for piece in self.pieces:
+                self.read += 1
+                yield TextDelta(piece)
+            self.reached.set()
+            await asyncio.Event().wait()
+        finally:
+            self.closed = True
+
+    async def aclose(self):
+        pass
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    def __init__(self):
+        super().__init__()
+        self.skipped = 0.0
+
+    def select(self, timeout=None):
+        ready = super().select(0 if timeout is not None else None)
+        if not ready and timeout is not None and timeout > 0:
+            self.skipped += timeout + 1e-6
+        return ready
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """A loop that never waits for a timer: when nothing else is to do, its time jumps to the next one.
+
+    For asynchronous tools only: a thread would be overtaken.
+    """
+
+    def __init__(self):
+        self._jumps = _JumpingSelector()
+        super().__init__(self._jumps)
+
+    def time(self):
+        return time.monotonic() + self._jumps.skipped
+
+
+def run_jumping(work):
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        return runner.run(work)
+
+
+def loop_clock():
+    return asyncio.get_running_loop().time()
+
+
+def an_agent(turns, tools=TOOLS, *, journal=None, **options):
+    """An agent with a scripted model (turns, or a provider), all calls approved unless the options say otherwise."""
+    provider = ScriptedProvider(turns) if isinstance(turns, list | tuple) else turns
+    options.setdefault("approve", "all")
+    return Agent(provider, tools, journal=journal, **options)
+
+
+def play(turns, tools=TOOLS, *, task="do it", journal=None, run=None, **options):
+    """Runs a playbook; the result, the journal and the provider."""
+    provider = ScriptedProvider(turns) if isinstance(turns, list | tuple) else turns
+    journal = WatchedJournal() if journal is None else journal
+    agent = an_agent(provider, tools, journal=journal, **options)
+    return asyncio.run(agent.run(task, **(run or {}))), journal, provider
+
+
+def texts(request):
+    return [message.text for message in request.messages]
+
+
+def assert_pairs(messages):
+    """Every batch of calls is followed at once by its results, complete and in order."""
+    for i, message in enumerate(messages):
+        if message.calls:
+            assert messages[i + 1].role == "tool"
+            assert [result.call_id for result in messages[i + 1].results] == [call.id for call in message.calls]
+        if message.results:
+            assert messages[i - 1].calls

@@ -1,0 +1,188 @@
+"""Watching a run: everything is seen, in order, and a slow reader makes the model wait."""
+
+import asyncio
+
+import pytest
+from agent_helpers import DIALECTS, TOOLS, OpenProvider, WatchedJournal, adding, an_agent, calling, texts
+
+from toolspeak import Agent, Message, RunContext, RunError, tool
+from toolspeak.agent import fold, result_of
+from toolspeak.data.deltas import CallCompleted, ReasoningDelta, TextDelta, ToolProgress, TurnEnded
+from toolspeak.data.events import Record, RunFinished, RunPaused, UserMessageQueued
+from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+
+
+def watch(agent, task="go"):
+    async def main():
+        return [item async for item in agent.stream(task)]
+
+    return asyncio.run(main())
+
+
+def joined(items, kind):
+    return "".join(item.text for item in items if isinstance(item, kind))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("chunk", [1, 5, None])
+def test_records_come_in_the_journals_order_and_deltas_join(dialect, chunk):
+    journal = WatchedJournal()
+    answer = "It is 3, as < of & shows. " * 40
+    turns = [ScriptedTurn("Adding. " + adding(1, 2, dialect), reasoning="Hm, hm."), answer]
+    items = watch(an_agent(ScriptedProvider(turns, chunk=chunk), journal=journal, dialect=dialect))
+    assert [item for item in items if isinstance(item, Record)] == journal.records
+    assert joined(items, ReasoningDelta) == "Hm, hm."
+    assert joined(items, TextDelta).removeprefix("Adding. ").strip() == answer.strip()
+    assert [item.arguments for item in items if isinstance(item, CallCompleted)] == [{"a": 1, "b": 2}]
+    assert not any(isinstance(item, TurnEnded) for item in items)
+    assert items[-1].event.answer == answer.strip()
+    assert fold(journal.records).answer == answer.strip()
+
+
+def test_a_turns_deltas_stand_between_its_question_and_its_answer():
+    items = watch(an_agent([adding(1, 2), "3"]))
+    names = [type(item.event if isinstance(item, Record) else item).__name__ for item in items]
+    asked, answered = names.index("ModelAsked"), names.index("ModelAnswered")
+    assert {"CallStarted", "CallCompleted", "BatchEnded"} <= set(names[asked:answered])
+    assert names[-1] == "RunFinished"
+
+
+def test_a_record_is_seen_only_once_it_is_durable():
+    journal = WatchedJournal()
+
+    async def main():
+        async for item in an_agent([adding(1, 2), "3"], journal=journal).stream("go"):
+            if isinstance(item, Record):
+                assert item in journal.records
+
+    asyncio.run(main())
+
+
+def test_a_slow_reader_makes_the_model_wait_and_loses_nothing():
+    class Ends(OpenProvider):
+        async def stream_text(self, request):
+            async for delta in super().stream_text(request):
+                yield delta
+                if self.read == len(self.pieces):
+                    yield TurnEnded("stop")
+                    return
+
+    provider = Ends(*(f"{n} " for n in range(10_000)))
+
+    async def main():
+        seen, text = 0, ""
+        async for item in Agent(provider).stream("go"):
+            seen += 1
+            text += item.text if isinstance(item, TextDelta) else ""
+            if seen % 1000 == 1:
+                for _ in range(1000):
+                    await asyncio.sleep(0)
+                assert provider.read <= seen + 300, "the model ran ahead of its reader"
+        return text
+
+    assert asyncio.run(main()) == "".join(provider.pieces)
+    assert provider.closed
+
+
+def test_a_slow_reader_of_a_large_batch_loses_no_record():
+    journal = WatchedJournal()
+    batch = calling("cogency-json", *[("add", {"a": n, "b": 1}) for n in range(400)])
+
+    async def main():
+        records = []
+        async for item in an_agent([batch, "ok"], journal=journal).stream("go"):
+            await asyncio.sleep(0)
+            records += [item] if isinstance(item, Record) else []
+        return records
+
+    assert asyncio.run(main()) == journal.records
+    assert len(journal.records) > 800
+
+
+def test_a_stream_ends_with_the_pause_when_the_run_waits():
+    agent = an_agent([calling("cogency-json", ("note", {"path": "x"})), "ok"], approve=None)
+
+    async def main():
+        run = agent.start("go")
+        items = [item async for item in run.stream()]
+        assert isinstance(items[-1].event, RunPaused)
+        more = agent.resumed(result_of(run, run.state), {"call_1_0": True})
+        return [item async for item in more.stream()]
+
+    items = asyncio.run(main())
+    assert items[-1].event == RunFinished("answered", "ok", "answer")
+
+
+def test_progress_of_tools_is_seen():
+    @tool(read_only=True)
+    def work(ctx: RunContext) -> str:
+        "Works."
+        ctx.progress("half")
+        return "done"
+
+    items = watch(an_agent([calling("cogency-json", ("work", {})), "ok"], [work]))
+    assert ToolProgress("call_1_0", "half") in items
+
+
+def test_the_state_of_each_step_and_the_last_one_again():
+    async def main():
+        return [state async for state in an_agent([adding(1, 2), adding(3, 4), "7"]).iterate("go")]
+
+    states = asyncio.run(main())
+    assert [(state.step, state.status) for state in states] == [
+        (1, "running"), (2, "running"), (3, "running"), (3, "answered"),
+    ]  # fmt: skip
+    assert [len(state.messages) for state in states] == [3, 5, 6, 6]
+
+
+def test_a_run_has_no_state_before_it_starts():
+    with pytest.raises(RunError, match="has not started"):
+        an_agent(["ok"]).start("go").state  # noqa: B018
+
+
+# --- saying something while it runs ----------------------------------------------------------------------------
+
+
+def test_what_is_said_is_read_at_the_next_step():
+    async def main():
+        provider, journal = ScriptedProvider([adding(1, 2), adding(3, 4), "done"]), WatchedJournal()
+
+        @tool(name="add", read_only=True)
+        async def add(a: int, b: int) -> int:
+            "Adds."
+            if a == 1:
+                run.say("Please hurry.")
+                run.say("And be kind.")
+            return a + b
+
+        run = Agent(provider, [add], journal=journal).start("go")
+        await run.finish()
+        return provider, journal, run
+
+    provider, journal, run = asyncio.run(main())
+    assert "hurry" not in str(provider.requests[0])
+    last = texts(provider.requests[1])[-1]
+    assert last.index("</results>") < last.index("Please hurry.") < last.index("And be kind.")
+    assert journal.all(UserMessageQueued)[0].message == Message.user("Please hurry.")
+    assert [message.role for message in run.state.messages] == [
+        "user", "assistant", "tool", "user", "user", "assistant", "tool", "assistant",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", ["before", "during"])
+def test_what_is_said_during_the_last_turn_is_answered_too(said):
+    async def main():
+        def first(messages):
+            if said == "during":
+                run.say("And 4?")
+            return "3"
+
+        provider = ScriptedProvider([first, "5"])
+        run = Agent(provider, TOOLS).start("go")
+        if said == "before":
+            run.say("And 4?")
+        return await run.finish(), provider
+
+    state, provider = asyncio.run(main())
+    assert "And 4?" in texts(provider.requests[-1])[-1]
+    assert state.answer == ("5" if said == "during" else "3")

@@ -1,0 +1,112 @@
+"""A command under a pseudo-terminal, as a person has it: read until something appears, type, see how it ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+DEADLINE = 30.0
+
+# Makes the pseudo-terminal the one that controls the new session, so that Ctrl-C and /dev/tty work.
+_LAUNCHER = """
+import fcntl, os, sys, termios
+fcntl.ioctl(int(sys.argv[1]), termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """What a terminal sets, and nothing of the developer's own that changes colours or models."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("OPENAI_")
+        and name not in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TOOLSPEAK_MODEL", "COLUMNS", "LINES")
+    }
+    return {**kept, "TERM": "xterm-256color", "COLUMNS": "120", **more}
+
+
+class TerminalProcess:
+    """`python ARGUMENTS` under a pseudo-terminal. Each stream is the terminal unless a path is given for it."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: Path | None = None,
+        stdout: Path | None = None,
+        stderr: Path | None = None,
+    ) -> None:
+        self._master, slave = os.openpty()
+        files = [path.open(mode) if path else None for path, mode in ((stdin, "rb"), (stdout, "wb"), (stderr, "wb"))]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _LAUNCHER, str(slave), *arguments],
+            stdin=files[0] or slave,
+            stdout=files[1] or slave,
+            stderr=files[2] or slave,
+            pass_fds=[slave],
+            cwd=cwd,
+            env=dict(env),
+            start_new_session=True,
+        )
+        os.close(slave)
+        for file in files:
+            if file:
+                file.close()
+        self.screen = ""
+        self._seen = 0
+
+    def read_until(self, text: str) -> str:
+        """What came up to and with `text`, since the last time."""
+        end = time.monotonic() + DEADLINE
+        while text not in self.screen[self._seen :]:
+            if not self._read(end):
+                raise AssertionError(f"{text!r} did not appear in {self.screen!r}")
+        stop = self.screen.index(text, self._seen) + len(text)
+        found, self._seen = self.screen[self._seen : stop], stop
+        return found
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def finish(self) -> tuple[int, str]:
+        """The exit code, and all that was on the screen."""
+        end = time.monotonic() + DEADLINE
+        while self._read(end):
+            pass
+        code = self._process.wait(timeout=max(1.0, end - time.monotonic()))
+        return code, self.screen
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._master)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read(self, end: float) -> bool:
+        """Reads what is there; False at the end of output or of time."""
+        if not select.select([self._master], [], [], max(0.0, end - time.monotonic()))[0]:
+            return False
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # EIO: the last process has closed the terminal
+            return False
+        self.screen += data.decode("utf-8", "replace").replace("\r\n", "\n")
+        return bool(data)

@@ -1,0 +1,112 @@
+"""`toolspeak demo`: it succeeds, and it would notice if it did not."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolspeak.cli.demo import play
+from toolspeak.cli.demo_project import ALIAS, FILES, STEPS, TOOLS_USED, playbook
+from toolspeak.dialects import DIALECTS, Dialect, read_turn
+from toolspeak.tools.builtin import workspace_tools
+from toolspeak.ui import make_console
+
+NAMES = [dialect.name for dialect in DIALECTS]
+
+
+def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """The command with an empty environment (no key, no model), and a folder for its temporary files."""
+    return subprocess.run(
+        [sys.executable, "-m", "toolspeak.cli", "demo", *options],
+        cwd=tmp_path,
+        env={"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=60,
+        start_new_session=True,
+    )
+
+
+def test_it_fixes_the_bug_in_every_dialect_and_leaves_nothing(tmp_path: Path):
+    done = demo(tmp_path, "--fast")
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = re.findall(r"│ (\S+) +│ +(\d+) +│ +(\d+) +│ +(\d+) +│ +[\d.]+ +│ tests pass +│", done.stdout)
+    assert [name for name, *_ in rows] == NAMES
+    assert {(calls, recovered) for _, _, calls, recovered in rows} == {("8", "1")}
+    assert list(tmp_path.iterdir()) == []
+    for shown in (
+        "One test fails: -500 != 850.",
+        "✗ read_file (unknown_tool)",
+        "accepted leniently: code_fence",
+        "    +    return amount - amount * discount // 100\n  ✓ allowed by the demo",
+        "Line 12 divides by 10",
+        "All 3 tests pass.",
+    ):
+        assert done.stdout.count(shown) == len(NAMES), shown
+
+
+def test_one_dialect(tmp_path: Path):
+    done = demo(tmp_path, "--fast", "--dialect", "tool-call")
+    assert done.returncode == 0
+    assert re.findall(r"│ (\S+) .*tests pass", done.stdout) == ["tool-call"]
+
+
+def test_an_unknown_dialect(tmp_path: Path):
+    done = demo(tmp_path, "--dialect", "hermez")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "There is no dialect 'hermez'" in done.stderr
+
+
+PRICES, TESTS = FILES["shop/prices.py"], FILES["tests/test_prices.py"]
+
+# A project in which something is not as the playbook expects, and what the demo then says.
+WRONG = {
+    "the tests pass from the beginning": ({"shop/prices.py": PRICES.replace("// 10", "// 100")}, "matches nothing"),
+    "the tests cannot be loaded": ({"tests/test_prices.py": "import absent\n"}, "matches nothing"),
+    "the line is not found": (
+        {"shop/prices.py": PRICES.replace("amount * discount // 10", "discount * amount // 10")},
+        "matches nothing",
+    ),
+    "another line is found last": (
+        {"shop/prices.py": PRICES + "\n\nx = 1  # total * discount\n"},
+        "matches nothing",  # the tests still fail after the fix
+    ),
+    "the note has no place": ({"CHANGES.md": "# Changes\n"}, "the failed calls were ['unknown_tool', 'exception']"),
+    "the file is not the expected one": (
+        {"shop/prices.py": PRICES + "\n"},
+        "shop/prices.py is not as it should be",
+    ),
+    "a test fails still": (
+        {"tests/test_prices.py": TESTS + "\n    def test_more(self):\n        self.assertEqual(total([(1, 1)]), 2)\n"},
+        "matches nothing",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("dialect", DIALECTS, ids=NAMES)
+def test_it_fails_when_a_result_is_not_the_right_one(dialect: Dialect, name: str):
+    changed, problem = WRONG[name]
+    outcome = asyncio.run(play(dialect, make_console(io.StringIO()), files={**FILES, **changed}))
+    assert problem in "; ".join(outcome.problems)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=NAMES)
+def test_the_playbook_says_the_same_in_every_dialect(dialect: Dialect, tmp_path: Path):
+    tools = workspace_tools(tmp_path).specs
+    turns = [read_turn(dialect, text, tools) for text in playbook(dialect, tools)]
+    assert "".join(turn.message.text for turn in turns) == "".join(step.text for step in STEPS)
+
+
+def test_the_playbook_shows_what_it_should():
+    assert {"list", "find", "read", "line_edit", "edit", "shell"} <= TOOLS_USED
+    assert any(ALIAS in arguments for step in STEPS for _, arguments in step.calls)
+    assert sum("{{find:" in step.text for step in STEPS) >= 2

@@ -1,0 +1,131 @@
+"""`toolspeak exec`: a reply in, the results out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from command import toolspeak
+
+CALLS = (
+    '<execute>[{"name": "write", "args": {"path": "a.txt", "content": "x"}}, {"name": "list", "args": {}}]</execute>'
+)
+
+
+def results(done) -> list[dict]:
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert text.startswith("<results>\n")
+    assert text.endswith("\n</results>\n")
+    return json.loads(text.removeprefix("<results>\n").removesuffix("\n</results>\n"))
+
+
+def test_it_runs_the_calls_and_prints_the_results_block(tmp_path):
+    reply = CALLS.replace('"list", "args": {}', '"list", "args": {"prefix": "none-yet/"}')
+    done = toolspeak("exec", "--dialect", "cogency-json", "--approve", "all", reply=reply, cwd=tmp_path)
+    assert [(row["tool"], row["status"]) for row in results(done)] == [("write", "success"), ("list", "failure")]
+    assert (tmp_path / "a.txt").read_text() == "x"
+
+
+def test_the_workspace_is_another_folder(tmp_path):
+    (tmp_path / "inner").mkdir()
+    arguments = ("exec", "--dialect", "cogency-json", "--approve", "all", "--workspace", "inner")
+    results(toolspeak(*arguments, reply=CALLS, cwd=tmp_path))
+    assert (tmp_path / "inner" / "a.txt").exists()
+
+
+def test_without_a_terminal_a_write_is_refused_with_the_reason(tmp_path):
+    done = toolspeak("exec", "--dialect", "cogency-json", reply=CALLS, cwd=tmp_path, terminal=False)
+    write, listing = results(done)
+    assert write["status"] == "failure"
+    assert "no terminal" in write["content"]
+    assert listing == {"tool": "list", "status": "success", "content": []}
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_approve_none_refuses_writes_and_lets_reads_run(tmp_path):
+    done = toolspeak("exec", "--dialect", "cogency-json", "--approve", "none", reply=CALLS, cwd=tmp_path)
+    assert [row["status"] for row in results(done)] == ["failure", "success"]
+
+
+def test_a_malformed_call_gets_a_result_in_its_position(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    reply = '<execute>[{"name": "read", "args": {"file": "a.txt"}}, 5, {"name": "red", "args": {}}]</execute>'
+    rows = results(toolspeak("exec", "--dialect", "cogency-json", reply=reply, cwd=tmp_path))
+    assert rows[0] == {"tool": "read", "status": "success", "content": "a"}
+    assert "a call is an object" in rows[1]["content"]
+    assert "Did you mean 'read'?" in rows[2]["content"]
+
+
+def test_calls_cut_by_the_token_limit_do_not_run(tmp_path):
+    arguments = ("exec", "--dialect", "cogency-json", "--approve", "all", "--finish", "length")
+    done = toolspeak(*arguments, reply=CALLS.removesuffix("</execute>"), cwd=tmp_path)
+    assert "cut off" in results(done)[0]["content"]
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_the_xml_dialect_runs_in_order(tmp_path):
+    reply = "<execute><write><file>a</file><content>1</content></write><read><file>a</file></read></execute>"
+    rows = results(toolspeak("exec", "--dialect", "cogency-xml", "--approve", "all", reply=reply, cwd=tmp_path))
+    assert [row["content"] for row in rows] == [{"bytes": 1}, "1"]
+
+
+def test_tool_call_prints_the_message_and_errors_begin_with_error(tmp_path):
+    (tmp_path / "a.txt").write_text("text\n")
+    reply = '<tool_call>{"name": "read", "arguments": {"path": "%s"}}</tool_call>'
+    done = toolspeak("exec", "--dialect", "tool-call", reply=reply % "a.txt", cwd=tmp_path)
+    assert done.stdout == b"text\n"
+    done = toolspeak("exec", "--dialect", "tool-call", reply=reply % "b.txt", cwd=tmp_path)
+    assert done.stdout.startswith(b"ERROR: ")
+
+
+def test_only_the_last_tool_call_runs_and_the_others_are_reported(tmp_path):
+    call = '<tool_call>{"name": "write", "arguments": {"path": "%s", "content": ""}}</tool_call>'
+    arguments = ("exec", "--dialect", "tool-call", "--approve", "all")
+    done = toolspeak(*arguments, reply=call % "first" + call % "last", cwd=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["last"]
+    assert b"ignored: a call to write" in done.stderr
+
+
+def test_a_reply_without_calls_prints_nothing(tmp_path):
+    done = toolspeak("exec", "--dialect", "cogency-json", reply="Use <execute> for that.", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"no calls" in done.stderr
+
+
+def test_reads_are_remembered_between_replies(tmp_path):
+    (tmp_path / "a.txt").write_text("old")
+    read = '<execute>[{"name": "read", "args": {"file": "a.txt"}}]</execute>'
+    write = '<execute>[{"name": "write", "args": {"file": "a.txt", "content": "new"}}]</execute>'
+    arguments = ("exec", "--dialect", "cogency-json", "--approve", "all")
+    assert results(toolspeak(*arguments, reply=write, cwd=tmp_path))[0]["status"] == "failure"
+    results(toolspeak(*arguments, "--reads", "reads.json", reply=read, cwd=tmp_path))
+    assert results(toolspeak(*arguments, "--reads", "reads.json", reply=write, cwd=tmp_path))[0]["status"] == "success"
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reply", "complaint"),
+    [
+        (("exec", "--dialect", "cogency-jso"), "", "Did you mean 'cogency-json'?"),
+        (("exec",), "", "--dialect"),
+        (("exec", "--dialect", "tool-call", "--workspace", "nowhere"), "", "nowhere"),
+        (("exec", "--dialect", "tool-call"), b"\xff", "not UTF-8"),
+        (("parse", "--dialect", "tool-call", "--tools", "nowhere.json"), "", "nowhere.json"),
+        (("tools", "--show", "rad"), "", "Did you mean 'read'?"),
+        (("dialects", "--show", "x"), "", "Known: cogency-json"),
+    ],
+)
+def test_usage_errors_say_what_to_do_and_exit_2(arguments, reply, complaint, tmp_path):
+    done = toolspeak(*arguments, reply=reply, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert complaint in done.stderr.decode()
+
+
+def test_a_damaged_reads_file_is_named_and_nothing_runs(tmp_path):
+    (tmp_path / "reads.json").write_text("[")
+    arguments = ("exec", "--dialect", "cogency-json", "--approve", "all", "--reads", "reads.json")
+    done = toolspeak(*arguments, reply=CALLS, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "reads.json" in done.stderr.decode()
+    assert not (tmp_path / "a.txt").exists()

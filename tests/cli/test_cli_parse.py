@@ -1,0 +1,93 @@
+"""`toolspeak parse`, `dialects` and `tools`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from command import toolspeak
+
+from toolspeak.dialects import DIALECTS
+
+TOOLS = [
+    {"name": "scale", "description": "Scales.", "parameters": {"properties": {"n": {"type": "integer"}}}},
+    {"type": "function", "function": {"name": "say", "parameters": {"properties": {"text": {"type": "string"}}}}},
+]
+
+
+def parse(reply, cwd, *arguments) -> dict:
+    done = toolspeak("parse", *arguments, reply=reply, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_it_prints_content_reasoning_calls_malformed_and_ignored(tmp_path):
+    reply = (
+        '<think>hm</think>Now.<execute>[{"name": "a", "args": {"x": 1}, "id": "q"}, 7]</execute>'
+        '<execute>[{"name": "b", "args": {}}]</execute><results>[]</results>'
+    )
+    seen = parse(reply, tmp_path, "--dialect", "cogency-json")
+    assert seen["content"] == "Now."
+    assert seen["reasoning"] == "hm"
+    assert seen["calls"] == [{"name": "a", "arguments": {"x": 1}, "id": "q"}]
+    assert [entry["raw"] for entry in seen["malformed"]] == ["7"]
+    assert [entry["name"] for entry in seen["ignored"]] == ["b"]
+    assert seen["forged"] == ["[]"]
+
+
+def test_tools_type_the_values_of_the_xml_dialect(tmp_path):
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
+    reply = "<execute><scale><n>007</n></scale><scale><n>7</n></scale><say><text>7</text></say></execute>"
+    seen = parse(reply, tmp_path, "--dialect", "cogency-xml", "--tools", "tools.json")
+    assert [call["arguments"] for call in seen["calls"]] == [{"n": "007"}, {"n": 7}, {"text": "7"}]
+
+
+def test_starts_in_reasoning(tmp_path):
+    seen = parse("deep</think>Hi", tmp_path, "--dialect", "tool-call", "--starts-in", "reasoning")
+    assert (seen["reasoning"], seen["content"]) == ("deep", "Hi")
+
+
+def test_lone_surrogates_and_nul_leave_as_escapes(tmp_path):
+    seen = parse(
+        '<tool_call>{"name": "a", "arguments": {"x": "\\ud800\\u0000"}}</tool_call>', tmp_path, "--dialect", "tool-call"
+    )
+    assert seen["calls"][0]["arguments"] == {"x": "\ud800\0"}
+
+
+@pytest.mark.parametrize("text", ["{}", "[5]", '[{"name": 5}]', '[{"name": "a", "parameters": 5}]', "["])
+def test_a_bad_tools_file_is_named(text, tmp_path):
+    (tmp_path / "tools.json").write_text(text)
+    done = toolspeak("parse", "--dialect", "tool-call", "--tools", "tools.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "tools.json" in done.stderr.decode()
+
+
+def test_dialects_lists_them_all(tmp_path):
+    listed = toolspeak("dialects", cwd=tmp_path).stdout.decode()
+    assert all(dialect.name in listed for dialect in DIALECTS)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_dialects_show_prints_the_instructions_for_the_tools(dialect, tmp_path):
+    shown = toolspeak("dialects", "--show", dialect.name, cwd=tmp_path).stdout.decode()
+    assert "### read(path, " in shown
+    assert "### shell(command, " in shown
+
+
+def test_tools_lists_them_and_shows_one(tmp_path):
+    listed = toolspeak("tools", cwd=tmp_path).stdout.decode()
+    assert {"read", "write", "shell", "active_file"} <= {line.split()[0] for line in listed.splitlines()}
+    shown = json.loads(toolspeak("tools", "--show", "line_edit", cwd=tmp_path).stdout)
+    assert list(shown["parameters"]["properties"]) == ["path", "startLine", "endLine", "newContent"]
+
+
+def test_help_names_the_exit_codes(tmp_path):
+    assert "3 awaiting approval" in " ".join(toolspeak("--help", cwd=tmp_path).stdout.decode().split())
+
+
+def test_a_reader_that_leaves_early_ends_it_quietly(tmp_path):
+    line = f"'{sys.executable}' -m toolspeak.cli dialects --show cogency-json | head -n 1"
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("## Tools\n", "")

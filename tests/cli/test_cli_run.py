@@ -1,0 +1,399 @@
+"""`toolspeak run`, as a subprocess: under a real pseudo-terminal, and without any."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from terminal_harness import DEADLINE, TerminalProcess, environment
+
+from toolspeak.data.codec import loads
+from toolspeak.data.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    ModelAnswered,
+    Record,
+    RunFinished,
+    RunPaused,
+    RunStarted,
+    ToolFinished,
+)
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.dialects import get_dialect
+
+ASKS = "or say why not: "
+MODULE = ("-m", "toolspeak.cli", "run")
+
+
+def calls(*wanted: tuple[str, dict[str, Any]], text: str = "") -> str:
+    """A model's turn with these calls."""
+    parts = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(wanted))
+    block = get_dialect("cogency-json").render([Message("assistant", parts)])[0].text
+    return f"{text}\n{block}" if text else block
+
+
+def write(path: str, content: str = "new\n") -> tuple[str, dict[str, Any]]:
+    return ("write", {"path": path, "content": content})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def book(folder: Path, *turns: Any) -> str:
+    path = folder.parent / "book.json"
+    path.write_text(json.dumps({"turns": list(turns), "chunk": 3}), encoding="utf-8")
+    return f"scripted:{path}"
+
+
+@contextmanager
+def at_terminal(folder: Path, model: str, *options: str, **streams: Any) -> Iterator[TerminalProcess]:
+    env = streams.pop("env", None) or environment()
+    with TerminalProcess(*MODULE, "the task", "--model", model, *options, cwd=folder, env=env, **streams) as process:
+        yield process
+
+
+def without_terminal(
+    folder: Path, *arguments: str, env: dict[str, str] | None = None, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *MODULE, *arguments],
+        cwd=folder,
+        env=env or environment(),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=DEADLINE,
+        start_new_session=True,
+    )
+
+
+def records(output: str) -> list[Record]:
+    found = [loads(line) for line in output.splitlines()]
+    assert all(isinstance(record, Record) for record in found)
+    assert [record.seq for record in found] == list(range(len(found)))
+    return found
+
+
+def events(output: str, kind: type[Any]) -> list[Any]:
+    return [record.event for record in records(output) if isinstance(record.event, kind)]
+
+
+# --- the question ------------------------------------------------------------------------------------------------
+
+
+def test_yes_lets_the_call_run_and_all_of_it_was_shown(folder: Path):
+    (folder / "a.txt").write_text("old\n")
+    model = book(folder, calls(("read", {"path": "a.txt"}), text="I look."), calls(write("a.txt")), "Done.")
+    with at_terminal(folder, model) as process:
+        shown = process.read_until(ASKS)
+        assert (folder / "a.txt").read_text() == "old\n"
+        process.type("y\n")
+        code, screen = process.finish()
+    assert code == 0
+    assert (folder / "a.txt").read_text() == "new\n"
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert "I look.\n▸ read" in plain
+    assert "✓ read\n    old\n" in plain
+    assert f"? write  writes file:{folder.resolve() / 'a.txt'}\n" in plain
+    assert 'path: "a.txt", content: "new\\n"' in plain
+    assert "    --- a.txt\n    +++ a.txt\n    @@ -1 +1 @@\n    -old\n    +new\n" in plain
+    assert "\x1b[31m    -old" in shown
+    assert "\x1b[32m    +new" in shown
+    assert "\nDone.\n" in screen
+    assert "toolspeak: answered: 3 steps, 2 calls, ~" in screen
+
+
+def test_no_stops_the_call_and_the_model_is_told(folder: Path):
+    told = 'I was told: {{find:the call was rejected[^"]*}}.'
+    with at_terminal(folder, book(folder, calls(write("a.txt")), told)) as process:
+        process.read_until(ASKS)
+        process.type("n\n")
+        code, screen = process.finish()
+    assert code == 0
+    assert not (folder / "a.txt").exists()
+    assert "I was told: the call was rejected." in screen
+
+
+def test_other_text_is_a_no_with_that_reason_for_the_model(folder: Path):
+    told = 'I was told: {{find:the call was rejected[^"]*}}.'
+    with at_terminal(folder, book(folder, calls(write("a.txt")), told)) as process:
+        process.read_until(ASKS)
+        process.type("use b.txt, bitte schön\n")
+        code, screen = process.finish()
+    assert code == 0
+    assert not (folder / "a.txt").exists()
+    assert "I was told: the call was rejected: use b.txt, bitte schön." in screen
+
+
+def test_all_asks_no_more_in_this_run_and_still_shows(folder: Path):
+    model = book(folder, calls(write("a"), write("b")), calls(write("c", "third\n")), "Done.")
+    with at_terminal(folder, model) as process:
+        process.read_until(ASKS)
+        process.type("a\n")
+        code, screen = process.finish()
+    assert code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "c"]
+    assert screen.count(ASKS) == 1
+    assert "+third" in screen
+
+
+def test_each_call_is_asked_for_and_nothing_but_an_answer_answers(folder: Path):
+    with at_terminal(folder, book(folder, calls(write("a"), write("b")), "Done.")) as process:
+        process.read_until(ASKS)
+        process.type("\n")
+        process.read_until(ASKS)
+        # The second line is typed before the second question is asked, so it does not answer that.
+        process.type("YES\ny\n")
+        process.read_until(ASKS)
+        process.type("no\n")
+        assert process.finish()[0] == 0
+    assert [path.name for path in folder.iterdir()] == ["a"]
+
+
+def test_the_end_of_input_is_a_no(folder: Path):
+    with at_terminal(folder, book(folder, calls(write("a")), "{{find:closed the question}}")) as process:
+        process.read_until(ASKS)
+        process.type("\x04")
+        assert process.finish()[0] == 0
+    assert list(folder.iterdir()) == []
+
+
+def test_ctrl_c_at_the_question_ends_the_run(folder: Path):
+    with at_terminal(folder, book(folder, calls(write("a")), "Done.")) as process:
+        process.read_until(ASKS)
+        process.type("\x03")
+        code, screen = process.finish()
+    assert code == 130
+    assert list(folder.iterdir()) == []
+    assert "Traceback" not in screen
+
+
+@contextmanager
+def sleeping_command(folder: Path) -> Iterator[tuple[TerminalProcess, int]]:
+    """A run whose shell command waits for ever, and the command's process id."""
+    os.mkfifo(folder / "pid")
+    command = "echo $$ > pid; exec sleep 600"
+    with at_terminal(folder, book(folder, calls(("shell", {"command": command})), "."), "--approve", "all") as process:
+        with (folder / "pid").open() as fifo:  # opens once the command writes to it
+            pid = int(fifo.read())
+        yield process, pid
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_ctrl_c_while_a_command_runs_kills_it(folder: Path):
+    with sleeping_command(folder) as (process, pid):
+        process.type("\x03")
+        code, screen = process.finish()
+    assert code == 130
+    assert not is_running(pid)
+    assert "Traceback" not in screen
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_being_ended_from_outside_kills_the_command_too(folder: Path, number: signal.Signals):
+    with sleeping_command(folder) as (process, pid):
+        process.signal(number)
+        code, screen = process.finish()
+    assert code == 130
+    assert not is_running(pid)
+    assert "Traceback" not in screen
+
+
+def test_a_question_that_outlasts_the_run_is_given_up(folder: Path):
+    model = book(folder, calls(write("a")), "{{find:time limit of 1 seconds}} it was")
+    with at_terminal(folder, model, "--max-seconds", "1") as process:
+        process.read_until(ASKS)
+        code, screen = process.finish()
+    assert code == 0
+    assert "! the limit of 1 seconds is reached: asking for a final answer" in screen
+    assert "time limit of 1 seconds it was\n" in screen
+    assert "toolspeak: answered (seconds): " in screen
+
+
+# --- redirected streams ------------------------------------------------------------------------------------------
+
+
+def test_with_everything_redirected_the_terminal_device_is_asked(folder: Path):
+    out, err, task = (folder.parent / name for name in ("out", "err", "in"))
+    task.write_text("the task from a file")
+    model = book(folder, calls(write("a.txt"), text="I write."), "Done.")
+    with TerminalProcess(
+        *MODULE, "-", "--model", model, cwd=folder, env=environment(), stdin=task, stdout=out, stderr=err
+    ) as process:
+        question = process.read_until(ASKS)
+        process.type("y\n")
+        assert process.finish()[0] == 0
+    assert "? write" in question
+    assert "+new" in question
+    assert (folder / "a.txt").read_text() == "new\n"
+    assert out.read_text() == "Done.\n"
+    assert "I write.\n▸ write" in err.read_text()
+    assert "\x1b" not in err.read_text()
+
+
+def test_only_the_answer_is_on_a_redirected_standard_output(folder: Path):
+    out = folder.parent / "out"
+    with at_terminal(folder, book(folder, calls(write("a.txt")), "Fünf.\n\n"), stdout=out) as process:
+        process.read_until(ASKS)
+        process.type("y\n")
+        code, screen = process.finish()
+    assert code == 0
+    assert out.read_text(encoding="utf-8") == "Fünf.\n"
+    assert "▸ write" in screen
+
+
+def test_json_on_standard_output_while_the_terminal_is_asked(folder: Path):
+    out = folder.parent / "out"
+    model = book(folder, calls(write("a.txt")), "{{find:rejected: [a-z ]+}}")
+    with at_terminal(folder, model, "--json", stdout=out) as process:
+        process.read_until(ASKS)
+        process.type("not today\n")
+        code, _ = process.finish()
+    assert code == 0
+    lines = out.read_text()
+    assert events(lines, ApprovalDecided) == [ApprovalDecided("call_1_0", False, "not today", "user")]
+    assert [event.preview.splitlines()[-1] for event in events(lines, ApprovalRequested)] == ["+new"]
+    assert events(lines, ModelAnswered)[-1].message == Message.assistant("rejected: not today")
+
+
+def test_json_prints_a_record_a_line_and_nothing_else(folder: Path):
+    model = book(folder, calls(("list", {}), text="I look \ud800."), "Done.")
+    done = without_terminal(folder, "the task", "--model", model, "--json", "--max-steps", "7")
+    assert done.returncode == 0
+    found = records(done.stdout)
+    started = found[0].event
+    assert isinstance(started, RunStarted)
+    assert started.messages == (Message.user("the task"),)
+    assert started.limits.steps == 7
+    assert found[-1].event == RunFinished("answered", "Done.", "answer")
+    assert len(events(done.stdout, ToolFinished)) == 1
+    assert done.stderr.startswith("toolspeak: answered: 2 steps, 1 call, ~")
+
+
+def test_without_a_terminal_the_run_waits_and_says_for_what(folder: Path):
+    model = book(folder, calls(write("a.txt"), ("list", {})), "never")
+    done = without_terminal(folder, "the task", "--model", model)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert "? write waits for approval" in done.stderr
+    assert "    +new\n" in done.stderr
+    assert "toolspeak: awaiting approval: 1 step, 2 calls" in done.stderr
+    assert "toolspeak: waiting for approval: write (call_1_0). There is no terminal" in done.stderr
+    assert list(folder.iterdir()) == []
+    as_json = without_terminal(folder, "the task", "--model", model, "--json")
+    assert as_json.returncode == 3
+    assert events(as_json.stdout, RunPaused) == [RunPaused("awaiting_approval", ("call_1_0",))]
+    assert "write (call_1_0)" in as_json.stderr
+
+
+@pytest.mark.parametrize(("approve", "written"), [("all", True), ("none", False)])
+def test_standing_answers_need_no_terminal(folder: Path, approve: str, written: bool):
+    done = without_terminal(
+        folder, "the task", "--model", book(folder, calls(write("a.txt")), "Done."), "--approve", approve
+    )
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert (folder / "a.txt").exists() == written
+    assert ("+new" in done.stderr) == written
+    assert ("✗ write (rejected)" in done.stderr) == (not written)
+
+
+# --- what can go wrong -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["the task"], "no model was named. Write --model openai:NAME"),
+        (["  ", "--model", "scripted:x.json"], "the task is empty"),
+        (["-", "--model", "scripted:x.json"], "the task is empty"),
+        (["the task", "--model", "scripted:x.json"], "x.json cannot be read"),
+        (["the task", "--model", "scripted:BOOK", "--dialect", "hermez"], "There is no dialect 'hermez'"),
+        (["the task", "--model", "m", "--workspace", "absent"], "absent"),
+        (["the task", "--model", "m", "--approve", "maybe"], "maybe"),
+        (["the task", "--model", "m", "--max-steps", "0"], "0"),
+        ([], "TASK"),
+    ],
+)
+def test_usage(folder: Path, arguments: list[str], problem: str):
+    model = book(folder, "Done.")
+    done = without_terminal(folder, *(model if argument == "scripted:BOOK" else argument for argument in arguments))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_environment_names_the_default_model(folder: Path):
+    done = without_terminal(folder, "the task", env=environment(TOOLSPEAK_MODEL=book(folder, "Done.")))
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+
+
+def test_a_workspace_elsewhere_a_dialect_and_a_task_from_standard_input(folder: Path):
+    (folder / "in").mkdir()
+    turn = '<tool_call>{"name": "write", "arguments": {"path": "a", "content": "x"}}</tool_call>'
+    options = ["--workspace", "in", "--dialect", "tool-call", "--approve", "all", "--schedule", "native"]
+    model = book(folder, turn, "You said {{find:größer}}.")
+    done = without_terminal(folder, "-", "--model", model, *options, stdin="größer\n")
+    assert (done.returncode, done.stdout) == (0, "You said größer.\n")
+    assert (folder / "in" / "a").read_text() == "x"
+
+
+def test_a_model_that_fails_is_said_once_with_exit_code_1(folder: Path):
+    model = book(folder, {"text": "So far", "error": "the server is down"})
+    done = without_terminal(folder, "the task", "--model", model)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("the server is down") == 1
+    assert "toolspeak: failed (model_error): 1 step" in done.stderr
+
+
+def test_no_answer_is_exit_code_1(folder: Path):
+    done = without_terminal(folder, "the task", "--model", book(folder, "", ""))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "toolspeak: no answer (empty_answer): 2 steps" in done.stderr
+
+
+# --- colours and untrusted text ----------------------------------------------------------------------------------
+
+
+def test_no_color_shows_no_colours(folder: Path):
+    model = book(folder, calls(write("a.txt")), "Done.")
+    with at_terminal(folder, model, "--approve", "all", env=environment(NO_COLOR="1")) as process:
+        code, screen = process.finish()
+    assert code == 0
+    assert "+new" in screen
+    colours = [code for codes in re.findall(r"\x1b\[([0-9;]*)m", screen) for code in codes.split(";")]
+    assert [code for code in colours if code[:1] in ("3", "4", "9") and code != "3"] == []
+
+
+def test_neither_the_model_nor_a_tool_drives_the_terminal(folder: Path):
+    evil = "\x1b]0;owned\x07\x1b[2J[bold]x[/bold]\u202e\r"
+    (folder / "evil.txt").write_text(evil, newline="")
+    turns = calls(("read", {"path": "evil.txt"}), ("shell", {"command": f"printf '{evil}'"}), text=evil)
+    with at_terminal(folder, book(folder, turns, "Done."), "--approve", "ask") as process:
+        process.read_until(ASKS)
+        process.type("n\n")
+        code, screen = process.finish()
+    assert code == 0
+    assert screen.count("␛]0;owned␇␛[2J[bold]x[/bold]") >= 2
+    without_styles = re.sub(r"\x1b\[[0-9;]*m", "", screen)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", without_styles)

@@ -1,0 +1,224 @@
+"""The history as the model reads it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from dialect_strategies import TOOLS
+from seed_examples import result
+
+from toolspeak.data.messages import (
+    FilePart,
+    ImagePart,
+    JsonPart,
+    MalformedCall,
+    Message,
+    ReasoningPart,
+    TextMessage,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
+from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
+
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+JSON_D, XML_D, TOOL_CALL = DIALECTS
+
+READ = ToolCall("c1", "read", {"file": "a"})
+PING = ToolCall("c2", "ping", {})
+READ_DONE, PING_DONE = result("read", "success", "AAA", "c1"), result("ping", "failure", "no network", "c2")
+TURN = Message("assistant", (ReasoningPart("hm"), TextPart("Let me see."), READ, PING))
+BOTH = Message("tool", (READ_DONE, PING_DONE))
+
+
+@each_dialect
+@pytest.mark.parametrize("tool_role", [True, False])
+def test_roles_and_text_stay(dialect: Dialect, tool_role: bool):
+    history = [Message.system("S"), Message.user("<execute>[1]"), Message.assistant("Hi </think>"), Message.user("u")]
+    assert dialect.render(history, tool_role=tool_role) == [
+        TextMessage("system", "S"),
+        TextMessage("user", "<execute>[1]"),
+        TextMessage("assistant", "Hi </think>"),
+        TextMessage("user", "u"),
+    ]
+
+
+@each_dialect
+def test_reasoning_is_not_shown_again(dialect: Dialect):
+    rendered = dialect.render([TURN, BOTH], TOOLS)
+    assert not any("hm" in message.text for message in rendered)
+
+
+def test_cogency_renders_a_turn_as_one_block_and_one_message_of_results():
+    for tool_role in (True, False):
+        first, second = JSON_D.render([TURN, BOTH], TOOLS, tool_role=tool_role)
+        assert first == TextMessage(
+            "assistant",
+            'Let me see.\n<execute>\n[\n  {"name": "read", "args": {"file": "a"}},\n'
+            '  {"name": "ping", "args": {}}\n]\n</execute>',
+        )
+        assert second == TextMessage(
+            "user",
+            '<results>\n[\n  {"tool": "read", "status": "success", "content": "AAA"},\n'
+            '  {"tool": "ping", "status": "failure", "content": "no network"}\n]\n</results>',
+        )
+    first, _ = XML_D.render([TURN, BOTH], TOOLS)
+    assert first.text == "Let me see.\n<execute>\n  <read><file>a</file></read>\n  <ping></ping>\n</execute>"
+
+
+def test_tool_call_renders_a_turn_of_several_calls_as_pairs():
+    rendered = TOOL_CALL.render([Message.user("go"), TURN, BOTH, Message.assistant("Done.")], tool_role=True)
+    assert rendered == [
+        TextMessage("user", "go"),
+        TextMessage(
+            "assistant", 'Let me see.\n<tool_call>\n{"name": "read", "arguments": {"file": "a"}}\n</tool_call>'
+        ),
+        TextMessage("tool", "AAA"),
+        TextMessage("assistant", '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'),
+        TextMessage("tool", "ERROR: no network"),
+        TextMessage("assistant", "Done."),
+    ]
+
+
+def test_tool_call_without_the_tool_role_puts_results_into_user_messages():
+    rendered = TOOL_CALL.render([TURN, BOTH])
+    assert [message.role for message in rendered] == ["assistant", "user", "assistant", "user"]
+    assert rendered[1].text == "<tool_result>\nAAA\n</tool_result>"
+    assert rendered[3].text == "<tool_result>\nERROR: no network\n</tool_result>"
+
+
+def test_tool_call_loses_no_call_of_an_interrupted_turn():
+    """Calls whose results are not there (yet) are in the history all the same."""
+    for history in ([TURN], [TURN, Message.user("go on")], [TURN, Message("tool", (READ_DONE,))]):
+        told = "".join(message.text for message in TOOL_CALL.render(history))
+        assert told.count("<tool_call>") == 2, history
+        assert told.index('"read"') < told.index('"ping"')
+
+
+@each_dialect
+@pytest.mark.parametrize("tool_role", [True, False])
+def test_a_history_that_grows_is_the_history_at_once(dialect: Dialect, tool_role: bool):
+    messages = [Message.user("a"), TURN, BOTH, Message.user("b"), TURN, BOTH, Message.assistant("c")]
+    history = dialect.history(TOOLS, tool_role=tool_role)
+    for i, message in enumerate(messages, 1):
+        history.add(message)
+        if message.role != "assistant":  # there, calls wait for their results
+            assert history.messages == dialect.render(messages[:i], TOOLS, tool_role=tool_role)
+    assert history.messages == dialect.render(messages, TOOLS, tool_role=tool_role)
+
+
+@each_dialect
+def test_neighbouring_user_messages_become_one(dialect: Dialect):
+    rendered = dialect.render([Message.user("a"), Message.user("b"), Message.assistant("c"), Message.user("d")])
+    assert rendered == [TextMessage("user", "a\n\nb"), TextMessage("assistant", "c"), TextMessage("user", "d")]
+
+
+@pytest.mark.parametrize("dialect", [JSON_D, XML_D], ids=["cogency-json", "cogency-xml"])
+def test_a_user_message_behind_results_is_merged_with_them(dialect: Dialect):
+    *_, last = dialect.render([TURN, BOTH, Message.user("and now?")], TOOLS)
+    assert last.role == "user"
+    assert last.text.endswith("</results>\n\nand now?")
+
+
+def test_tool_messages_are_not_merged():
+    rendered = TOOL_CALL.render([Message("tool", (READ_DONE,)), Message("tool", (PING_DONE,))], tool_role=True)
+    assert [message.text for message in rendered] == ["AAA", "ERROR: no network"]
+
+
+# --- malformed calls ----------------------------------------------------------------------------
+
+BROKEN = {
+    "cogency-json": '<execute>[{"name": "read" "args": {}}]</execute>',
+    "cogency-xml": "<execute><read>oops</read></execute>",
+    "tool-call": '<tool_call>{"name": "read",}</tool_call>',
+}
+
+
+@each_dialect
+def test_a_block_that_could_not_be_read_is_shown_as_it_was_written(dialect: Dialect):
+    turn = read_turn(dialect, f"Well. {BROKEN[dialect.name]}", TOOLS)
+    (rendered,) = dialect.render([turn.message], TOOLS)
+    assert rendered.text == f"Well.\n{BROKEN[dialect.name]}"
+
+
+def test_a_malformed_element_is_shown_in_its_position():
+    text = '<execute>[{"name": "ping", "args": {}}, {"nam": 1}, 7]</execute>'
+    (rendered,) = JSON_D.render([read_turn(JSON_D, text).message])
+    body = rendered.text.removeprefix("<execute>").removesuffix("</execute>")
+    assert json.loads(body) == [{"name": "ping", "args": {}}, {"nam": 1}, 7]
+    text = "<execute>\n  <ping></ping>\n  <read><file>a</file><file>b</file></read>\n</execute>"
+    (rendered,) = XML_D.render([read_turn(XML_D, text, TOOLS).message], TOOLS)
+    assert rendered.text == text
+
+
+def test_a_malformed_element_that_is_no_json_value_is_shown_as_a_string():
+    broken = MalformedCall("1", '{"a": 1, "a": 2}', "duplicate_key", "twice")
+    (rendered,) = JSON_D.render([Message("assistant", (broken, PING))])
+    body = rendered.text.removeprefix("<execute>").removesuffix("</execute>")
+    assert json.loads(body) == ['{"a": 1, "a": 2}', {"name": "ping", "args": {}}]
+
+
+def test_the_result_of_a_nameless_call_has_no_tool():
+    told = JSON_D.render_results([result("", "failure", "no name")])
+    assert json.loads(told[9:-10]) == [{"tool": None, "status": "failure", "content": "no name"}]
+
+
+# --- what text cannot carry ---------------------------------------------------------------------
+
+
+@each_dialect
+def test_images_and_files_are_described(dialect: Dialect):
+    content = (
+        TextPart("see"),
+        JsonPart({"n": 1}),
+        ImagePart("image/png", b"12345"),
+        ImagePart("image/png", url="https://x/y.png"),
+        FilePart("a.pdf", "application/pdf", b"123"),
+    )
+    told = dialect.render_results([ToolResult("1", "look", "success", content)])
+    start, stop = told.index('["see"'), told.rindex("]", 0, told.rindex("]") + 1)
+    rows = json.JSONDecoder().raw_decode(told[start : stop + 1])[0]
+    assert rows == [
+        "see",
+        {"n": 1},
+        {"type": "image", "media_type": "image/png", "bytes": 5},
+        {"type": "image", "media_type": "image/png", "url": "https://x/y.png"},
+        {"type": "file", "name": "a.pdf", "media_type": "application/pdf", "bytes": 3},
+    ]
+
+
+@each_dialect
+def test_a_result_without_content_is_null(dialect: Dialect):
+    assert "null" in dialect.render_results([ToolResult("1", "x", "success", ())])
+
+
+@pytest.mark.parametrize("name", ["cogency-json", "tool-call"])
+def test_lone_surrogates_are_escaped_in_json_so_that_a_request_can_carry_them(name: str):
+    dialect = get_dialect(name)
+    (rendered,) = dialect.render([Message("assistant", (ToolCall("1", "x", {"a": "\ud800"}),))])
+    assert rendered.text.encode()
+
+
+# --- XML names and values -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (ToolCall("1", "a.b-c", {}), "<a.b-c></a.b-c>"),
+        (ToolCall("1", "a/b:c", {}), '<call name="a/b:c"></call>'),
+        (ToolCall("1", "call", {"argument": "x"}), '<call name="call"><argument name="argument">x</argument></call>'),
+        (ToolCall("1", "t", {"a b": "x"}), '<t><argument name="a b">x</argument></t>'),
+        (ToolCall("1", "t", {'"<&': "x"}), '<t><argument name="&#34;&#60;&#38;">x</argument></t>'),
+        (ToolCall("1", "t", {"n": 7}), '<t><n type="json">7</n></t>'),
+        (ToolCall("1", "set", {"n": 7, "flag": True}), "<set><n>7</n><flag>true</flag></set>"),
+        (ToolCall("1", "set", {"tags": ["<b>"]}), '<set><tags>["\\u003cb>"]</tags></set>'),
+        (ToolCall("1", "read", {"file": "</file>"}), "<read><file><![CDATA[</file>]]></file></read>"),
+        (ToolCall("1", "read", {"file": "<THINK>"}), "<read><file><![CDATA[<THINK>]]></file></read>"),
+        (ToolCall("1", "read", {"file": "<b>&</b>"}), "<read><file><b>&</b></file></read>"),
+    ],
+)
+def test_xml_elements(call: ToolCall, text: str):
+    (rendered,) = XML_D.render([Message("assistant", (call,))], TOOLS)
+    assert rendered.text == f"<execute>\n  {text}\n</execute>"

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart, ToolCall, ToolResult
+from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.execute import ApprovalRequest
+from toolspeak.ui.format import (
+    argument_lines,
+    count,
+    diff_style,
+    fit,
+    fold,
+    is_diff,
+    printable,
+    request_arguments,
+    result_lines,
+    value_text,
+)
+
+DIFF = "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, größer, 日本, 👩\u200d💻\ttab\nline", "plain, größer, 日本, 👩\u200d💻\ttab\nline"),
+        ("\x1b[2J\x1b]0;t\x07", "␛[2J␛]0;t␇"),
+        ("\x00\x08\x7f", "␀␈␡"),
+        ("a\r\nb\rc", "a\nb␍c"),
+        ("\x9b2J", "\\x9b2J"),
+        ("\u202etxt\u2066\u200b\ufeff", "\\u202etxt\\u2066\\u200b\\ufeff"),
+        ("\ud800", "\\ud800"),
+        ("a\U000e0041b", "a\\U000e0041b"),
+        ("[bold]:smile:[/bold]", "[bold]:smile:[/bold]"),
+    ],
+)
+def test_printable(text: str, shown: str):
+    assert printable(text) == shown
+
+
+@given(st.text(st.characters()))
+def test_printable_text_holds_no_control_and_stays_as_it_is(text: str):
+    shown = printable(text)
+    assert not any((ord(char) < 32 and char not in "\n\t") or 0x7F <= ord(char) <= 0x9F for char in shown)
+    shown.encode()
+    assert printable(shown) == shown
+
+
+@given(st.text(), st.integers(1, 50))
+def test_fitting_lines_are_no_wider_than_asked(text: str, width: int):
+    line = printable(text).replace("\n", "").replace("\t", "")
+    fitted = fit(line, width)
+    assert cell_len(fitted) <= max(width, 2)
+    assert fitted == line or fitted.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        ({}, [""]),
+        (
+            {"path": "a.py", "start": 3, "deep": {"x": [None, True]}},
+            ['path: "a.py", start: 3, deep: {"x": [null, true]}'],
+        ),
+        ({"a": "two\nlines \x1b"}, ['a: "two\\nlines \\u001b"']),
+        ({"a": "x" * 60, "b": "y" * 60}, [f'a: "{"x" * 60}"', f'b: "{"y" * 60}"']),
+        ({"content": "x" * 1234567}, [f'content: "{"x" * 200}"… (+1,234,367 characters)']),
+        ({"rows": ["x" * 300]}, [f'rows: ["{"x" * 198}… (+104 characters)']),
+        ({"na\x1bme\n": 1}, ["na␛me⏎: 1"]),
+    ],
+)
+def test_arguments(arguments: dict[str, object], lines: list[str]):
+    assert argument_lines(arguments) == lines
+
+
+def test_the_beginning_of_a_long_value_costs_no_more_than_a_short_one():
+    def cost(size: int) -> float:
+        text = "x" * size
+        start = time.perf_counter()
+        for _ in range(200):
+            value_text(text, 200)
+        return time.perf_counter() - start
+
+    assert min(cost(20_000_000) for _ in range(3)) < 20 * min(cost(2_000) for _ in range(3)) + 0.01
+
+
+@pytest.mark.parametrize(
+    ("part", "lines"),
+    [
+        (TextPart(""), []),
+        (TextPart("a\n\n b\n"), ["a", "", " b"]),
+        (TextPart("a\u2028b\x0cc\x1b"), ["a\\u2028b␌c␛"]),
+        (JsonPart({"exit_code": 0, "output": "a\nb\n"}), ["exit_code: 0", "output:", "  a", "  b"]),
+        (JsonPart(["a", {"b": 1}, "c\nd"]), ["a", '{"b": 1}', "c⏎d"]),
+        (JsonPart("a\nb"), ["a", "b"]),
+        (JsonPart(None), ["null"]),
+        (ImagePart("image/png", b"123"), ["[image image/png, 3 bytes]"]),
+        (ImagePart("image/png", url="http://x/\x1b"), ["[image image/png, http://x/␛]"]),
+        (FilePart("f\x1b", "a/b", b"12"), ["[file f␛, a/b, 2 bytes]"]),
+    ],
+)
+def test_result_lines(part, lines: list[str]):
+    assert result_lines(ToolResult("c", "t", "success", (part,))) == lines
+
+
+def test_folding():
+    lines = [str(i) for i in range(20)]
+    assert fold(lines, 8) == (lines[:8], 12)
+    assert fold(lines[:9], 8) == (lines[:9], 0)
+    assert fold([], 8) == ([], 0)
+
+
+def test_diffs_are_told_by_their_head():
+    assert is_diff(DIFF)
+    assert not is_diff("--- a rule\nsome text\n")
+    styles = [diff_style(line, number) for number, line in enumerate([*DIFF.splitlines(), "--- gone", " same", ""])]
+    assert styles == ["bold", "bold", "cyan", "red", "green", "red", "", ""]
+
+
+def request(arguments: dict[str, object], preview: str) -> ApprovalRequest:
+    return ApprovalRequest(ToolCall("c", "t", arguments), ToolSpec("t", "", {}), Effects(), preview, "writes x")
+
+
+def test_a_person_who_decides_sees_arguments_in_full_unless_a_diff_shows_them():
+    long = "x" * 5000
+    assert request_arguments(request({"a": long}, "")) == [f'a: "{long}"']
+    assert request_arguments(request({"a": long}, "(no preview: it failed)")) == [f'a: "{long}"']
+    assert request_arguments(request({"a": long}, DIFF)) == [f'a: "{"x" * 60}"… (+4,940 characters)']
+    assert request_arguments(request({"command": "rm\nx", "timeout": 5}, "rm\nx")) == ["timeout: 5"]
+    assert request_arguments(request({"command": "ls \x1b"}, "ls \\x1b")) == ['command: "ls \\u001b"']
+
+
+def test_counts():
+    assert [count(1, "step"), count(0, "step"), count(1234, "call")] == ["1 step", "0 steps", "1,234 calls"]
