@@ -9,6 +9,7 @@ from agent_helpers import DIALECTS, TOOLS, adding, an_agent, assert_pairs, calli
 from toolspeak import Agent, Limits, Message
 from toolspeak.agent import fold
 from toolspeak.data.messages import TextMessage
+from toolspeak.dialects import get_dialect
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
 STEPS = {
@@ -32,6 +33,8 @@ def test_earlier_messages_never_change_from_one_request_to_the_next(dialect, too
     result, _, _ = play(provider, dialect=dialect)
     assert result.answer == "The sum is 10."
     assert len(provider.requests) == len(turns)
+    whole = get_dialect(dialect).render(result.messages[:-1], TOOLS.specs, tool_role=tool_role)
+    assert provider.requests[-1].messages[1:] == whole
     for before, after in itertools.pairwise(provider.requests):
         assert list(after.messages[: len(before.messages)]) == list(before.messages)
         assert len(after.messages) > len(before.messages)
@@ -132,6 +135,24 @@ def test_calls_that_were_left_without_a_result_get_one_before_the_conversation_g
     (unknown,) = result.messages[4].results
     assert (unknown.code, unknown.name, unknown.call_id) == ("unknown_outcome", "note", "call_2_0")
     assert "may have run or not" in "".join(texts(provider.requests[0]))
+
+
+def test_the_results_there_are_stay_when_a_history_lacks_others():
+    result, _, _ = play([calling("cogency-json", ("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), "ok"])
+    task, calls, results, answer = result.messages
+    partly = Message("tool", results.parts[1:])
+    second, _, _ = play(["ok"], run={"history": [task, calls, partly, answer]})
+    assert [one.code for one in second.messages[2].results] == ["unknown_outcome", None]
+    assert second.messages[2].results[1] == results.results[1]
+    assert [message.role for message in second.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert_pairs(second.messages)
 
 
 def test_a_message_is_a_task_too_and_a_system_prompt_stands_first():

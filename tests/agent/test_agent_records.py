@@ -228,8 +228,12 @@ def test_what_the_provider_has_behind_the_batch_is_never_read():
                 self.closed = True
 
     provider = Counting([ScriptedTurn(adding(1, 2) + "x" * 1000, chunk=1)])
+
+    def look(record):
+        assert provider.closed == isinstance(record.event, ModelAnswered) or record.seq > 2
+
     with pytest.raises(ProviderError):
-        play(provider)
+        play(provider, journal=WatchedJournal(look))
     assert provider.read == adding(1, 2)
     assert provider.closed
 
