@@ -25,7 +25,7 @@ from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import LimitReached, ModelAnswered, ModelAsked, RunFinished, ToolStarted
 from toolspeak.data.messages import Usage
 from toolspeak.dialects import get_dialect
-from toolspeak.providers.scripted import ScriptedTurn
+from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
 NOTES = {
     "steps": "The limit of 2 steps is reached.",
@@ -265,3 +265,25 @@ def test_an_approver_that_never_answers_is_cut_by_the_time_limit():
 def test_limits_of_a_run_replace_those_of_the_agent():
     agent = an_agent([adding(1, 2), "ok"], [add], limits=Limits(steps=9))
     assert asyncio.run(agent.run("go", limits=Limits(steps=1))).reason == "steps"
+
+
+def test_a_wrap_up_answer_behind_a_call_is_read():
+    provider = ScriptedProvider([adding(1, 2), f"{adding(3, 4)} I stopped at 3."])
+    result = Agent(provider, TOOLS, limits=Limits(steps=1)).run_sync("go")
+    assert (result.answer, result.reason) == ("I stopped at 3.", "steps")
+
+
+def test_the_time_a_run_waits_for_approval_does_not_count():
+    now = [100.0]
+    provider = ScriptedProvider([calling("cogency-json", ("note", {"path": "a"})), "Noted."])
+    agent = Agent(provider, TOOLS, limits=Limits(seconds=10), clock=lambda: now[0])
+    waiting = agent.run_sync("go")
+    now[0] += 3600
+    result = asyncio.run(agent.resume(waiting, {waiting.waiting[0]: True}))
+    assert (result.answer, result.reason) == ("Noted.", "answer")
+
+
+def test_malformed_calls_do_not_count_as_calls():
+    turn = '<execute>[5, {"name": "add", "args": {"a": 1, "b": 2}}]</execute>'
+    result = Agent(ScriptedProvider([turn, "3"]), TOOLS, limits=Limits(calls=2)).run_sync("go")
+    assert (result.state.calls, result.answer, result.reason) == (1, "3", "answer")

@@ -21,7 +21,7 @@ from toolspeak.data.events import (
     ToolFinished,
     UnknownEvent,
 )
-from toolspeak.data.messages import Message, TextPart, ToolResult, Usage
+from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
 
@@ -100,7 +100,9 @@ def test_the_state_is_the_fold_of_the_journal_whatever_the_model_does(book):
     assert state.status in ("answered", "no_answer", "failed")
     assert_pairs(state.messages)
     assert [record.seq for record in records] == list(range(len(records)))
-    assert len({call.id for message in state.messages for call in message.calls}) == state.calls
+    calls = [call for message in state.messages for call in message.calls]
+    assert len({call.id for call in calls}) == len(calls)
+    assert sum(isinstance(call, ToolCall) for call in calls) == state.calls
     prefix = None
     for record in records:
         prefix = apply(prefix, record)

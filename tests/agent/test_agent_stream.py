@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from agent_helpers import DIALECTS, TOOLS, OpenProvider, WatchedJournal, adding, an_agent, calling, texts
 
-from toolspeak import Agent, Message, RunContext, RunError, tool
+from toolspeak import Agent, Message, ProviderError, RunContext, RunError, tool
 from toolspeak.agent import fold, result_of
 from toolspeak.data.deltas import CallCompleted, ReasoningDelta, TextDelta, ToolProgress, TurnEnded
 from toolspeak.data.events import Record, RunFinished, RunPaused, UserMessageQueued
@@ -186,3 +186,22 @@ def test_what_is_said_during_the_last_turn_is_answered_too(said):
     state, provider = asyncio.run(main())
     assert "And 4?" in texts(provider.requests[-1])[-1]
     assert state.answer == ("5" if said == "during" else "3")
+
+
+def test_what_is_said_after_the_end_is_refused():
+    async def main():
+        run = Agent(ScriptedProvider(["Bye."]), TOOLS).start("go")
+        await run.finish()
+        with pytest.raises(RunError, match="is answered; give `history` to a new run"):
+            run.say("One more thing.")
+
+    asyncio.run(main())
+
+
+def test_a_provider_that_stops_without_an_end_is_a_failure_of_its_own():
+    class Silent(ScriptedProvider):
+        async def stream_text(self, request):
+            yield TextDelta("Half an")
+
+    with pytest.raises(ProviderError, match="without saying so"):
+        Agent(Silent([]), TOOLS).run_sync("go")

@@ -6,8 +6,9 @@ import pytest
 from dialect_strategies import TOOLS
 from seed_examples import called, read_checked
 
+from toolspeak.data.deltas import ReasoningDelta, TextDelta
 from toolspeak.data.messages import MalformedCall, ToolCall
-from toolspeak.dialects import get_dialect, read_turn
+from toolspeak.dialects import DIALECTS, get_dialect, read_turn
 
 READ = {"file": "a"}
 J, X, T = "cogency-json", "cogency-xml", "tool-call"
@@ -201,3 +202,23 @@ def test_only_the_first_block_counts(name: str):
     turn = read_checked(get_dialect(name), f"{block}\nand\n{block}", TOOLS)
     assert called(turn) == [("read", READ)]
     assert [each.reason for each in turn.ignored] == ["the turn's batch had ended already"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize(
+    ("text", "starts_in", "reasoning", "content"),
+    [
+        ("a<think>b</think>c</think>d", "reasoning", "a<think>b</think>c", "d"),
+        ("<think>a</think>b", "reasoning", "a", "b"),
+        (" \n<think>a<think>b</think>c</think>d", "reasoning", " \na<think>b</think>c", "d"),
+        ("<think>I write `<think>` first</think>Hi", "text", "I write `<think>` first", "Hi"),
+        ("<think>so `x`</think>Hi", "text", "so `x`", "Hi"),
+    ],
+)
+def test_nested_reasoning_is_counted_and_a_mention_is_not(dialect, text, starts_in, reasoning, content):
+    for size in range(1, len(text) + 1):
+        parser = dialect.parser(starts_in=starts_in)
+        deltas = [delta for at in range(0, len(text), size) for delta in parser.feed(text[at : at + size])]
+        deltas += parser.close("stop")
+        assert "".join(d.text for d in deltas if isinstance(d, ReasoningDelta)) == reasoning
+        assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == content

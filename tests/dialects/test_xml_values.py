@@ -10,7 +10,7 @@ from seed_examples import called, read_checked
 
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import get_dialect
+from toolspeak.dialects import get_dialect, read_turn
 
 DIALECT = get_dialect("cogency-xml")
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}}
@@ -235,3 +235,9 @@ def test_string_values_stream_and_others_come_when_they_are_closed():
     list(parser.feed("<execute><set><tags>[1"))
     assert not list(parser.feed(", 2]"))
     assert "".join(getattr(delta, "text", "") for delta in parser.feed("</tags></set>")).startswith("[1, 2]")
+
+
+def test_an_open_schema_takes_any_argument_as_a_sibling():
+    spec = ToolSpec("put", "", {"properties": {"a": {"type": "string"}}, "additionalProperties": True})
+    turn = read_turn(get_dialect("cogency-xml"), "<execute><put><a>1</a><b>2</b></put></execute>", [spec])
+    assert [call.arguments for call in turn.calls] == [{"a": "1", "b": "2"}]

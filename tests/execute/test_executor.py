@@ -343,7 +343,7 @@ def test_max_calls_skips_the_calls_past_it():
     calls = [MalformedCall("m", "", "x", "why"), *(a_call("double", f"c{n}", number=n) for n in range(4))]
     results = results_of([double], calls, emit=recorder, max_calls=2)
     assert [result.code for result in results] == ["malformed", None, None, "skipped", "skipped"]
-    assert results[3].text == "the run's limit of 2 calls is reached"
+    assert results[3].text == "the run's limit on calls is reached"
     assert recorder.started == ["c0", "c1"]
 
 

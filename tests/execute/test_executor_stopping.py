@@ -71,8 +71,8 @@ def test_the_deadline_cancels_what_runs_and_skips_what_does_not():
     calls = [a_call("endless", name, name=name) for name in "abcd"]
     results = results_of([endless], calls, emit=recorder, deadline=0.3)
     assert [result.code for result in results] == [None, "timeout", "skipped", "skipped"]
-    assert results[1].text == "the run's time limit of 0.3 seconds was reached before this call finished"
-    assert results[2].text == "the run's time limit of 0.3 seconds was reached before this call started"
+    assert results[1].text == "the run's time limit was reached before this call finished"
+    assert results[2].text == "the run's time limit was reached before this call started"
     assert recorder.started == ["a", "b"]
     assert recorder.finished == ["a", "b", "c", "d"]
     assert cancelled == ["b"]

@@ -9,7 +9,7 @@ from toolspeak.agent.state import RunState
 from toolspeak.data.events import LimitReached, RunStatus
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolChoice
 
-_MAX_EMPTY_TURNS = 2  # a model that says nothing twice in a row will not start talking
+_MAX_FRUITLESS_TURNS = 2  # a model that says nothing twice in a row will not start talking
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ def decide(state: RunState) -> Decision:
         return Finish("answered" if state.answer else "no_answer", state.answer or "", state.limit)
     if state.answer is not None and not state.queued:
         return Finish("answered", state.answer, state.reason)
-    if state.empty_turns >= _MAX_EMPTY_TURNS:
-        return Finish("no_answer", "", "empty_answer")
+    if state.fruitless_turns >= _MAX_FRUITLESS_TURNS:
+        return Finish("no_answer", "", state.reason)
     if state.limit is not None:
         return AskModel(ToolChoice("none"))
     reached = _limit(state)
@@ -73,7 +73,8 @@ def _batch(state: RunState) -> Decision:
         return RunTools(state.batch)
     # Results that are there already when a batch is taken up again: the executor counts the others alone.
     ran = sum(result.code not in ("skipped", "malformed") for result in state.results)
-    return RunTools(state.batch, max(0, allowed - (state.calls - len(state.batch)) - ran))
+    before = state.calls - sum(isinstance(call, ToolCall) for call in state.batch)
+    return RunTools(state.batch, max(0, allowed - before - ran))
 
 
 def _limit(state: RunState) -> LimitReached | None:

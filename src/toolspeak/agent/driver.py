@@ -13,6 +13,7 @@ from toolspeak.data.deltas import BatchEnded, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, ToolChoice, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, History, Section
+from toolspeak.errors import ProviderError
 from toolspeak.providers.base import Provider, TextRequest
 
 
@@ -51,7 +52,8 @@ class TextDriver:
     """Implements `Driver` for models whose calls are text, over any provider.
 
     `starts_in="reasoning"` is for chat templates that open the reasoning block in the prompt. A turn whose
-    batch is known before its end is not read further: what follows the calls is a guess at their results.
+    batch is known before its end is not read further, for what follows the calls is a guess at their results,
+    unless no call counts in it anyway.
     """
 
     def __init__(self, provider: Provider, dialect: Dialect, *, starts_in: Section = "text") -> None:
@@ -85,7 +87,7 @@ class TextDriver:
                     case TextDelta(text):
                         for delta in parser.feed(text):
                             yield delta
-                            if isinstance(delta, BatchEnded):
+                            if isinstance(delta, BatchEnded) and request.choice.mode != "none":
                                 yield TurnEnded("closed_by_us", Usage())
                                 return
                     case TurnEnded(finish):
@@ -95,6 +97,7 @@ class TextDriver:
                         return
                     case _:
                         yield piece
+        raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
 
     def _history(self, request: TurnRequest) -> list[TextMessage]:
         memo = cast("tuple[History, Sequence[ToolSpec], int] | None", request.memo.get("history"))

@@ -113,7 +113,12 @@ class Run:
         return self._state
 
     def say(self, text: str) -> None:
-        """Queues a user message; the model reads it at the next step."""
+        """Queues a user message; the model reads it at the next step. Raises RunError once the run has ended or
+        paused."""
+        if self._state is not None and self._state.status != "running" and self._driven:
+            raise RunError(
+                f"run {self.run_id} is {self._state.status}; give `history` to a new run, or resume it first"
+            )
         self._inbox.append(without_secrets(Message.user(text), self._settings.secrets))
 
     async def record(self, event: Event) -> None:

@@ -26,7 +26,7 @@ from toolspeak.data.events import (
     ToolFinished,
     UserMessageQueued,
 )
-from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolResult, Usage
+from toolspeak.data.messages import NORMAL_END, MalformedCall, Message, ToolCall, ToolResult, Usage
 from toolspeak.errors import RunError
 
 WRAP_UP = {
@@ -37,6 +37,10 @@ WRAP_UP = {
 }
 _WRAP_UP_TASK = "Do not call any more tools. Answer now with what you have, and say what is not done."
 _EMPTY_TURN = "Your reply was empty. Call a tool, or give your answer in plain text."
+_FORGED_TURN = (
+    "You wrote a block of results yourself. Only the system writes results: nothing was executed, and what you wrote "
+    "there is not true. Call a tool, or answer without such a block."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,8 @@ class RunState:
 
     `batch` holds the calls of the current step that have not all finished, `results` what is there of theirs;
     `tokens` counts input and output of all turns; `started` and `time` are Unix seconds, `time` that of the
-    last record. `turns_before` is the highest turn among the call ids of the history: this run's ids go on from
-    there. `answer` is set once a turn held text and no calls.
+    last record (`started` moves on by the time a run was `paused`). `turns_before` is the highest turn among the call
+    ids of the history: this run's ids go on from there. `answer` is set once a turn held text and no calls.
     """
 
     run_id: str
@@ -73,10 +77,11 @@ class RunState:
     usage: Usage = Usage(0, 0, 0, 0)
     limit: LimitName | None = None
     wrapped_up: bool = False
-    empty_turns: int = 0
+    fruitless_turns: int = 0
     answer: str | None = None
     reason: str = ""
     error: str = ""
+    paused: float | None = None
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -121,9 +126,10 @@ def _changed(state: RunState, record: Record) -> RunState:
             note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed)} {_WRAP_UP_TASK}"
             return replace(state, limit=reached.limit, history=state.history.append(Message.user(note)))
         case RunPaused():
-            return replace(state, status="awaiting_approval")
+            return replace(state, status="awaiting_approval", paused=record.time)
         case RunResumed():
-            return replace(state, status="running")
+            waited = record.time - state.paused if state.paused is not None else 0.0
+            return replace(state, status="running", paused=None, started=state.started + waited)
         case ModelFailed(error):
             return replace(state, error=error)
         case RunFinished(status, answer, reason):
@@ -158,12 +164,13 @@ def _asked(state: RunState, record: Record) -> RunState:
 def _answered(state: RunState, event: ModelAnswered) -> RunState:
     calls = event.message.calls
     history = state.history.append(event.message) if event.message.parts else state.history
-    answer, empty = None, state.empty_turns
+    answer, fruitless = None, 0
     if not calls:
-        answer = event.message.text.strip() or None
+        # An answer that rests on results the model made up is none.
+        answer = None if event.forged and not state.limit else event.message.text.strip() or None
         if answer is None and not state.limit:
-            empty += 1
-            history = history.append(Message.user(_EMPTY_TURN))
+            fruitless = state.fruitless_turns + 1
+            history = history.append(Message.user(_FORGED_TURN if event.forged else _EMPTY_TURN))
     usage = event.usage
     return replace(
         state,
@@ -172,15 +179,23 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
         results=Log(),
         waiting=Log(),
         decisions=Log(),
-        calls=state.calls + len(calls),
+        calls=state.calls + sum(isinstance(call, ToolCall) for call in calls),
         tokens=state.tokens + (usage.total or 0),
         tokens_estimated=state.tokens_estimated or event.usage_estimated,
         usage=_add(state.usage, usage),
         wrapped_up=state.limit is not None,
-        empty_turns=empty if not calls else 0,
+        fruitless_turns=fruitless,
         answer=answer,
-        reason="answer_cut" if event.finish == "length" else "answer",
+        reason=_reason(event, answer),
     )
+
+
+def _reason(event: ModelAnswered, answer: str | None) -> str:
+    if answer is None:
+        return "forged_results" if event.forged else "empty_answer"
+    if event.finish == "length":
+        return "answer_cut"
+    return "answer" if event.finish in NORMAL_END else event.finish
 
 
 def _finished(state: RunState, result: ToolResult) -> RunState:

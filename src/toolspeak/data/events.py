@@ -159,7 +159,7 @@ class RunResumed:
 @dataclass(frozen=True, slots=True)
 class RunFinished:
     """`reason` says why in a word: `answer`, `answer_cut` (by the token limit), a limit's name, `empty_answer`,
-    `model_error`."""
+    `forged_results` (the model made up results), `model_error`, or the model's own finish reason."""
 
     status: RunStatus
     answer: str

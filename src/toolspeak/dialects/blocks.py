@@ -74,6 +74,7 @@ class BlockParser:
         self._nested = re.compile(rf"<(?ai:{reasoning})(?:\s[^<>]*)?>")
         self._state = self._text if starts_in == "text" else self._reasoning
         self._depth = 0 if starts_in == "text" else 1
+        self._restated = starts_in == "reasoning"  # the model may yet write the marker that the prompt ended with
         self._held = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
         self._quoting = False  # whether the text so far ends inside inline code
         self._position = 0  # of the turn, at the start of held + chunk
@@ -150,22 +151,29 @@ class BlockParser:
         return body_at
 
     def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
-        start = position
+        start = seen = position
+        quoting = self._quoting
         end_marker = self._ends["reasoning"]
         opener = f"<{self._format.markers.reasoning}".lower()
         while True:
             at = text.find("<", position)
+            self._restated = self._restated and not text[seen : at if at >= 0 else len(text)].strip()
             if at < 0:
                 return self._emit(ReasoningDelta, text, start, len(text), out)
+            quoting, seen = _in_code(quoting, text, seen, at), at
             closed = end_marker.match(text, at)
-            opened = self._nested.match(text, at, at + MAX_CANDIDATE)
+            opened = None if quoting else self._nested.match(text, at, at + MAX_CANDIDATE)
             if closed > 0:
                 self._depth -= 1
                 if self._depth == 0:
                     self._emit(ReasoningDelta, text, start, at, out)
-                    self._state = self._text
+                    self._state, self._quoting = self._text, False
                     return closed
                 position = closed
+            elif opened and self._restated:
+                self._restated = False
+                self._emit(ReasoningDelta, text, start, at, out)
+                return opened.end()
             elif opened:
                 self._depth += 1
                 position = opened.end()
@@ -251,8 +259,7 @@ class BlockParser:
     def _emit(self, kind: type[TextDelta | ReasoningDelta], text: str, start: int, stop: int, out: list[Delta]) -> int:
         if stop > start:
             out.append(kind(text[start:stop]))
-            if kind is TextDelta:
-                self._quoting = _in_code(self._quoting, text, start, stop)
+            self._quoting = _in_code(self._quoting, text, start, stop)
         return stop
 
     def _expect_block(self) -> _Block:

@@ -76,7 +76,10 @@ def _part_value(part: ContentPart) -> JSON:
 
 
 def append_message(messages: list[TextMessage], message: TextMessage) -> None:
-    """Appends, joining neighbouring user messages: many chat templates insist on turns that alternate."""
+    """Appends, joining neighbouring user messages: many chat templates insist on turns that alternate, and many
+    servers refuse an assistant message without text (a turn that was reasoning alone)."""
+    if message.role == "assistant" and not message.text:
+        return
     if message.role == "user" and messages and messages[-1].role == "user":
         messages[-1] = TextMessage("user", f"{messages[-1].text}\n\n{message.text}")
     else:

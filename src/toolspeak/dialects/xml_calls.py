@@ -295,7 +295,11 @@ class XmlCalls(Body):
     def _may_follow(self, call: _Call, tag: Tag) -> bool:
         if tag.closing:
             return tag.element == call.element or tag.element.lower() == self._block
-        return call.spec is None or tag.name in call.spec.properties or tag.name in call.spec.aliases
+        spec = call.spec
+        if spec is None or tag.name in spec.properties or tag.name in spec.aliases:
+            return True
+        # Said explicitly, that is: JSON Schema's default would make every tag in a value a sibling.
+        return spec.parameters.get("additionalProperties") not in (None, False)
 
     def _may_end(self, value: _Value, text: str, at: int) -> bool:
         """Whether the text from `at` is a beginning of the value's end tag, and nothing more."""

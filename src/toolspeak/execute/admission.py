@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
@@ -29,9 +29,15 @@ from toolspeak.execute.threads import in_thread
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.toolset import Toolset
 
+ResultT = TypeVar("ResultT")
+
 _PREVIEW_SECONDS = 30.0
 _PREVIEW_BYTES = 64 * 1024
 """More than a person reads before saying yes, and small enough to record."""
+
+
+class _TooLateError(Exception):
+    """The run's time was over while a call was being admitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ class Admission:
                 continue
             counted += 1
             if max_calls is not None and counted > max_calls:
-                reason = f"the run's limit of {max_calls} calls is reached"
+                reason = "the run's limit on calls is reached"
                 admitted.append(Settled(failure(call, "skipped", reason)))
                 continue
             seen[call.id] = seen.get(call.id, 0) + 1
@@ -93,20 +99,28 @@ class Admission:
         return admitted
 
     async def _admit_in_time(self, call: ToolCall, occurrence: int) -> Admitted:
-        if not self.deadline.passed():
-            limit = asyncio.timeout_at(self.deadline.at)
-            try:
-                async with limit:
-                    return await self._admit(call, occurrence)
-            except TimeoutError:
-                if not limit.expired():
-                    raise
+        try:
+            if not self.deadline.passed():
+                return await self._admit(call, occurrence)
+        except _TooLateError:
+            pass
         return Settled(failure(call, "skipped", self.deadline.before_start()))
+
+    async def _in_time(self, work: Awaitable[ResultT]) -> ResultT:
+        """Waits no longer than the deadline. Facts are not recorded in here: a half-recorded one would be lost."""
+        limit = asyncio.timeout_at(self.deadline.at)
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if limit.expired():
+                raise _TooLateError from None
+            raise
 
     async def _admit(self, call: ToolCall, occurrence: int) -> Admitted:
         tool = self.tools.get(call.name)
         if tool is not None and self.pipeline:
-            verdict = await run_before(self.pipeline, call, self.context)
+            verdict = await self._in_time(run_before(self.pipeline, call, self.context))
             if isinstance(verdict, Answer):
                 return Settled(result_of(call, verdict.value, self.secrets))
             if isinstance(verdict, ToolResult):
@@ -148,14 +162,14 @@ class Admission:
 
     async def _ask(self, approver: Approver, request: ApprovalRequest) -> Decision:
         await self.emit(ApprovalRequested(request.call.id, request.reason, request.preview))
-        decision = await ask(approver, request)
+        decision = await self._in_time(ask(approver, request))
         await self.emit(ApprovalDecided(request.call.id, decision.approved, decision.reason, decision.by))
         return decision
 
     async def _request(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, reason: str
     ) -> ApprovalRequest:
-        preview = cap_text(self.secrets.hide_text(await _preview(tool, arguments)), _PREVIEW_BYTES)
+        preview = cap_text(self.secrets.hide_text(await self._in_time(_preview(tool, arguments))), _PREVIEW_BYTES)
         if self.secrets:
             reads, writes = map(self.secrets.hide, (sorted(effects.reads), sorted(effects.writes)))
             effects = Effects(

@@ -50,23 +50,22 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The run's time limit: `seconds` as the caller gave it, `at` in the event loop's time; None is no limit."""
+    """When the run's time is over, in the event loop's time; None is no limit."""
 
-    seconds: float | None
     at: float | None
 
     @classmethod
     def after(cls, seconds: float | None) -> Deadline:
         at = None if seconds is None else asyncio.get_running_loop().time() + seconds
-        return cls(seconds, at)
+        return cls(at)
 
     def passed(self) -> bool:
         return self.at is not None and asyncio.get_running_loop().time() >= self.at
 
     def before_start(self) -> str:
         """What a call is told that was not started in time."""
-        return f"the run's time limit of {self.seconds or 0:g} seconds was reached before this call started"
+        return "the run's time limit was reached before this call started"
 
     def before_end(self) -> str:
         """What a call is told that was started and not finished in time."""
-        return f"the run's time limit of {self.seconds or 0:g} seconds was reached before this call finished"
+        return "the run's time limit was reached before this call finished"
