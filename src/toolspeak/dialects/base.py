@@ -22,20 +22,32 @@ class BatchRule:
 
     `counts="first_block"`: the calls of the turn's first block, known when it closes.
     `counts="last_call"`: the turn's last call, known only when the turn ends.
+    `counts="all_calls"`: every call of the turn, known when it ends.
     """
 
-    counts: Literal["first_block", "last_call"]
+    counts: Literal["first_block", "last_call", "all_calls"]
     max_calls: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DialectInfo:
-    """What `toolspeak dialects` prints: `source` is the specification the dialect implements."""
+    """What `toolspeak dialects` prints and the catalogue page shows.
+
+    `source` is where the format is specified (repository and file, or the model's chat template). `models` are the
+    model families that write it, as they appear in model names. `arguments` says how values get their types, `results`
+    how results come back. `stop` are the stop sequences a server may have for the model (we send none).
+    """
 
     name: str
     summary: str
     source: str
     native_schedule: NativeSchedule
+    aliases: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    arguments: str = "JSON"
+    results: str = ""
+    reasoning: str = "<think>"
+    stop: tuple[str, ...] = ()
 
 
 class Parser(Protocol):

@@ -22,13 +22,13 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.body import Body, ResultsBody
-from toolspeak.dialects.markers import Found, Markers, MarkerTable
+from toolspeak.dialects.markers import Found, Marker, MarkerTable
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker, Problem
 
-NewBody = Callable[[int, Caps], Body]
-"""Makes the reader of one block, given the index of its first call."""
+NewBody = Callable[[Marker, int, Caps], Body]
+"""Makes the reader of one block, given its marker and the index of its first call."""
 
-_CANDIDATE = re.compile(r"[<`]")
+NO_REASONING = Marker("reasoning", "", None)
 _SPACE = re.compile(r"\s*")
 _CUT = (
     "the turn was cut off before the end of this block, so nothing in it ran; "
@@ -38,9 +38,9 @@ _CUT = (
 
 @dataclass(frozen=True, slots=True)
 class BlockFormat:
-    """What makes a dialect of this family."""
+    """What makes a dialect of this family. The first reasoning marker is the one a prompt may have opened."""
 
-    markers: Markers
+    table: MarkerTable
     batch: BatchRule
     new_body: NewBody
     caps: Caps = Caps()
@@ -50,7 +50,8 @@ class BlockFormat:
 class _Block:
     """The block being read: its body, and where the body starts in the turn."""
 
-    kind: str
+    marker: Marker
+    end: EndMarker | None
     body: Body
     start: int
     notes: tuple[str, ...]
@@ -62,16 +63,15 @@ class _Block:
 class BlockParser:
     """Implements `Parser`; see `BlockFormat`."""
 
-    def __init__(self, format: BlockFormat, table: MarkerTable, starts_in: Section = "text") -> None:  # noqa: A002
+    def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
         self._format = format
-        self._table = table
-        self._ends = {
-            "calls": EndMarker(format.markers.calls),
-            "results": EndMarker(format.markers.results),
-            "reasoning": EndMarker(format.markers.reasoning),
-        }
-        reasoning = re.escape(format.markers.reasoning)
-        self._nested = re.compile(rf"<(?ai:{reasoning})(?:\s[^<>]*)?>")
+        self._table = format.table
+        self._ends = {marker: EndMarker(marker.end) for marker in format.table.markers if marker.end}
+        self._thought = next((marker for marker in format.table.markers if marker.kind == "reasoning"), NO_REASONING)
+        first = {marker.text[0] for marker in format.table.markers} | {(self._thought.end or " ")[0]}
+        self._inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
+        if self._thought is NO_REASONING:
+            starts_in = "text"  # a dialect without reasoning has nowhere else to start
         self._state = self._text if starts_in == "text" else self._reasoning
         self._depth = 0 if starts_in == "text" else 1
         self._restated = starts_in == "reasoning"  # the model may yet write the marker that the prompt ended with
@@ -117,9 +117,9 @@ class BlockParser:
 
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
         start = seen = position
-        quoting = self._quoting
+        quoting, candidate = self._quoting, self._table.candidate
         while True:
-            found = _CANDIDATE.search(text, position)
+            found = candidate.search(text, position)
             if found is None:
                 return self._emit(TextDelta, text, start, len(text), out)
             at = found.start()
@@ -135,34 +135,34 @@ class BlockParser:
             position = at + 1
 
     def _open(self, found: Found, at: int) -> int:
-        body_at = at + found.length
+        body_at, marker = at + found.length, found.marker
         self._quoting = False
-        if found.kind == "reasoning":
-            self._depth, self._state = 1, self._reasoning
+        if marker.kind == "reasoning":
+            self._depth, self._state, self._thought = 1, self._reasoning, marker
             return body_at
-        if found.kind == "calls":
-            body = self._format.new_body(self._calls, self._format.caps)
+        if marker.kind == "calls":
+            body = self._format.new_body(marker, self._calls, self._format.caps)
             self._saw_block = True
         else:
             body = ResultsBody(self._format.caps)
-        self._block = _Block(found.kind, body, self._position + body_at, found.notes, found.fenced)
-        plain = found.kind == "results" and self._format.markers.results_text
-        self._state = self._skip if plain else self._body
+        end = self._ends.get(marker)
+        self._block = _Block(marker, end, body, self._position + body_at, found.notes, found.fenced)
+        self._state = self._skip if marker.plain else self._body
         return body_at
 
     def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
         start = seen = position
-        quoting = self._quoting
-        end_marker = self._ends["reasoning"]
-        opener = f"<{self._format.markers.reasoning}".lower()
+        quoting, end_marker, candidate = self._quoting, self._ends[self._thought], self._inside
         while True:
-            at = text.find("<", position)
-            self._restated = self._restated and not text[seen : at if at >= 0 else len(text)].strip()
-            if at < 0:
+            found = candidate.search(text, position)
+            at = found.start() if found else len(text)
+            self._restated = self._restated and not text[seen:at].strip()
+            if found is None:
                 return self._emit(ReasoningDelta, text, start, len(text), out)
             quoting, seen = _in_code(quoting, text, seen, at), at
             closed = end_marker.match(text, at)
-            opened = None if quoting else self._nested.match(text, at, at + MAX_CANDIDATE)
+            verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
+            opened = verdict.marker if isinstance(verdict, Found) else None
             if closed > 0:
                 self._depth -= 1
                 if self._depth == 0:
@@ -170,14 +170,17 @@ class BlockParser:
                     self._state, self._quoting = self._text, False
                     return closed
                 position = closed
-            elif opened and self._restated:
-                self._restated = False
-                self._emit(ReasoningDelta, text, start, at, out)
-                return opened.end()
-            elif opened:
+            elif isinstance(verdict, Found) and opened is self._thought:
+                if self._restated:
+                    self._restated = False
+                    self._emit(ReasoningDelta, text, start, at, out)
+                    return at + verdict.length
                 self._depth += 1
-                position = opened.end()
-            elif end_marker.viable(text, at) or _may_open(opener, text[at : at + MAX_CANDIDATE]):
+                position = at + verdict.length
+            elif isinstance(verdict, Found) and verdict.marker.ends_reasoning:
+                self._emit(ReasoningDelta, text, start, at, out)
+                return self._open(verdict, at)
+            elif end_marker.viable(text, at) or verdict in ("undecided", "opened"):
                 self._emit(ReasoningDelta, text, start, at, out)
                 self._held = text[at:]
                 return len(text)
@@ -191,6 +194,8 @@ class BlockParser:
         self._place(out, first, block)
         if block.body.problem is not None:
             self._fail(block, block.body.problem, block.start + block.body.problem_offset)
+        elif block.body.done and block.end is None:
+            self._finish(block, out)
         elif block.body.done:
             self._state = self._closing
         elif stop < len(text):
@@ -210,7 +215,7 @@ class BlockParser:
             if "code_fence" not in block.notes:
                 block.notes = (*block.notes, "code_fence")
             return position + 3
-        end = self._ends[block.kind]
+        end = self._expect_end(block)
         closed = end.match(text, position)
         if closed > 0:
             self._finish(block, out)
@@ -219,17 +224,14 @@ class BlockParser:
             self._held = text[position:]
             return len(text)
         at = self._position + position
-        self._fail(
-            block, Problem("trailing_text", f"text after the calls; close the block with </{self._name(block)}>"), at
-        )
+        self._fail(block, Problem("trailing_text", f"text after the calls; close the block with {end.text}"), at)
         return position
 
     def _skip(self, text: str, position: int, out: list[Delta]) -> int:
         """After a problem: to the block's end marker, wherever it stands."""
         block = self._expect_block()
-        end = self._ends[block.kind]
-        at = position
-        while (at := text.find("<", at)) >= 0:
+        end, at = block.end, position
+        while end is not None and (at := end.find_candidate(text, at)) >= 0:
             closed = end.match(text, at)
             if closed > 0:
                 block.body.raw.add(text[position:at])
@@ -266,8 +268,9 @@ class BlockParser:
         assert self._block is not None, "a block state without a block is our bug"
         return self._block
 
-    def _name(self, block: _Block) -> str:
-        return self._format.markers.calls if block.kind == "calls" else self._format.markers.results
+    def _expect_end(self, block: _Block) -> EndMarker:
+        assert block.end is not None, "waiting for an end marker that does not exist is our bug"
+        return block.end
 
     def _place(self, out: list[Delta], first: int, block: _Block) -> None:
         for i in range(first, len(out)):
@@ -283,7 +286,7 @@ class BlockParser:
         """The block is over, with its end marker or with the turn."""
         self._block = None
         self._state = self._after_fenced if block.fenced else self._text
-        if block.kind == "results":
+        if block.marker.kind == "results":
             out.append(ForgedResults(block.body.raw.value()))
             return
         indexes = [call.index for call in block.body.calls]
@@ -311,27 +314,32 @@ class BlockParser:
             self._last_ok = block.problem is None and not isinstance(block.body.calls[-1], CallMalformed)
             return
         malformed = {call.index for call in block.body.calls if isinstance(call, CallMalformed)}
-        self._candidates = [] if block.problem else [index for index in indexes if index not in malformed]
-        self._last_ok, self._notes = ok, notes
+        counting = [] if block.problem else [index for index in indexes if index not in malformed]
+        if rule == "all_calls":
+            self._candidates += counting
+            self._last_ok = self._last_ok and ok
+            self._notes = (*self._notes, *(note for note in notes if note not in self._notes))
+            return
+        self._candidates, self._last_ok, self._notes = counting, ok, notes
         self._end_batch(out)
 
     def _end_batch(self, out: list[Delta]) -> None:
         self._batch_open = False
-        selected = tuple(self._candidates) if self._last_ok or self._format.batch.counts == "first_block" else ()
+        selected = tuple(self._candidates) if self._last_ok or self._format.batch.counts != "last_call" else ()
         out.append(BatchEnded(selected, self._last_ok, self._notes))
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:
         block = self._expect_block()
         first = len(out)
         if normal and block.problem is None and not block.body.done:
-            if not self._held or self._ends[block.kind].viable(self._held, 0):
+            if not self._held or (block.end is not None and block.end.viable(self._held, 0)):
                 block.body.end(out)
             self._place(out, first, block)
-        if block.problem is None and normal and block.body.done:
+        if block.problem is None and normal and block.body.done and block.end is not None:
             block.notes = (*block.notes, "missing_closer")
         elif block.problem is None:
-            what = self._name(block)
-            unclosed = f"the turn ended inside <{what}>, so nothing in it ran; close what is open, then </{what}>"
+            closing = f", then {block.marker.end}" if block.marker.end else ""
+            unclosed = f"the turn ended inside {block.marker.text}, so nothing in it ran; close what is open{closing}"
             reason = _CUT if not normal else block.body.hint() or unclosed
             block.problem = Problem("unclosed" if normal else "truncated", reason)
             block.offset = self._position + len(self._held)
@@ -347,8 +355,10 @@ class BlockParser:
             out.append(ReasoningDelta(self._held))
         elif not normal and self._table.decide(self._held, False) == "opened":
             self._saw_block = True
-            body = self._format.new_body(self._calls, self._format.caps)
-            block = _Block("calls", body, self._position, (), False, Problem("truncated", _CUT), self._position)
+            marker = next(marker for marker in self._table.markers if marker.kind == "calls")
+            body = self._format.new_body(marker, self._calls, self._format.caps)
+            cut = Problem("truncated", _CUT)
+            block = _Block(marker, None, body, self._position, (), False, cut, self._position)
             body.raw.add(self._held)
             self._finish(block, out)
         else:
@@ -364,14 +374,3 @@ def _in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
     if line >= 0:
         return text.count("`", line, stop) % 2 == 1
     return quoting ^ (text.count("`", start, stop) % 2 == 1)
-
-
-def _may_open(opener: str, candidate: str) -> bool:
-    """Whether a candidate inside reasoning may become a nested opener."""
-    lowered = candidate.lower()
-    if len(candidate) >= MAX_CANDIDATE:
-        return False
-    if opener.startswith(lowered):
-        return True
-    rest = lowered[len(opener) :]
-    return lowered.startswith(opener) and rest[0].isspace() and "<" not in rest and ">" not in rest

@@ -15,6 +15,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule
+from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.render import (
     append_message,
     dump_json,
@@ -28,6 +29,18 @@ from toolspeak.dialects.schema_text import choice_text, example_tools, list_tool
 EXECUTE, RESULTS, THINK = "execute", "results", "think"
 MARKERS = marker_prefix((EXECUTE, RESULTS, THINK))
 BATCH = BatchRule("first_block")
+
+
+def marker_table(calls_start: str) -> MarkerTable:
+    """The protocols' markers; only the calls' first characters differ."""
+    return MarkerTable(
+        [
+            Marker("calls", f"<{EXECUTE}>", f"</{EXECUTE}>", calls_start),
+            Marker("results", f"<{RESULTS}>", f"</{RESULTS}>", "[{"),
+            Marker("reasoning", f"<{THINK}>", f"</{THINK}>"),
+        ]
+    )
+
 
 RESULTS_TEXT = """\
 Afterwards the system answers with the results, in the order of the calls: the first result belongs to the first call.

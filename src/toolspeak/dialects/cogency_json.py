@@ -12,19 +12,17 @@ from toolspeak.dialects.cogency import (
     BATCH,
     EXECUTE,
     MARKERS,
-    RESULTS,
-    THINK,
     CogencyDialect,
+    marker_table,
     unreadable,
 )
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.markers import Markers, MarkerTable
+from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import Caps, Problem, decode_json
 
-_MARKERS = Markers(EXECUTE, RESULTS, THINK, calls_start="[{<")
+_TABLE = marker_table("[{<")
 _SHAPE = CallShape(arguments_key="args", array=True, arguments_required=True)
-_TABLE = MarkerTable(_MARKERS)
 
 _INTRODUCTION = """\
 ## Tools
@@ -53,10 +51,10 @@ class CogencyJson(CogencyDialect):
     introduction = _INTRODUCTION
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
-        def new_body(first_index: int, caps: Caps) -> JsonCalls:
+        def new_body(_marker: Marker, first_index: int, caps: Caps) -> JsonCalls:
             return JsonCalls(_SHAPE, first_index, caps)
 
-        return BlockParser(BlockFormat(_MARKERS, BATCH, new_body), _TABLE, starts_in)
+        return BlockParser(BlockFormat(_TABLE, BATCH, new_body), starts_in)
 
     def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
         whole = unreadable(calls)

@@ -13,20 +13,18 @@ from toolspeak.dialects.cogency import (
     BATCH,
     EXECUTE,
     MARKERS,
-    RESULTS,
-    THINK,
     CogencyDialect,
+    marker_table,
     unreadable,
 )
-from toolspeak.dialects.markers import Markers, MarkerTable
+from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import Caps
 from toolspeak.dialects.typed_text import schema_types
 from toolspeak.dialects.xml_calls import CDATA, CDATA_END, XmlCalls
 from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, open_tag
 
-_MARKERS = Markers(EXECUTE, RESULTS, THINK, calls_start="<[{")
-_TABLE = MarkerTable(_MARKERS)
+_TABLE = marker_table("<[{")
 
 _INTRODUCTION = """\
 ## Tools
@@ -60,10 +58,10 @@ class CogencyXml(CogencyDialect):
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
         by_name = {spec.name: spec for spec in tools}
 
-        def new_body(first_index: int, caps: Caps) -> XmlCalls:
+        def new_body(_marker: Marker, first_index: int, caps: Caps) -> XmlCalls:
             return XmlCalls(EXECUTE, by_name, first_index, caps)
 
-        return BlockParser(BlockFormat(_MARKERS, BATCH, new_body), _TABLE, starts_in)
+        return BlockParser(BlockFormat(_TABLE, BATCH, new_body), starts_in)
 
     def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
         whole = unreadable(calls)

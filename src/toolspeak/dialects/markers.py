@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,25 +13,34 @@ MarkerKind = Literal["calls", "reasoning", "results"]
 
 
 @dataclass(frozen=True, slots=True)
-class Markers:
-    """A dialect's element names, and the characters with which a block's body may start ('<': an element).
+class Marker:
+    """One start marker and what it opens, up to `end` (None: the body knows its own end).
 
-    `results_text`: results are plain text, so that a line break behind the marker starts them too.
+    A block starts only where the marker is followed by white space and one of the characters `starts` ('<' stands
+    for an element, a line break for one right behind the marker); with `starts` empty the marker alone decides. An
+    element (`<name>`) is also known in another case and with attributes; any other marker is taken literally.
+    `plain`: the body is text without structure, read up to `end`. `ends_reasoning`: it starts inside reasoning too.
     """
 
-    calls: str
-    results: str
-    reasoning: str = "think"
-    calls_start: str = "[{"
-    results_start: str = "[{"
-    results_text: bool = False
+    kind: MarkerKind
+    text: str
+    end: str | None
+    starts: str = ""
+    plain: bool = False
+    ends_reasoning: bool = False
+
+    @property
+    def element(self) -> str:
+        """The name of an element marker, else empty."""
+        found = _ELEMENT.fullmatch(self.text)
+        return found[1] if found else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """A start marker of `length` characters; for a block the body's first character follows it."""
 
-    kind: MarkerKind
+    marker: Marker
     length: int
     fenced: bool = False
     notes: tuple[str, ...] = ()
@@ -39,6 +49,7 @@ class Found:
 Verdict = Found | Literal["text", "undecided", "opened"]
 """`undecided`: more characters are needed; `opened`: so too, but a whole block marker is already there."""
 
+_ELEMENT = re.compile(r"<([A-Za-z_][\w:.-]*)>")
 _FENCE = re.compile(r"```[\w+.-]{0,16}\s*")
 _FENCE_START = re.compile(r"`{1,2}|```[\w+.-]{0,16}\s*")
 _ATTRIBUTES_START = re.compile(r"\s[^<>]*")
@@ -47,25 +58,21 @@ _INNER_FENCE_START = re.compile(r"\s*(?:`{0,2}|```[\w+.-]{0,16}\s*)")
 
 
 class MarkerTable:
-    """Decides candidates: texts that begin with '<' or a backtick and may grow into a start marker.
+    """Decides candidates: texts that begin with a marker's first character or a backtick and may grow into a marker.
 
-    A block starts where its marker is followed by white space and a character with which its body may
-    start, optionally behind a code fence; anything else is text. Reasoning needs its marker alone.
+    A block may stand in a code fence, and a code fence may stand in a block.
     """
 
-    def __init__(self, markers: Markers) -> None:
-        kinds: dict[str, MarkerKind] = {
-            markers.calls: "calls",
-            markers.results: "results",
-            markers.reasoning: "reasoning",
-        }
-        self._kinds: dict[str, MarkerKind] = {name.lower(): kind for name, kind in kinds.items()}
-        self._calls_start, self._results_start = markers.calls_start, markers.results_start
-        self._results_text = markers.results_text
-        names = "|".join(re.escape(name) for name in sorted(self._kinds, key=len, reverse=True))
+    def __init__(self, markers: Sequence[Marker]) -> None:
+        self.markers = tuple(markers)
+        self._elements = {marker.element.lower(): marker for marker in markers if marker.element}
+        literal = [marker for marker in markers if not marker.element]
+        self._literals = sorted(literal, key=lambda marker: len(marker.text), reverse=True)
+        names = "|".join(re.escape(name) for name in sorted(self._elements, key=len, reverse=True))
         # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
-        self._marker = re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>")
-        self._exact = frozenset(f"<{name}>" for name in kinds)
+        self._marker = re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
+        first = {marker.text[0] for marker in markers}
+        self.candidate = re.compile("[" + "".join(re.escape(char) for char in sorted(first | {"`"})) + "]")
 
     def decide(self, held: str, in_code: bool) -> Verdict:
         """`in_code`: the candidate stands in inline code, where a marker is a mention."""
@@ -79,44 +86,55 @@ class MarkerTable:
             if fence is None or fence.end() == len(held):
                 return "undecided" if _FENCE_START.fullmatch(held) else "text"
             start = fence.end()
-            if held[start] != "<":
-                return "text"
         elif in_code:
             return "text"
-        marker = self._marker.match(held, start)
+        marker, stop, notes = self._match(held, start)
         if marker is None:
-            return "undecided" if self._may_become_marker(held[start:].lower()) else "text"
-        kind = self._kinds[marker[1].lower()]
-        if kind not in ("calls", "results"):
-            return "text" if start else Found(kind, marker.end())
-        if kind == "results" and self._results_text and marker.end() < len(held) and held[marker.end()] in "\r\n":
-            return Found(kind, marker.end(), start > 0)
-        return self._body(held, start > 0, marker, kind)
+            return "undecided" if self._may_become_marker(held[start:]) else "text"
+        if marker.kind == "reasoning":
+            return "text" if start else Found(marker, stop)
+        if not marker.starts:
+            return "text" if start else Found(marker, stop)
+        if "\n" in marker.starts and stop < len(held) and held[stop] in "\r\n":
+            return Found(marker, stop, start > 0)
+        return self._body(held, start > 0, marker, stop, notes)
 
-    def _body(self, held: str, fenced: bool, marker: re.Match[str], kind: Literal["calls", "results"]) -> Verdict:
-        inner = _INNER_FENCE.match(held, marker.end())
-        position = inner.end() if inner else marker.end()
-        if position == len(held) or (held[position] == "`" and _INNER_FENCE_START.fullmatch(held, marker.end())):
-            return "opened" if kind == "calls" else "undecided"
-        if held[position] not in (self._calls_start if kind == "calls" else self._results_start):
+    def _match(self, held: str, start: int) -> tuple[Marker | None, int, list[str]]:
+        """The whole marker at `start`, where it ends, and what was accepted leniently."""
+        for marker in self._literals:
+            if held.startswith(marker.text, start):
+                return marker, start + len(marker.text), []
+        found = self._marker.match(held, start) if self._marker else None
+        if found is None:
+            return None, start, []
+        marker = self._elements[found[1].lower()]
+        notes = ["marker_attributes"] if found[2] and found[2].strip() else []
+        if found[1] != marker.element:
+            notes.append("marker_case")
+        return marker, found.end(), notes
+
+    def _body(self, held: str, fenced: bool, marker: Marker, stop: int, notes: list[str]) -> Verdict:
+        waiting: Verdict = "opened" if marker.kind == "calls" else "undecided"
+        inner = _INNER_FENCE.match(held, stop)
+        position = inner.end() if inner else stop
+        if position == len(held) or (held[position] == "`" and _INNER_FENCE_START.fullmatch(held, stop)):
+            return waiting
+        if held[position] not in marker.starts:
             return "text"
         if held[position] == "<":
             if position + 1 == len(held):
-                return "opened" if kind == "calls" else "undecided"
+                return waiting
             if not (held[position + 1].isalpha() or held[position + 1] == "_"):
                 return "text"
-        notes: list[str] = []
-        if marker[2] and marker[2].strip():
-            notes.append("marker_attributes")
-        if f"<{marker[1]}>" not in self._exact:
-            notes.append("marker_case")
-        fence_inside = "`" in held[marker.end() : position]
-        if fenced or fence_inside:
+        if fenced or "`" in held[stop:position]:
             notes.append("code_fence")
-        return Found(kind, position, fenced, tuple(notes))
+        return Found(marker, position, fenced, tuple(notes))
 
-    def _may_become_marker(self, lowered: str) -> bool:
-        for name in self._kinds:
+    def _may_become_marker(self, text: str) -> bool:
+        if any(marker.text.startswith(text) for marker in self._literals):
+            return True
+        lowered = text.lower()
+        for name in self._elements:
             start = f"<{name}"
             if start.startswith(lowered) or (
                 lowered.startswith(start) and _ATTRIBUTES_START.fullmatch(lowered, len(start))

@@ -56,6 +56,16 @@ def _after_lt(markers: re.Pattern[str]) -> str:
     return markers.pattern.removeprefix("<(?=").removesuffix(")")
 
 
+ERROR = "ERROR: "
+
+
+def result_text(result: ToolResult, live: re.Pattern[str]) -> str:
+    """A result as plain text: text as it is, other values as JSON, a failure behind `ERROR: `; no live marker in it."""
+    value = result_value(result)
+    text = escape_text(value, live) if isinstance(value, str) else dump_json(value, live)
+    return ERROR + text if result.status == "failure" else text
+
+
 def result_value(result: ToolResult) -> JSON:
     """A result's content as one JSON value: text as a string, JSON as it is, several parts as an array.
     Images and files, which text cannot carry, are described."""

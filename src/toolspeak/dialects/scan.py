@@ -64,6 +64,7 @@ _STRING_RUN = re.compile(r'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ATOM_RUN = re.compile(r"[^\s,:\[\]{}\"<]*")  # not past a '<': it may begin the block's end marker
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+_END_ELEMENT = re.compile(r"</([A-Za-z_][\w:.-]*)>")
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 _VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _AFTER, _STRING, _ATOM = range(8)
@@ -281,20 +282,32 @@ def decode_json(text: str, caps: Caps | None = None) -> JSON | Problem:
 
 
 class EndMarker:
-    """How `</name>` is recognised: in any case, with white space inside, up to `MAX_END` characters in all."""
+    """How an end marker is recognised: `</name>` in any case, with white space inside, up to `MAX_END` characters in
+    all; any other marker literally."""
 
-    __slots__ = ("_pattern", "_target")
+    __slots__ = ("_first", "_pattern", "_target", "text")
 
-    def __init__(self, name: str) -> None:
-        self._target = f"</{name}>".lower()
-        self._pattern = re.compile(rf"<\s*/\s*(?ai:{re.escape(name)})\s*>")
+    def __init__(self, text: str) -> None:
+        element = _END_ELEMENT.fullmatch(text)
+        self.text = text
+        self._target = text.lower() if element else text
+        self._pattern = re.compile(rf"<\s*/\s*(?ai:{re.escape(element[1])})\s*>") if element else None
+        self._first = text[0]
+
+    def find_candidate(self, text: str, at: int) -> int:
+        """Where the marker may begin next; -1 for nowhere in this text."""
+        return text.find(self._first, at)
 
     def match(self, text: str, at: int) -> int:
         """Where the marker that begins at `at` ends; -1 if there is none (yet)."""
+        if self._pattern is None:
+            return at + len(self.text) if text.startswith(self.text, at) else -1
         found = self._pattern.match(text, at, at + MAX_END)
         return found.end() if found else -1
 
     def viable(self, text: str, at: int) -> bool:
         """Whether all that follows from `at` is a beginning of the marker: more characters are needed to decide."""
+        if self._pattern is None:
+            return len(text) - at < len(self.text) and self.text.startswith(text[at:])
         held = text[at : at + MAX_END]
         return len(held) < MAX_END and self._target.startswith("".join(held.split()).lower())

@@ -9,26 +9,30 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, DialectInfo, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.markers import Markers, MarkerTable
+from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.render import (
+    ERROR,
     append_message,
     dump_json,
-    escape_text,
     join_block,
     marker_prefix,
     render_all,
-    result_value,
+    result_text,
     unescape_text,
 )
 from toolspeak.dialects.scan import Caps
 from toolspeak.dialects.schema_text import choice_text, example_tools, list_tools, sample_arguments
 
 CALL, RESULT, THINK = "tool_call", "tool_result", "think"
-ERROR = "ERROR: "
 _LIVE = marker_prefix((CALL, RESULT, THINK))
-_MARKERS = Markers(CALL, RESULT, THINK, calls_start="{[<", results_start='[{"', results_text=True)
+_TABLE = MarkerTable(
+    [
+        Marker("calls", f"<{CALL}>", f"</{CALL}>", "{[<"),
+        Marker("results", f"<{RESULT}>", f"</{RESULT}>", '\n[{"', plain=True),
+        Marker("reasoning", f"<{THINK}>", f"</{THINK}>"),
+    ]
+)
 _SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
-_TABLE = MarkerTable(_MARKERS)
 _BATCH = BatchRule("last_call", max_calls=1)
 
 _INTRODUCTION = """\
@@ -71,10 +75,10 @@ class ToolCallDialect:
         return "\n\n".join(part for part in parts if part)
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
-        def new_body(first_index: int, caps: Caps) -> JsonCalls:
+        def new_body(_marker: Marker, first_index: int, caps: Caps) -> JsonCalls:
             return JsonCalls(_SHAPE, first_index, caps)
 
-        return BlockParser(BlockFormat(_MARKERS, _BATCH, new_body), _TABLE, starts_in)
+        return BlockParser(BlockFormat(_TABLE, _BATCH, new_body), starts_in)
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> ToolCallHistory:
         return ToolCallHistory(tool_role)
@@ -91,7 +95,7 @@ class ToolCallDialect:
         """Each result as the content of its `tool` message: text as it is, other values as JSON, failures
         behind `ERROR: `. The '<' of a live marker is written `&lt;` in text (`read_result` reverses it) and
         `\\u003c` in JSON."""
-        return "\n".join(_result_text(result) for result in results)
+        return "\n".join(result_text(result, _LIVE) for result in results)
 
 
 class ToolCallHistory:
@@ -136,17 +140,11 @@ def _render_call(call: ToolCall | MalformedCall) -> str:
     return f"<{CALL}>\n{dump_json({'name': call.name, 'arguments': call.arguments}, _LIVE)}\n</{CALL}>"
 
 
-def _result_text(result: ToolResult) -> str:
-    value = result_value(result)
-    text = escape_text(value, _LIVE) if isinstance(value, str) else dump_json(value, _LIVE)
-    return ERROR + text if result.status == "failure" else text
-
-
 def read_result(text: str) -> str:
     """The text result that `render_results` wrote, without its escapes and its `ERROR: `."""
     return unescape_text(text.removeprefix(ERROR), _LIVE)
 
 
 def _result_message(result: ToolResult, tool_role: bool) -> TextMessage:
-    text = _result_text(result)
+    text = result_text(result, _LIVE)
     return TextMessage("tool", text) if tool_role else TextMessage("user", f"<{RESULT}>\n{text}\n</{RESULT}>")
