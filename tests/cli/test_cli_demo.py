@@ -13,11 +13,11 @@ import pytest
 
 from toolspeak.cli.demo import play
 from toolspeak.cli.demo_project import ALIAS, FILES, STEPS, TOOLS_USED, playbook
-from toolspeak.dialects import DIALECTS, Dialect, read_turn
+from toolspeak.dialects import PROTOCOLS, Dialect, read_turn
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.ui import make_console
 
-NAMES = [dialect.name for dialect in DIALECTS]
+NAMES = [dialect.name for dialect in PROTOCOLS]
 
 
 def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -92,14 +92,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-@pytest.mark.parametrize("dialect", DIALECTS, ids=NAMES)
+@pytest.mark.parametrize("dialect", PROTOCOLS, ids=NAMES)
 def test_it_fails_when_a_result_is_not_the_right_one(dialect: Dialect, name: str):
     changed, problem = WRONG[name]
     outcome = asyncio.run(play(dialect, make_console(io.StringIO()), files={**FILES, **changed}))
     assert problem in "; ".join(outcome.problems)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=NAMES)
+@pytest.mark.parametrize("dialect", PROTOCOLS, ids=NAMES)
 def test_the_playbook_says_the_same_in_every_dialect(dialect: Dialect, tmp_path: Path):
     tools = workspace_tools(tmp_path).specs
     turns = [read_turn(dialect, text, tools) for text in playbook(dialect, tools)]

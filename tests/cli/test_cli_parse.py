@@ -9,7 +9,7 @@ import sys
 import pytest
 from command import toolspeak
 
-from toolspeak.dialects import DIALECTS
+from toolspeak.dialects import DIALECTS, PROTOCOLS
 
 TOOLS = [
     {"name": "scale", "description": "Scales.", "parameters": {"properties": {"n": {"type": "integer"}}}},
@@ -69,7 +69,7 @@ def test_dialects_lists_them_all(tmp_path):
     assert all(dialect.name in listed for dialect in DIALECTS)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("dialect", PROTOCOLS, ids=lambda dialect: dialect.name)
 def test_dialects_show_prints_the_instructions_for_the_tools(dialect, tmp_path):
     shown = toolspeak("dialects", "--show", dialect.name, cwd=tmp_path).stdout.decode()
     assert "### read(path, " in shown

@@ -18,7 +18,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import READ_ANYTHING, ToolSpec
-from toolspeak.dialects import DIALECTS, Dialect
+from toolspeak.dialects import PROTOCOLS, Dialect
 
 
 def spec(name: str, properties: dict[str, Any], required: list[str] | None = None, **fields: Any) -> ToolSpec:
@@ -51,7 +51,7 @@ MARKERS = {
 """The names of each dialect's elements."""
 
 BLOCK = {name: names[0] for name, names in MARKERS.items()}
-DIALECT_IDS = [dialect.name for dialect in DIALECTS]
+DIALECT_IDS = [dialect.name for dialect in PROTOCOLS]
 
 
 def block(dialect: Dialect, *calls: tuple[str, dict[str, Any]]) -> str:

@@ -11,11 +11,11 @@ from dialect_strategies import BLOCK, TOOLS, spec
 from pydantic import BaseModel
 
 from toolspeak.data.messages import ToolCall, ToolChoice
-from toolspeak.dialects import DIALECTS, Dialect, read_turn
+from toolspeak.dialects import PROTOCOLS, Dialect, read_turn
 from toolspeak.tools import Tool, tool
 from toolspeak.tools.builtin import workspace_tools
 
-each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+each_dialect = pytest.mark.parametrize("dialect", PROTOCOLS, ids=lambda dialect: dialect.name)
 
 
 class Point(BaseModel):
@@ -93,7 +93,7 @@ def test_the_worked_example_of_the_built_in_tools(dialect: Dialect, tmp_path: Pa
     ],
 )
 def test_an_example_keeps_to_bounds(schema):
-    (call,) = examples(DIALECTS[0], DIALECTS[0].instructions([spec("t", {"n": schema})]))
+    (call,) = examples(PROTOCOLS[0], PROTOCOLS[0].instructions([spec("t", {"n": schema})]))
     number = call.arguments["n"]
     assert schema.get("minimum", -99) <= number <= schema.get("maximum", 99)
     assert schema.get("exclusiveMinimum", -99) < number < schema.get("exclusiveMaximum", 99)
@@ -104,7 +104,7 @@ def test_an_example_keeps_to_lengths():
         "s": {"type": "string", "minLength": 9},
         "a": {"type": "array", "items": {"type": "integer"}, "minItems": 2},
     }
-    (call,) = examples(DIALECTS[0], DIALECTS[0].instructions([spec("t", properties)]))
+    (call,) = examples(PROTOCOLS[0], PROTOCOLS[0].instructions([spec("t", properties)]))
     assert call.arguments == {"s": "textxxxxx", "a": [1, 1]}
 
 

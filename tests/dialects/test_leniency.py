@@ -8,7 +8,7 @@ from seed_examples import called, read_checked
 
 from toolspeak.data.deltas import ReasoningDelta, TextDelta
 from toolspeak.data.messages import MalformedCall, ToolCall
-from toolspeak.dialects import DIALECTS, get_dialect, read_turn
+from toolspeak.dialects import PROTOCOLS, get_dialect, read_turn
 
 READ = {"file": "a"}
 J, X, T = "cogency-json", "cogency-xml", "tool-call"
@@ -204,7 +204,7 @@ def test_only_the_first_block_counts(name: str):
     assert [each.reason for each in turn.ignored] == ["the turn's batch had ended already"]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("dialect", PROTOCOLS, ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize(
     ("text", "starts_in", "reasoning", "content"),
     [

@@ -39,7 +39,7 @@ from toolspeak.data.deltas import (
     TextDelta,
 )
 from toolspeak.data.messages import JsonPart, Message, TextPart, ToolCall, ToolResult
-from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
+from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, read_turn
 from toolspeak.dialects.render import escape_text, marker_prefix, unescape_text
 from toolspeak.dialects.tool_call import read_result
 from toolspeak.testing import (
@@ -53,7 +53,7 @@ from toolspeak.testing import (
     parse_pieces,
 )
 
-each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+each_dialect = pytest.mark.parametrize("dialect", PROTOCOLS, ids=lambda dialect: dialect.name)
 
 
 def examples(count: int) -> settings:
@@ -368,7 +368,7 @@ def test_4_look_alike_letters_are_no_markers(dialect: Dialect):
 
 # --- 5. markers inside strings are content ------------------------------------------------------
 
-JSON_DIALECTS = [dialect for dialect in DIALECTS if dialect.name != "cogency-xml"]
+JSON_DIALECTS = [dialect for dialect in PROTOCOLS if dialect.name != "cogency-xml"]
 INSIDE = ["</execute>", "<execute>[", "</tool_call>", '<tool_call>{"name"', "<think>", "</think>", "<results>", "```"]
 
 

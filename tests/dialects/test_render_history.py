@@ -20,10 +20,10 @@ from toolspeak.data.messages import (
     ToolCall,
     ToolResult,
 )
-from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
+from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, read_turn
 
-each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-JSON_D, XML_D, TOOL_CALL = DIALECTS
+each_dialect = pytest.mark.parametrize("dialect", PROTOCOLS, ids=lambda dialect: dialect.name)
+JSON_D, XML_D, TOOL_CALL = PROTOCOLS
 
 READ = ToolCall("c1", "read", {"file": "a"})
 PING = ToolCall("c2", "ping", {})

@@ -18,11 +18,11 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import MalformedCall, ReasoningPart, TextPart, ToolCall, Usage
-from toolspeak.dialects import DIALECTS, Dialect, TurnCollector, get_dialect, read_turn
+from toolspeak.dialects import PROTOCOLS, Dialect, TurnCollector, get_dialect, read_turn
 from toolspeak.errors import UnknownDialect
 from toolspeak.testing import chunks
 
-each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+each_dialect = pytest.mark.parametrize("dialect", PROTOCOLS, ids=lambda dialect: dialect.name)
 
 
 @each_dialect
@@ -109,7 +109,7 @@ def test_an_empty_turn():
 
 
 def test_a_dialect_is_looked_up_by_name():
-    for dialect in DIALECTS:
+    for dialect in PROTOCOLS:
         assert get_dialect(dialect.name) is dialect
         assert dialect.info.name == dialect.name
     with pytest.raises(UnknownDialect, match="Did you mean 'tool-call'"):

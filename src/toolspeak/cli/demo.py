@@ -25,7 +25,7 @@ from toolspeak.cli.run import run_to_end
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished
 from toolspeak.data.messages import JsonPart, ToolCall, ToolResult
-from toolspeak.dialects import DIALECTS, Dialect, get_dialect
+from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect
 from toolspeak.errors import ToolspeakError
 from toolspeak.providers.base import Provider, TextRequest
 from toolspeak.providers.scripted import ScriptedProvider
@@ -46,7 +46,7 @@ def demo(dialect: str | None, fast: bool) -> None:
 
     Exits with 0 only if in every dialect the tests failed first and pass in the end.
     """
-    chosen = DIALECTS if dialect is None else (get_dialect(dialect),)
+    chosen = PROTOCOLS if dialect is None else (get_dialect(dialect),)
     sys.exit(run_to_end(_demo(chosen, 0.0 if fast else _PAUSE)))
 
 

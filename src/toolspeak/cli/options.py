@@ -11,17 +11,20 @@ from typing import Any, TypeVar, cast
 import click
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import DIALECTS
+from toolspeak.dialects import PROTOCOLS
 from toolspeak.errors import UsageError
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
-_NAMES = ", ".join(dialect.name for dialect in DIALECTS)
+_NAMES = ", ".join(dialect.name for dialect in PROTOCOLS)
 
 
 def dialect_option(command: CommandT) -> CommandT:
-    return click.option("--dialect", required=True, metavar="NAME", help=f"How the reply writes calls: {_NAMES}.")(
-        command
-    )
+    return click.option(
+        "--dialect",
+        required=True,
+        metavar="NAME",
+        help=f"How the reply writes calls: {_NAMES}, … (`toolspeak dialects` lists all).",
+    )(command)
 
 
 def workspace_option(command: CommandT) -> CommandT:

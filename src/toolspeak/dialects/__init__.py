@@ -16,7 +16,10 @@ from toolspeak.dialects.tool_call import ToolCallDialect
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
 
-DIALECTS: tuple[Dialect, ...] = (CogencyJson(), CogencyXml(), ToolCallDialect(), HERMES)
+PROTOCOLS: tuple[Dialect, ...] = (CogencyJson(), CogencyXml(), ToolCallDialect())
+"""The published text protocols, for models that know none of their own."""
+
+DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, HERMES)
 """Adding a dialect: one file, one line here, its samples in `tests/samples`."""
 
 _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *dialect.info.aliases)}
@@ -32,6 +35,7 @@ def get_dialect(name: str) -> Dialect:
 
 __all__ = [
     "DIALECTS",
+    "PROTOCOLS",
     "BatchRule",
     "Dialect",
     "DialectInfo",
