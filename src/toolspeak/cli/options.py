@@ -19,12 +19,8 @@ _NAMES = ", ".join(dialect.name for dialect in PROTOCOLS)
 
 
 def dialect_option(command: CommandT) -> CommandT:
-    return click.option(
-        "--dialect",
-        required=True,
-        metavar="NAME",
-        help=f"How the reply writes calls: {_NAMES}, … (`toolspeak dialects` lists all).",
-    )(command)
+    text = f"How the reply writes calls: {_NAMES}, … (`toolspeak dialects` lists all)."
+    return click.option("--dialect", required=True, metavar="NAME", help=text)(command)
 
 
 def workspace_option(command: CommandT) -> CommandT:
