@@ -17,7 +17,11 @@ help:
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "toolspeak needs Python 3.11 or newer on PATH; or: make PYTHON=/path/to/python"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@# Debian keeps the standard library's ensurepip in a package of its own.
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+		&& apt-get update -qq && apt-get install -qq -y python3-venv; } \
+		|| { echo "this Python has no ensurepip: apt-get install python3-venv (as root), then make again"; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.runtime: $(BIN)/python requirements/runtime.txt requirements/build.txt pyproject.toml
 	$(PIP) -r requirements/runtime.txt -r requirements/build.txt

@@ -1,4 +1,4 @@
-"""Every exception toolspeak raises, and nothing else.
+"""Every exception toolspeak raises, and how a message suggests a name.
 
     ToolspeakError
     ├── UsageError               the caller's mistake: a wrong name, option or combination
@@ -8,6 +8,7 @@
     │   └── ToolDefinitionError  a function that cannot become a tool
     ├── FormatError              stored data that this version cannot read
     ├── ToolError                raised by a tool: its message goes to the model
+    │   └── Unserialisable       (tools/content.py) a tool returned what no model can read
     ├── ProviderError            the model API failed (status, retryable)
     └── RunError                 a run that cannot go on (for instance resumed without a decision)
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class ToolspeakError(Exception):
@@ -59,13 +61,14 @@ class ProviderError(ToolspeakError):
     """The model API failed.
 
     `status` is the HTTP status (None when no response came); `retryable` says whether the same
-    request may succeed later.
+    request may succeed later. `result` is the RunResult of the run it ended, when it comes out of `Agent.run`.
     """
 
     def __init__(self, message: str, *, status: int | None = None, retryable: bool = False) -> None:
         super().__init__(message)
         self.status = status
         self.retryable = retryable
+        self.result: Any = None  # a RunResult; the rooms above are not known here
 
 
 class RunError(ToolspeakError):
@@ -75,6 +78,7 @@ class RunError(ToolspeakError):
 def suggest(name: str, known: Iterable[str]) -> str:
     """`'hermez'; did you mean 'hermes'? Known: …`: the tail of every "unknown name" message."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    spelled = {known.lower(): known for known in names}
+    close = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.5)
+    hint = f" Did you mean {spelled[close[0]]!r}?" if close else ""
     return f"{name!r}.{hint} Known: {', '.join(names) or '(none)'}."

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from agent_helpers import DIALECTS, TOOLS, WatchedJournal, add, an_agent, assert_pairs, calling, play, texts
 
-from toolspeak import Effects, RunContext, RunError, UsageError, tool
+from toolspeak import Agent, Effects, RunContext, RunError, UsageError, tool
 from toolspeak.agent import fold
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, RunPaused, RunResumed, ToolStarted
 from toolspeak.execute import Decision
@@ -199,3 +199,39 @@ def test_what_was_said_while_it_waits_is_read_afterwards():
 
     asyncio.run(main())
     assert texts(case.provider.requests[1])[-1].endswith("and hurry")
+
+
+def test_the_same_waiting_result_resumes_once_and_its_call_runs_once():
+    ran = []
+
+    @tool
+    def launch(name: str) -> str:
+        "Launches."
+        ran.append(name)
+        return "away"
+
+    provider = ScriptedProvider([calling("cogency-json", ("launch", {"name": "x"})), "Away.", "Again."])
+    agent = Agent(provider, [launch])
+    waiting = agent.run_sync("go")
+    yes = dict.fromkeys(waiting.waiting, True)
+    assert asyncio.run(agent.resume(waiting, yes)).answer == "Away."
+    with pytest.raises(RunError, match="gone on elsewhere"):
+        asyncio.run(agent.resume(waiting, yes))
+    assert ran == ["x"]
+
+
+@pytest.mark.parametrize("said", ["no", "n", 1, None, Decision("n")])
+def test_only_a_bool_or_a_decision_decides(said):
+    provider = ScriptedProvider([calling("cogency-json", ("note", {"path": "a"})), "Done."])
+    agent = Agent(provider, TOOLS)
+    waiting = agent.run_sync("go")
+    with pytest.raises(UsageError, match="True, False or a Decision"):
+        asyncio.run(agent.resume(waiting, {waiting.waiting[0]: said}))
+
+
+def test_a_waiting_result_says_what_each_call_would_do():
+    provider = ScriptedProvider([calling("cogency-json", ("note", {"path": "a"})), "Done."])
+    waiting = Agent(provider, TOOLS).run_sync("go")
+    (request,) = waiting.requests
+    assert (request.call_id, request.reason) == (waiting.waiting[0], "writes note:a")
+    assert waiting.reason == ""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from agent_helpers import DIALECTS, TOOLS, OpenProvider, WatchedJournal, adding, an_agent, calling, texts
 
-from toolspeak import Agent, Message, ProviderError, RunContext, RunError, tool
+from toolspeak import Agent, Limits, Message, ProviderError, RunContext, RunError, tool
 from toolspeak.agent import fold, result_of
 from toolspeak.data.deltas import CallCompleted, ReasoningDelta, TextDelta, ToolProgress, TurnEnded
 from toolspeak.data.events import Record, RunFinished, RunPaused, UserMessageQueued
@@ -205,3 +205,54 @@ def test_a_provider_that_stops_without_an_end_is_a_failure_of_its_own():
 
     with pytest.raises(ProviderError, match="without saying so"):
         Agent(Silent([]), TOOLS).run_sync("go")
+
+
+def test_a_second_reader_is_refused_and_the_first_reads_on():
+    async def main():
+        run = Agent(ScriptedProvider(["Hello there."], chunk=2), TOOLS).start("go")
+        first = run.stream()
+        items = [await anext(first)]
+        with pytest.raises(RunError, match="driven already"):
+            await anext(run.stream())
+        items += [item async for item in first]
+        assert items[-1].event.answer == "Hello there."
+
+    asyncio.run(main())
+
+
+def test_a_provider_that_fails_hands_over_what_was_done():
+    provider = ScriptedProvider([adding(1, 2), ScriptedTurn("", error=ProviderError("overloaded"))])
+    with pytest.raises(ProviderError) as caught:
+        Agent(provider, TOOLS).run_sync("go")
+    result = caught.value.result
+    assert (result.status, result.messages[2].results[0].structured) == ("failed", 3)
+
+
+def test_what_is_said_too_late_is_there_for_the_next_run():
+    async def main():
+        run = Agent(ScriptedProvider([adding(1, 2), "It is 3."], chunk=1), TOOLS, limits=Limits(steps=1)).start("go")
+        async for item in run.stream():
+            if isinstance(item, TextDelta) and item.text == "I":
+                run.say("And 4?")
+        assert run.state.answer == "It is 3."
+        assert run.state.messages[-1].text == "And 4?"
+
+    asyncio.run(main())
+
+
+def test_an_agent_closes_its_provider_in_either_world():
+    closed = []
+
+    class Closing(ScriptedProvider):
+        async def aclose(self):
+            closed.append(self.name)
+
+    with Agent(Closing(["Hi."]), TOOLS) as agent:
+        agent.run_sync("go")
+
+    async def main():
+        async with Agent(Closing(["Hi."]), TOOLS) as agent:
+            await agent.run("go")
+
+    asyncio.run(main())
+    assert len(closed) == 2

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 from command import toolspeak
@@ -128,4 +133,34 @@ def test_a_damaged_reads_file_is_named_and_nothing_runs(tmp_path):
     done = toolspeak(*arguments, reply=CALLS, cwd=tmp_path)
     assert done.returncode == 2
     assert "reads.json" in done.stderr.decode()
+    assert not (tmp_path / "a.txt").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_ending_it_from_outside_ends_the_command_too(number, tmp_path):
+    wait = "echo $$ > pid; mkfifo gate; read line < gate"
+    reply = f'<execute>[{{"name": "shell", "args": {{"command": "{wait}"}}}}]</execute>'
+    command = [sys.executable, "-m", "toolspeak.cli", "exec", "--dialect", "cogency-json", "--approve", "all"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    process.stdin.write(reply.encode())
+    process.stdin.close()
+    child = wait_for(lambda: (tmp_path / "gate").exists() and int((tmp_path / "pid").read_text() or 0))
+    process.send_signal(number)
+    assert process.wait(timeout=30) == 130
+    assert wait_for(lambda: not Path(f"/proc/{child}").exists())
+
+
+def wait_for(met, seconds=30.0):
+    """What `met` gives once it is true; looks at the disk and at processes, which announce nothing."""
+    end = time.monotonic() + seconds
+    while not (value := met()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+    return value
+
+
+def test_reasoning_that_the_prompt_opened_runs_nothing(tmp_path):
+    reply = f"I could {CALLS}</think>No."
+    arguments = ("exec", "--dialect", "cogency-json", "--approve", "all", "--starts-in", "reasoning")
+    assert toolspeak(*arguments, reply=reply, cwd=tmp_path).stdout == b""
     assert not (tmp_path / "a.txt").exists()

@@ -222,3 +222,23 @@ def test_nested_reasoning_is_counted_and_a_mention_is_not(dialect, text, starts_
         deltas += parser.close("stop")
         assert "".join(d.text for d in deltas if isinstance(d, ReasoningDelta)) == reasoning
         assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == content
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "told"),
+    [
+        (T, '<tool_call>{"name": "read", "params": {"file": "a"}}</tool_call>', '"params" is not known'),
+        (T, '<tool_call>{"name": "read", "file": "a"}</tool_call>', '"file" is not known'),
+        (X, '<execute><read file="a"/></execute>', "arguments are elements, not attributes"),
+        (X, '<execute><read file="a"></read></execute>', "arguments are elements, not attributes"),
+    ],
+)
+def test_arguments_in_the_wrong_place_are_never_an_executable_empty_object(dialect, text, told):
+    (call,) = read_turn(get_dialect(dialect), text, TOOLS).calls
+    assert isinstance(call, MalformedCall)
+    assert told in call.reason
+
+
+def test_a_call_without_arguments_may_say_its_type():
+    (call,) = read_turn(get_dialect(T), '<tool_call>{"type": "function", "name": "read"}</tool_call>', TOOLS).calls
+    assert (call.name, call.arguments) == ("read", {})

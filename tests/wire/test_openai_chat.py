@@ -307,3 +307,12 @@ def test_every_request_can_be_sent_as_utf8(text: str, options: dict[str, Any]):
     options = {name: value for name, value in options.items() if name not in ("model", "messages")}
     body = encode_request([TextMessage("user", text)], model=text, stream=True, options=options)
     json.dumps(body, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [("max_tokens", "length"), ("model_length", "length"), ("eos", "stop"), ("abort", "error"), ("whatever", "error")],
+)
+def test_other_servers_finish_reasons_never_pass_for_a_whole_turn(sent, read):
+    body = {"choices": [{"message": {"content": "x"}, "finish_reason": sent}]}
+    assert [delta.finish for delta in decode_response(body) if isinstance(delta, TurnEnded)] == [read]

@@ -8,17 +8,17 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.run import Run, RunSettings, Watched, decisions_of
 from toolspeak.agent.state import RunState
 from toolspeak.agent.sync import run_sync
-from toolspeak.data.events import ApprovalDecided, Event, Limits, RunResumed, RunStarted, RunStatus
+from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, Limits, RunResumed, RunStarted, RunStatus
 from toolspeak.data.messages import Message, Usage
 from toolspeak.dialects import Dialect, Section, get_dialect
-from toolspeak.errors import RunError, UsageError
+from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
     ApprovalRequest,
     Approver,
@@ -38,12 +38,28 @@ from toolspeak.tools import Tool, Toolset
 DEFAULT_DIALECT = "cogency-json"
 
 
+class RunOptions(TypedDict, total=False):
+    """What one run is given besides its task.
+
+    `history` is the conversation it continues, `deps` what tools receive as `RunContext.deps`, `limits` instead of
+    the agent's. The rest goes into every record: on whose behalf, in which trace, started by which run.
+    """
+
+    history: Sequence[Message]
+    deps: Any
+    limits: Limits | None
+    principal: str | None
+    traceparent: str | None
+    parent_run_id: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """How a run ended, or where it waits.
 
     `reason` says why in a word (see `RunFinished`). `waiting` are the ids of the calls that wait for approval;
-    hand the result to `Agent.resume` with their decisions.
+    hand the result to `Agent.resume` with their decisions; `requests` say what each would do and why it waits.
+    `journal` holds the run's records.
     """
 
     run_id: str
@@ -51,8 +67,10 @@ class RunResult:
     answer: str
     reason: str
     waiting: tuple[str, ...]
+    requests: tuple[ApprovalRequested, ...]
     state: RunState
     memory: dict[str, Any]
+    journal: Journal
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -120,7 +138,7 @@ class Agent:
                 tool_timeout=tool_timeout,
                 secrets=self.secrets,
             ),
-            journal=journal if journal is not None else MemoryJournal(),
+            journal=self._run_journal(),
             secrets=self.secrets,
             approver=resolve_approver(approve),
             instructions=self.secrets.hide_text(instructions),
@@ -128,52 +146,44 @@ class Agent:
             clock=clock,
         )
 
-    def start(
-        self,
-        task: str | Message,
-        *,
-        history: Sequence[Message] = (),
-        deps: Any = None,
-        limits: Limits | None = None,
-        principal: str | None = None,
-        traceparent: str | None = None,
-        parent_run_id: str | None = None,
-    ) -> Run:
+    def start(self, task: str | Message, **options: Unpack[RunOptions]) -> Run:
         """A run that has not begun: `finish`, `states` or `stream` drives it, `say` queues a user message.
 
-        `deps` is what tools receive as `RunContext.deps`. Secrets in the task become placeholders.
+        Secrets in the task become placeholders.
         """
+        history = options.get("history", ())
         message = Message.user(task) if isinstance(task, str) else task
         messages = tuple(without_secrets(each, self.secrets) for each in (*paired(history), message))
         settings = replace(
             self._settings,
             journal=self._run_journal(),
-            deps=deps,
-            principal=principal,
-            traceparent=traceparent,
-            parent_run_id=parent_run_id,
+            deps=options.get("deps"),
+            principal=options.get("principal"),
+            traceparent=options.get("traceparent"),
+            parent_run_id=options.get("parent_run_id"),
         )
-        opening = [RunStarted(messages, self.driver.name, limits or self._limits)]
+        opening = [RunStarted(messages, self.driver.name, options.get("limits") or self._limits)]
         return Run(settings, uuid.uuid4().hex, opening)
 
-    async def run(self, task: str | Message, **options: Any) -> RunResult:
+    async def run(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
         """Runs a task to its end, or to where it waits for approval; options as in `start`.
 
-        Raises ProviderError when the model API fails. Cancelling it cancels the model request and the tools.
+        Raises ProviderError when the model API fails; its `result` holds what was done until then. Cancelling it
+        cancels the model request and the tools.
         """
         return await self._finish(self.start(task, **options))
 
-    def run_sync(self, task: str | Message, **options: Any) -> RunResult:
+    def run_sync(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
         """`run` for code without an event loop, and inside of one (Jupyter). Ctrl-C cancels the run."""
         return run_sync(self.run(task, **options))
 
-    async def iterate(self, task: str | Message, **options: Any) -> AsyncGenerator[RunState]:
+    async def iterate(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[RunState]:
         """The state after each step, the final one last."""
         async with aclosing(self.start(task, **options).states()) as states:
             async for state in states:
                 yield state
 
-    async def stream(self, task: str | Message, **options: Any) -> AsyncGenerator[Watched]:
+    async def stream(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[Watched]:
         """Deltas as they come and records once they are durable; the last record is `RunFinished` or `RunPaused`."""
         async with aclosing(self.start(task, **options).stream()) as watched:
             async for item in watched:
@@ -203,7 +213,7 @@ class Agent:
         ]
         settings = replace(
             self._settings,
-            journal=self._run_journal(),
+            journal=waiting.journal,
             deps=deps,
             principal=waiting.state.principal,
             traceparent=waiting.state.traceparent,
@@ -215,8 +225,28 @@ class Agent:
         """Closes the model's connections."""
         await self.driver.aclose()
 
+    def close(self) -> None:
+        """`aclose` for code without an event loop."""
+        run_sync(self.aclose())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     async def _finish(self, run: Run) -> RunResult:
-        return result_of(run, await run.finish())
+        try:
+            return result_of(run, await run.finish())
+        except ProviderError as error:
+            error.result = result_of(run, run.state)
+            raise
 
     def _run_journal(self) -> Journal:
         # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow.
@@ -226,15 +256,19 @@ class Agent:
 def result_of(run: Run, state: RunState) -> RunResult:
     """The result of a run that has ended or waits."""
     decided = {decision.call_id for decision in state.decisions}
-    waiting = tuple(dict.fromkeys(call_id for call_id in state.waiting if call_id not in decided))
+    open_requests = {request.call_id: request for request in state.waiting if request.call_id not in decided}
+    if state.status != "awaiting_approval":
+        open_requests = {}
     return RunResult(
         run_id=run.run_id,
         status=state.status,
         answer=state.answer or "",
         reason=state.reason,
-        waiting=waiting if state.status == "awaiting_approval" else (),
+        waiting=tuple(open_requests),
+        requests=tuple(open_requests.values()),
         state=state,
         memory=run.memory,
+        journal=run.journal,
     )
 
 

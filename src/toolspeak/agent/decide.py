@@ -42,10 +42,10 @@ class Finish:
     reason: str
 
 
-Decision: TypeAlias = AskModel | RunTools | AwaitApproval | Finish
+Action: TypeAlias = AskModel | RunTools | AwaitApproval | Finish
 
 
-def decide(state: RunState) -> Decision:
+def decide(state: RunState) -> Action:
     """The next action. Reads no clock: the state's time is that of its last record."""
     if state.error:
         return Finish("failed", "", "model_error")
@@ -63,9 +63,9 @@ def decide(state: RunState) -> Decision:
     return AskModel(ToolChoice("none"), reached) if reached else AskModel()
 
 
-def _batch(state: RunState) -> Decision:
+def _batch(state: RunState) -> Action:
     decided = {decision.call_id for decision in state.decisions}
-    undecided = tuple(call_id for call_id in state.waiting if call_id not in decided)
+    undecided = tuple(request.call_id for request in state.waiting if request.call_id not in decided)
     if state.status == "awaiting_approval" and undecided:
         return AwaitApproval(undecided)
     allowed = state.limits.calls

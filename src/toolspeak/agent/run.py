@@ -41,7 +41,7 @@ from toolspeak.data.messages import (
     Usage,
 )
 from toolspeak.dialects import ParsedTurn, TurnCollector
-from toolspeak.errors import ProviderError, RunError
+from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import Approver, BatchContext, Decision, Executor, Secrets
 from toolspeak.journal.base import Journal
 from toolspeak.tools import Toolset
@@ -93,7 +93,7 @@ class Run:
         self._state = state
         self._opening = opening
         self._lock = asyncio.Lock()
-        self._driven = False
+        self._driven = self._ended = False
         self._publish: Publish | None = None
         self._progress: Callable[[Watched], None] | None = None
         self._inbox: list[Message] = []
@@ -105,6 +105,11 @@ class Run:
         self._digest = tools_digest(self._specs)
         self.run_id = run_id
         self.memory: dict[str, Any] = {} if memory is None else memory
+
+    @property
+    def journal(self) -> Journal:
+        """Where this run's records are."""
+        return self._settings.journal
 
     @property
     def state(self) -> RunState:
@@ -150,9 +155,25 @@ class Run:
 
     async def states(self) -> AsyncGenerator[RunState]:
         """The state after each step and at the end. Leaving the loop early stops the run where it is."""
+        self._claim()
+        async with aclosing(self._advance()) as states:
+            async for state in states:
+                yield state
+
+    def _claim(self) -> None:
         if self._driven:
             raise RunError(f"run {self.run_id} has been driven already; a run is driven once, start another")
         self._driven = True
+
+    async def _advance(self) -> AsyncGenerator[RunState]:
+        try:
+            async with aclosing(self._steps()) as steps:
+                async for state in steps:
+                    yield state
+        finally:
+            self._ended = True
+
+    async def _steps(self) -> AsyncGenerator[RunState]:
         for event in self._opening:
             await self.record(event)
         while self.state.status not in _FINAL:
@@ -178,6 +199,7 @@ class Run:
 
     async def stream(self) -> AsyncGenerator[Watched]:
         """Deltas as they come and records once they are durable. Leaving the loop early cancels the run."""
+        self._claim()
         queue: asyncio.Queue[Watched | None] = asyncio.Queue(_QUEUE)
         self._publish = queue.put
 
@@ -187,7 +209,8 @@ class Run:
 
         async def work() -> None:
             try:
-                await self.finish()
+                async for _ in self._advance():
+                    pass
             finally:
                 if self._publish is not None:
                     await queue.put(None)
@@ -353,8 +376,12 @@ def _call_of(event: Event) -> str | None:
 
 
 def decisions_of(given: Mapping[str, bool | Decision]) -> dict[str, Decision]:
-    """Decisions as a caller may write them: `{"call_1_0": True}`."""
-    return {
-        waiting: decision if isinstance(decision, Decision) else Decision(decision, by="caller")
-        for waiting, decision in given.items()
-    }
+    """Decisions as a caller may write them: `{"call_1_0": True}`. Raises UsageError for anything but a bool or a
+    Decision: the text "no" is a true value."""
+    decisions: dict[str, Decision] = {}
+    for waiting, said in given.items():
+        decision: object = Decision(said, by="caller") if isinstance(said, bool) else said
+        if not isinstance(decision, Decision) or not isinstance(cast("object", decision.approved), bool):
+            raise UsageError(f"{waiting} is decided by True, False or a Decision, not {said!r}")
+        decisions[waiting] = decision
+    return decisions

@@ -49,8 +49,9 @@ class RunState:
 
     `batch` holds the calls of the current step that have not all finished, `results` what is there of theirs;
     `tokens` counts input and output of all turns; `started` and `time` are Unix seconds, `time` that of the
-    last record (`started` moves on by the time a run was `paused`). `turns_before` is the highest turn among the call
-    ids of the history: this run's ids go on from there. `answer` is set once a turn held text and no calls.
+    last record (`started` moves on by the time a run was `paused` or a question was `asked`). `turns_before` is
+    the highest turn among the call ids of the history: this run's ids go on from there. `answer` is set once a
+    turn held text and no calls.
     """
 
     run_id: str
@@ -68,7 +69,7 @@ class RunState:
     seq: int = 0
     batch: tuple[ToolCall | MalformedCall, ...] = ()
     results: Log[ToolResult] = field(default_factory=Log[ToolResult])
-    waiting: Log[str] = field(default_factory=Log[str])
+    waiting: Log[ApprovalRequested] = field(default_factory=Log[ApprovalRequested])
     decisions: Log[ApprovalDecided] = field(default_factory=Log[ApprovalDecided])
     queued: Log[Message] = field(default_factory=Log[Message])
     calls: int = 0
@@ -82,6 +83,7 @@ class RunState:
     reason: str = ""
     error: str = ""
     paused: float | None = None
+    asked: float | None = None
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -118,22 +120,28 @@ def _changed(state: RunState, record: Record) -> RunState:
             return _finished(state, result)
         case UserMessageQueued(message):
             return replace(state, queued=state.queued.append(message))
-        case ApprovalRequested(call_id):
-            return replace(state, waiting=state.waiting.append(call_id))
+        case ApprovalRequested() as requested:
+            return replace(state, waiting=state.waiting.append(requested), asked=record.time)
         case ApprovalDecided() as decided:
-            return replace(state, decisions=state.decisions.append(decided))
+            # A person's time is nobody's: what a question took moves the start on. (A paused run does that itself.)
+            waited = record.time - state.asked if state.asked is not None and state.status == "running" else 0.0
+            decisions = state.decisions.append(decided)
+            return replace(state, decisions=decisions, asked=None, started=state.started + waited)
         case LimitReached() as reached:
             note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed)} {_WRAP_UP_TASK}"
             return replace(state, limit=reached.limit, history=state.history.append(Message.user(note)))
         case RunPaused():
-            return replace(state, status="awaiting_approval", paused=record.time)
+            return replace(state, status="awaiting_approval", paused=record.time, asked=None)
         case RunResumed():
             waited = record.time - state.paused if state.paused is not None else 0.0
             return replace(state, status="running", paused=None, started=state.started + waited)
         case ModelFailed(error):
             return replace(state, error=error)
         case RunFinished(status, answer, reason):
-            return replace(state, status=status, answer=answer, reason=reason)
+            history = state.history
+            for message in state.queued:  # said too late to be read: it is there for the next run
+                history = history.append(message)
+            return replace(state, status=status, answer=answer, reason=reason, history=history, queued=Log())
         case _:
             return state
 
@@ -186,7 +194,7 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
         wrapped_up=state.limit is not None,
         fruitless_turns=fruitless,
         answer=answer,
-        reason=_reason(event, answer),
+        reason="" if calls else _reason(event, answer),
     )
 
 

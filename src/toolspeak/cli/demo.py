@@ -21,7 +21,7 @@ from toolspeak.agent import Agent, RunState
 from toolspeak.agent.run import Watched
 from toolspeak.cli.demo_project import ALIAS, FILES, FIXED, TASK, TEST_ARGUMENTS, TOOLS_USED, playbook
 from toolspeak.cli.exits import ANSWERED, NO_ANSWER
-from toolspeak.cli.run import run_to_end
+from toolspeak.cli.loop import run_to_end
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished
 from toolspeak.data.messages import JsonPart, ToolCall, ToolResult

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
+import uuid
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import click
 
 from toolspeak.cli.ask import terminal_approver
-from toolspeak.cli.options import dialect_option, finish_option, read_reply, workspace_option, write_text
+from toolspeak.cli.loop import run_to_end
+from toolspeak.cli.options import (
+    dialect_option,
+    finish_option,
+    read_reply,
+    starts_in_option,
+    workspace_option,
+    write_text,
+)
 from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolResult
-from toolspeak.dialects import Dialect, ParsedTurn, get_dialect, read_turn
+from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn
 from toolspeak.errors import UsageError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
 from toolspeak.tools.builtin import workspace_tools
@@ -41,6 +49,7 @@ from toolspeak.tools.builtin.seen import KEY as FILES_READ
     metavar="FILE",
     help="Remember in FILE which files this conversation has read, so that a later reply may overwrite them.",
 )
+@starts_in_option
 @finish_option
 def execute(
     dialect: str,
@@ -48,6 +57,7 @@ def execute(
     approve: Literal["ask", "all", "none"],
     schedule: ScheduleName | Literal["native"],
     reads: str | None,
+    starts_in: Section,
     finish: Literal["stop", "length"],
 ) -> None:
     """Read one model reply from standard input, run its calls with the built-in tools, print the results block.
@@ -56,13 +66,13 @@ def execute(
     """
     chosen = get_dialect(dialect)
     toolset = workspace_tools(workspace)
-    turn = read_turn(chosen, read_reply(), toolset.specs, finish=finish)
+    turn = read_turn(chosen, read_reply(), toolset.specs, finish=finish, starts_in=starts_in)
     _report(turn)
     if not turn.calls:
         return
     memory = _load_reads(reads)
     executor = Executor(toolset, schedule=chosen.info.native_schedule if schedule == "native" else schedule)
-    results = asyncio.run(_run(executor, turn, approve, memory))
+    results = run_to_end(_run(executor, turn, approve, memory))
     _save_reads(reads, memory)
     _print_results(chosen, results)
 
@@ -76,7 +86,7 @@ async def _run(
         """A filter keeps no journal: its caller has the reply and gets the results."""
 
     batch = await executor.run(
-        turn.calls, emit=emit, context=BatchContext(run_id="exec", memory=memory), approver=approver
+        turn.calls, emit=emit, context=BatchContext(run_id=uuid.uuid4().hex, memory=memory), approver=approver
     )
     return batch.results
 

@@ -32,7 +32,8 @@ def main() -> None:
     """The entry point: turns our errors into one line on standard error, and into exit codes."""
     try:
         cli.main(standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
+        click.echo("toolspeak: interrupted", err=True)
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
         error.show()
@@ -43,6 +44,6 @@ def main() -> None:
     except ToolspeakError as error:
         click.echo(f"toolspeak: {error}", err=True)
         sys.exit(NO_ANSWER)
-    except KeyboardInterrupt:
-        click.echo("toolspeak: interrupted", err=True)
-        sys.exit(INTERRUPTED)
+    except OSError as error:
+        click.echo(f"toolspeak: {error}; what ran before stays done", err=True)
+        sys.exit(NO_ANSWER)

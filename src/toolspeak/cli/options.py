@@ -42,8 +42,19 @@ def finish_option(command: CommandT) -> CommandT:
     )(command)
 
 
+def starts_in_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--starts-in",
+        type=click.Choice(["text", "reasoning"]),
+        default="text",
+        help="Where a reply starts: `reasoning` if the model's chat template opens it in the prompt.",
+    )(command)
+
+
 def read_reply() -> str:
     """Standard input as UTF-8 text. Raises UsageError naming the byte that is none."""
+    if cast("object", sys.stdin) is None:  # `<&-`
+        raise UsageError("standard input is closed; hand the reply in through it")
     data = sys.stdin.buffer.read()
     try:
         return data.decode("utf-8")

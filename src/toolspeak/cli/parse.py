@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import click
 
-from toolspeak.cli.options import dialect_option, finish_option, read_reply, read_tools, write_json
+from toolspeak.cli.options import dialect_option, finish_option, read_reply, read_tools, starts_in_option, write_json
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.dialects import ParsedTurn, Section, get_dialect, read_turn
 
@@ -14,12 +14,7 @@ from toolspeak.dialects import ParsedTurn, Section, get_dialect, read_turn
 @click.command
 @dialect_option
 @click.option("--tools", "tools_file", metavar="FILE", help="The tools as JSON; they give XML values their types.")
-@click.option(
-    "--starts-in",
-    type=click.Choice(["text", "reasoning"]),
-    default="text",
-    help="Where the reply starts: `reasoning` if the chat template opened it in the prompt.",
-)
+@starts_in_option
 @finish_option
 def parse(dialect: str, tools_file: str | None, starts_in: Section, finish: Literal["stop", "length"]) -> None:
     """Read one model reply from standard input and print what the runtime sees in it, as JSON."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
-import signal
 import sys
-from collections.abc import Coroutine
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar
 
 import click
 from rich.console import Console
@@ -19,9 +15,11 @@ from toolspeak.agent.agent import result_of
 from toolspeak.agent.run import Watched
 from toolspeak.cli.ask import has_terminal, terminal_approver
 from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER
-from toolspeak.cli.options import read_reply, workspace_option, write_text
+from toolspeak.cli.loop import run_to_end
+from toolspeak.cli.options import read_reply, starts_in_option, workspace_option, write_text
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import Limits, Record
+from toolspeak.dialects import Section
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, ScheduleName
 from toolspeak.tools.builtin import workspace_tools
@@ -49,6 +47,7 @@ class _Options:
     approve: Literal["ask", "all", "none"]
     schedule: ScheduleName | Literal["native"]
     limits: Limits
+    starts_in: Section
     as_json: bool
 
 
@@ -70,7 +69,12 @@ class _Options:
     help="How the calls of one turn run (default: together, unless their effects conflict).",
 )
 @click.option("--max-steps", type=click.IntRange(1), default=Limits().steps, show_default=True, help="Model turns.")
-@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), help="Time for the run.")
+@click.option(
+    "--max-seconds",
+    type=click.FloatRange(0, min_open=True),
+    help="Time until the run must wrap up; the answer may take a minute more.",
+)
+@starts_in_option
 @click.option("--json", "as_json", is_flag=True, help="Print the journal's records, one JSON object a line.")
 def run(
     task: str,
@@ -81,6 +85,7 @@ def run(
     schedule: ScheduleName | Literal["native"],
     max_steps: int,
     max_seconds: float | None,
+    starts_in: Section,
     as_json: bool,
 ) -> None:
     """Do TASK with a model and the built-in tools; `-` reads the task from standard input.
@@ -97,7 +102,7 @@ def run(
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a model's odd character must not end the run
     limits = Limits(steps=max_steps, seconds=max_seconds)
-    options = _Options(model, dialect, workspace, approve, schedule, limits, as_json)
+    options = _Options(model, dialect, workspace, approve, schedule, limits, starts_in, as_json)
     sys.exit(run_to_end(_run(text, options)))
 
 
@@ -112,6 +117,7 @@ async def _run(task: str, options: _Options) -> int:
         approve=approver,
         schedule=options.schedule,
         limits=options.limits,
+        starts_in=options.starts_in,
     )
     run = agent.start(task)
     show = _print_record if options.as_json else Renderer(live).show
@@ -166,22 +172,3 @@ def _say_what_waits(result: RunResult) -> None:
         "run it from one, or say --approve all or --approve none.",
         err=True,
     )
-
-
-def run_to_end(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """`asyncio.run`, with SIGTERM and SIGHUP ending it as Ctrl-C does. Raises KeyboardInterrupt then."""
-
-    async def main() -> ResultT:
-        end = cast("asyncio.Task[Any]", asyncio.current_task()).cancel
-        for name in ("SIGTERM", "SIGHUP"):
-            # Without this, commands that the model started would live on. (Windows has no such handlers.)
-            with suppress(AttributeError, NotImplementedError):
-                number = getattr(signal, name)
-                if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
-                    asyncio.get_running_loop().add_signal_handler(number, end)
-        return await work
-
-    try:
-        return asyncio.run(main())
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None

@@ -48,6 +48,7 @@ class _Call:
     problem: Problem | None = None
     keys: set[str] = field(default_factory=set[str])
     notes: list[str] = field(default_factory=list[str])
+    unknown: str = ""  # the first key that means nothing to us
 
 
 class JsonCalls(Body):
@@ -220,6 +221,10 @@ class JsonCalls(Body):
         call, shape = self._call, self._shape
         if call.problem is None and call.name is None:
             call.problem = Problem("no_name", f'the key "name" is missing; write {shape.example}')
+        if call.problem is None and call.arguments is None and call.unknown:
+            # Never an executable {} in place of arguments that stand elsewhere.
+            reason = f'"{call.unknown}" is not known; put the arguments into "{shape.arguments_key}": {shape.example}'
+            call.problem = Problem("no_arguments", reason)
         if call.problem is None and call.arguments is None and shape.arguments_required:
             call.problem = Problem("no_arguments", f'the key "{shape.arguments_key}" is missing; write {shape.example}')
         if call.problem is not None or call.name is None:
@@ -254,7 +259,7 @@ class JsonCalls(Body):
         if key in call.keys and call.problem is None:
             call.problem = Problem("duplicate_key", f"the key {shorten(key)!r} appears twice in one call")
         call.keys.add(key)
-        if key in LENIENT_ARGUMENTS:
+        if key in LENIENT_ARGUMENTS or key == self._shape.arguments_key:
             if call.arguments_key not in (None, key) and call.problem is None:
                 both = f'both "{call.arguments_key}" and "{key}"'
                 call.problem = Problem("duplicate_key", f"{both} are there; write one of them")
@@ -263,6 +268,8 @@ class JsonCalls(Body):
                 call.notes.append(f"arguments_key:{key}")
         elif key not in ("name", "id"):
             call.notes.append(f"extra_key:{shorten(key)}")
+            if key != "type":  # "type": "function" stands in many models' calls
+                call.unknown = call.unknown or shorten(key)
 
     def _new_value(self, state: Callable[[str, int, list[Delta]], int]) -> None:
         self._scanner, self._value = JsonScanner(self.caps, depth=2), Buffer(self.caps.characters)

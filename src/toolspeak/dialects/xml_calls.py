@@ -93,7 +93,7 @@ class XmlCalls(Body):
         call, value = self._call, self._value
         if call is None or value is None or not self._rejected:
             return ""
-        known = ", ".join(call.spec.properties) if call.spec else "(unknown tool)"
+        known = ", ".join(call.spec.properties) if call.spec else ""
         return (
             f"the value of <{value.element}> did not end at its </{value.element}>, because {self._rejected} follows, "
             f"which is no argument of {call.name} (known: {known})"
@@ -343,6 +343,11 @@ class XmlCalls(Body):
         call = self._expect_call()
         call.raw.add(text[self._from : stop])
         self._argument_text("}" if call.arguments else "{}", out)
+        if not call.arguments and "attributes" in call.notes and call.problem is None:
+            # Never an executable {} in place of arguments that stand elsewhere.
+            element = call.element
+            reason = f"arguments are elements, not attributes: <{element}><argument>value</argument></{element}>"
+            call.problem = Problem("no_arguments", reason)
         if call.problem is None:
             delta: CallCompleted | CallMalformed = CallCompleted(
                 self._index, call.name, call.arguments, None, tuple(dict.fromkeys(call.notes))

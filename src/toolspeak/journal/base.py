@@ -10,7 +10,10 @@ from toolspeak.data.events import Record
 
 class Journal(Protocol):
     async def append(self, record: Record) -> None:
-        """Returns once the record is durable. Records of one run come in order of `seq`, one at a time."""
+        """Returns once the record is durable.
+
+        Raises RunError for a record whose `seq` is not the next of its run: somebody else has gone on with it.
+        """
         ...
 
     async def read(self, run_id: str) -> Sequence[Record]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolspeak.data.events import Record
+from toolspeak.errors import RunError
 
 
 class MemoryJournal:
@@ -14,7 +15,10 @@ class MemoryJournal:
         self._runs: dict[str, list[Record]] = {}
 
     async def append(self, record: Record) -> None:
-        self._runs.setdefault(record.run_id, []).append(record)
+        records = self._runs.setdefault(record.run_id, [])
+        if record.seq != len(records):
+            raise RunError(f"run {record.run_id} has gone on elsewhere; only its newest result can be resumed")
+        records.append(record)
 
     async def read(self, run_id: str) -> Sequence[Record]:
         return tuple(self._runs.get(run_id, ()))

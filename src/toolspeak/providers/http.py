@@ -158,9 +158,13 @@ class HttpApi:
     async def aclose(self) -> None:
         """Closes the connections; no request can be made afterwards."""
         self._closed = True
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
+        client, loop, self._client = self._client, self._loop, None
+        if client is None or loop is None or loop.is_closed():
+            return
+        if loop is asyncio.get_running_loop():
             await client.aclose()
+        else:  # connections belong to the loop that opened them: that of `run_sync`, say
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(client.aclose(), loop))
 
     def _open_client(self) -> httpx2.AsyncClient:
         if self._closed:

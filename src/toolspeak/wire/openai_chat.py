@@ -20,8 +20,16 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",  # the deprecated predecessor of tool_calls
     "content_filter": "content_filter",
+    # Not the API's own: what compatible servers send.
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "end_turn": "stop",
+    "max_tokens": "length",
+    "model_length": "length",
+    "max_length": "length",
 }
-"""The API's `finish_reason` as ours; any other is `stop`."""
+"""The API's `finish_reason` as ours; any other is `error`: nobody knows whether the turn is whole."""
 
 RETRYABLE_ERRORS = ("overloaded", "rate_limit", "server_error", "timeout", "unavailable")
 """Parts of an error object's `type` or `code` after which the same request may succeed later."""
@@ -130,7 +138,7 @@ class ChunkDecoder:
                 raise _ill_formed("'finish_reason'", "text", reason)
             if reason:  # some servers send "" until the last chunk
                 self.finished = True
-                self._finish = FINISH_REASONS.get(reason, "stop")
+                self._finish = FINISH_REASONS.get(reason, "error")
         return deltas
 
 
