@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from toolspeak.data.messages import JSON, JsonPart, ToolResult
+from typing import cast
+
+from toolspeak.data.messages import JSON, ToolResult
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.json_calls import CallShape
 from toolspeak.dialects.json_dialect import ONE_ARRAY, frames, json_dialect
@@ -17,9 +19,10 @@ def _tool_result(live: Live, result: ToolResult) -> str:
     """As the template writes it: each part of a result is an object; text is its `content`."""
     failed = result.status == "failure"
     value: JSON = result_value(result)
-    whole = isinstance(value, dict) and isinstance(result.content[0], JsonPart)
-    text: JSON = ERROR + value if failed and isinstance(value, str) else value
-    shown: JSON = value if whole else {"content": text}
+    if failed and isinstance(value, str):
+        value = ERROR + value
+    whole = len(result.content) == 1 and isinstance(value, dict)
+    shown: JSON = cast("JSON", value) if whole else {"content": value}
     return live.dump({"tool_call_id": result.call_id, "results": {"0": shown}, "is_error": True if failed else None})
 
 
