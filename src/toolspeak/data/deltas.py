@@ -4,6 +4,7 @@ A call is known by its `index`: its position among all calls of the turn, from 0
 gives when it accepted something leniently:
 
 - on a call: `arguments_key:<key>` (another word than the dialect's for the arguments),
+  `arguments_text` (the arguments as a JSON string that holds the object),
   `extra_key:<key>` (ignored), `attributes` (ignored attributes of an element), `missing_closer`
   (its own end tag; in XML);
 - on a batch: `code_fence`, `marker_attributes`, `marker_case`, `single_object` (no array around it),

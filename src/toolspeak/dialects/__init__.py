@@ -9,18 +9,9 @@ for delta in parser.close("stop"): ...
 from __future__ import annotations
 
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
-from toolspeak.dialects.cogency_json import CogencyJson
-from toolspeak.dialects.cogency_xml import CogencyXml
-from toolspeak.dialects.hermes import HERMES
-from toolspeak.dialects.tool_call import ToolCallDialect
+from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
-
-PROTOCOLS: tuple[Dialect, ...] = (CogencyJson(), CogencyXml(), ToolCallDialect())
-"""The published text protocols, for models that know none of their own."""
-
-DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, HERMES)
-"""Adding a dialect: one file, one line here, its samples in `tests/samples`."""
 
 _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *dialect.info.aliases)}
 

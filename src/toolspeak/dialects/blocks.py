@@ -66,9 +66,10 @@ class BlockParser:
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
         self._format = format
         self._table = format.table
-        self._ends = {marker: EndMarker(marker.end) for marker in format.table.markers if marker.end}
+        self._ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in format.table.markers if marker.end}
         self._thought = next((marker for marker in format.table.markers if marker.kind == "reasoning"), NO_REASONING)
         first = {marker.text[0] for marker in format.table.markers} | {(self._thought.end or " ")[0]}
+        first |= {end[0] for marker in format.table.markers for end in marker.also_ends}
         self._inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
         if self._thought is NO_REASONING:
             starts_in = "text"  # a dialect without reasoning has nowhere else to start
@@ -85,6 +86,7 @@ class BlockParser:
         self._notes: tuple[str, ...] = ()
         self._batch_open = True
         self._saw_block = False
+        self._dropped = ""  # what may follow the last block and is no text
 
     _state: Callable[[str, int, list[Delta]], int]
 
@@ -136,6 +138,8 @@ class BlockParser:
 
     def _open(self, found: Found, at: int) -> int:
         body_at, marker = at + found.length, found.marker
+        if marker.kind == "noise":
+            return body_at
         self._quoting = False
         if marker.kind == "reasoning":
             self._depth, self._state, self._thought = 1, self._reasoning, marker
@@ -211,15 +215,15 @@ class BlockParser:
         if stop > position:
             block.body.raw.add(text[position:stop])
             return stop
-        if text.startswith("```", position):
-            if "code_fence" not in block.notes:
-                block.notes = (*block.notes, "code_fence")
-            return position + 3
         end = self._expect_end(block)
         closed = end.match(text, position)
         if closed > 0:
             self._finish(block, out)
             return closed
+        if text.startswith("```", position):
+            if "code_fence" not in block.notes:
+                block.notes = (*block.notes, "code_fence")
+            return position + 3
         if end.viable(text, position) or "```".startswith(text[position : position + 3]):
             self._held = text[position:]
             return len(text)
@@ -245,15 +249,15 @@ class BlockParser:
         block.body.raw.add(text[position:])
         return len(text)
 
-    def _after_fenced(self, text: str, position: int, out: list[Delta]) -> int:
-        """Drops the closing fence of a block that stood in a code fence."""
+    def _after_block(self, text: str, position: int, out: list[Delta]) -> int:
+        """Drops the closing fence of a block that stood in a code fence, or what separates it from the next."""
         self._state = self._text
         rest = text[position : position + 16]
         stripped = rest.lstrip()
-        if stripped.startswith("```"):
-            return position + len(rest) - len(stripped) + 3
-        if "```".startswith(stripped) and len(rest) < 16:
-            self._state = self._after_fenced
+        if stripped.startswith(self._dropped):
+            return position + len(rest) - len(stripped) + len(self._dropped)
+        if self._dropped.startswith(stripped) and len(rest) < 16:
+            self._state = self._after_block
             self._held = text[position:]
             return len(text)
         return position
@@ -285,7 +289,8 @@ class BlockParser:
     def _finish(self, block: _Block, out: list[Delta]) -> None:
         """The block is over, with its end marker or with the turn."""
         self._block = None
-        self._state = self._after_fenced if block.fenced else self._text
+        self._dropped = "```" if block.fenced else block.marker.separator
+        self._state = self._after_block if self._dropped else self._text
         if block.marker.kind == "results":
             out.append(ForgedResults(block.body.raw.value()))
             return
@@ -347,7 +352,7 @@ class BlockParser:
         self._finish(block, out)
 
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
-        if self._state == self._after_fenced:
+        if self._state == self._after_block:
             if self._held.strip() == "":
                 out.append(TextDelta(self._held))
             return
@@ -362,7 +367,11 @@ class BlockParser:
             body.raw.add(self._held)
             self._finish(block, out)
         else:
-            out.append(TextDelta(self._held))
+            verdict = self._table.decide(self._held, False, final=True)
+            framed = isinstance(verdict, Found) and verdict.marker.kind == "noise"
+            rest = self._held[verdict.length :] if isinstance(verdict, Found) and framed else self._held
+            if rest:
+                out.append(TextDelta(rest))
 
 
 def _in_code(quoting: bool, text: str, start: int, stop: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
@@ -92,13 +92,18 @@ class DeclaredHistory:
         self._dialect = dialect
         self._tools = tools
         self._result_role: Literal["tool", "user"] = result_role
+        self._model_ids: dict[str, str] = {}  # of calls that the model itself gave an id
         self.messages: list[TextMessage] = []
 
     def add(self, message: Message) -> None:
         if message.role == "tool":
-            rendered = TextMessage(self._result_role, self._dialect.write_results(message.results))
+            known = self._model_ids
+            results = [replace(each, call_id=known.get(each.call_id, each.call_id)) for each in message.results]
+            rendered = TextMessage(self._result_role, self._dialect.write_results(results))
         else:
             calls = message.calls
+            made = (call for call in calls if isinstance(call, ToolCall))
+            self._model_ids.update((call.id, call.provider_id) for call in made if call.provider_id)
             text = message.text
             text = join_block(text, self._dialect.write_calls(calls, self._tools)) if calls else text
             rendered = TextMessage(message.role, text)

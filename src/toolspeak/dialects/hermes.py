@@ -2,58 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.body import Body
-from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
-from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.render import dump_json, marker_prefix, result_text
-from toolspeak.dialects.scan import Caps
+from toolspeak.dialects.json_calls import CallShape
+from toolspeak.dialects.json_dialect import THINK, WriteResult, frames, json_dialect, tagged_result
+from toolspeak.dialects.markers import Marker
 
-_LIVE = marker_prefix(("tool_call", "tool_response", "think"))
-_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
-
-
-def _new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return JsonCalls(_SHAPE, first_index, caps)
+_CALL = Marker("calls", "<tool_call>", "</tool_call>", "{[<")
+_AROUND = ("<tool_call>\n", "\n</tool_call>")
+_SUMMARY = '<tool_call>{"name": …, "arguments": {…}}</tool_call>, repeated'
+_RULES = "- One JSON object in each block: double quotes, no comments; several blocks for several calls."
+_RESPONSE: WriteResult = tagged_result("tool_response")
 
 
-def _write_calls(calls: Calls, _tools: Tools) -> str:
-    return "\n".join(f"<tool_call>\n{_object(call)}\n</tool_call>" for call in calls)
+def _results(name: str) -> Marker:
+    return Marker("results", f"<{name}>", f"</{name}>", '\n[{"', plain=True)
 
 
-def _object(call: ToolCall | MalformedCall) -> str:
-    if isinstance(call, MalformedCall):
-        return call.raw
-    return dump_json({"name": call.name, "arguments": call.arguments}, _LIVE)
-
-
-def _write_results(results: Sequence[ToolResult]) -> str:
-    return "\n".join(f"<tool_response>\n{result_text(result, _LIVE)}\n</tool_response>" for result in results)
-
-
-HERMES = DeclaredDialect(
-    info=DialectInfo(
+HERMES = json_dialect(
+    DialectInfo(
         "hermes",
-        '<tool_call>{"name": …, "arguments": {…}}</tool_call>, repeated',
+        _SUMMARY,
         "chat template of NousResearch/Hermes-3-Llama-3.1-8B (tool_use), of Qwen/Qwen2.5 and Qwen/Qwen3",
         "parallel",
-        models=("hermes", "qwen2.5", "qwen3", "reka"),
+        aliases=("qwen3-reasoning", "think-forced"),
+        models=("hermes", "qwen2.5", "qwen3", "mimo-vl", "reka"),
         results="<tool_response> in a user turn (Hermes: a tool turn)",
     ),
-    table=MarkerTable(
-        [
-            Marker("calls", "<tool_call>", "</tool_call>", "{[<"),
-            Marker("results", "<tool_response>", "</tool_response>", '\n[{"', plain=True),
-            Marker("reasoning", "<think>", "</think>"),
-        ]
+    [_CALL, _results("tool_response"), THINK],
+    CallShape("arguments", array=False, arguments_required=False),
+    around=_AROUND,
+    between="\n",
+    write_result=_RESPONSE,
+    rules=_RULES,
+)
+
+GRANITE4 = json_dialect(
+    DialectInfo(
+        "granite4",
+        f"{_SUMMARY}; arguments may be a JSON string",
+        "chat template of ibm-granite/granite-4.0",
+        "parallel",
+        models=("granite-4",),
+        results="<tool_response> in a user turn",
     ),
-    new_body=_new_body,
-    write_calls=_write_calls,
-    write_results=_write_results,
-    live=_LIVE,
-    rules="- One JSON object in each block: double quotes, no comments; several blocks for several calls.",
+    [_CALL, _results("tool_response"), THINK],
+    CallShape("arguments", array=False, arguments_required=False, arguments_text=True),
+    around=_AROUND,
+    between="\n",
+    write_result=_RESPONSE,
+    rules=_RULES,
+)
+
+ERNIE45 = json_dialect(
+    DialectInfo(
+        "ernie45",
+        f"{_SUMMARY}; the answer may stand in <response>",
+        "chat template of baidu/ERNIE-4.5-21B-A3B-Thinking",
+        "parallel",
+        aliases=("ernie45-reasoning",),
+        models=("ernie-4.5",),
+        results="<tool_output> in a tool turn",
+    ),
+    [_CALL, _results("tool_output"), THINK, *frames("<response>", "</response>")],
+    CallShape("arguments", array=False, arguments_required=False),
+    around=_AROUND,
+    between="\n",
+    write_result=tagged_result("tool_output"),
+    rules=_RULES,
 )

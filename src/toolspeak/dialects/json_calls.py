@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
@@ -20,16 +21,21 @@ class CallShape:
     """How a dialect writes a call in JSON.
 
     `array`: calls stand in an array (else one object). `arguments_required`: a call without the
-    arguments key is no call (else it has none).
+    arguments key is no call (else it has none). `arguments_text`: an object that was written as a JSON string is
+    accepted. `keyed`: a call is an object of one key, the name, whose value are the arguments.
     """
 
     arguments_key: str
     array: bool
     arguments_required: bool
+    name_key: str = "name"
+    id_key: str = "id"
+    arguments_text: bool = False
+    keyed: bool = False
 
     @property
     def example(self) -> str:
-        call = f'{{"name": "…", "{self.arguments_key}": {{…}}}}'
+        call = '{"…": {…}}' if self.keyed else f'{{"{self.name_key}": "…", "{self.arguments_key}": {{…}}}}'
         return f"[{call}]" if self.array else call
 
 
@@ -46,6 +52,7 @@ class _Call:
     held: list[str] = field(default_factory=list[str])
     started: bool = False
     problem: Problem | None = None
+    quoted: bool = False  # the arguments are a JSON string that holds the object
     keys: set[str] = field(default_factory=set[str])
     notes: list[str] = field(default_factory=list[str])
     unknown: str = ""  # the first key that means nothing to us
@@ -134,7 +141,10 @@ class JsonCalls(Body):
         if self._scanner.done:
             key = decode_json(self._value.value())
             self._key = key if isinstance(key, str) else ""
-            self._check_key(self._key)
+            if self._shape.keyed:
+                self._name_by_key(self._key, out)
+            else:
+                self._check_key(self._key)
             self._next, self._scanning = self._colon, False
         return stop
 
@@ -147,7 +157,11 @@ class JsonCalls(Body):
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._call
         self._new_value(self._scan_value)
-        if self._key == call.arguments_key and text[position] != "{" and call.problem is None:
+        if self._key != call.arguments_key or call.problem is not None:
+            return position
+        if text[position] == '"' and self._shape.arguments_text:
+            call.quoted = True
+        elif text[position] != "{":
             key = self._key
             call.problem = Problem("arguments_not_object", f'"{key}" must be a JSON object, as in "{key}": {{…}}')
         return position
@@ -162,33 +176,62 @@ class JsonCalls(Body):
         call = self._call
         call.raw.add(piece)
         self._value.add(piece)
-        if self._key == call.arguments_key and call.problem is None and piece:
-            if call.started:
-                out.append(ArgumentsDelta(self._index, piece))
-            else:
-                call.held.append(piece)
+        if self._key == call.arguments_key and call.problem is None and piece and not call.quoted:
+            self._argument_text(piece, out)
         if self._scanner.done and self.problem is None:
             self._take_value(out)
             self._next, self._scanning = self._after_value, False
         return stop
 
+    def _argument_text(self, piece: str, out: list[Delta]) -> None:
+        if self._call.started:
+            out.append(ArgumentsDelta(self._index, piece))
+        else:
+            self._call.held.append(piece)
+
     def _take_value(self, out: list[Delta]) -> None:
-        call, key = self._call, self._key
-        if call.problem is not None or key not in ("name", "id", call.arguments_key):
+        call, key, shape = self._call, self._key, self._shape
+        if call.problem is not None or key not in (shape.name_key, shape.id_key, call.arguments_key):
             return
         value = decode_json(self._value.value())
         if isinstance(value, Problem):
             call.problem = value
-        elif key == "name":
+        elif key == call.arguments_key:
+            if call.quoted:
+                self._take_quoted(str(value), out)
+            else:
+                call.arguments = value
+        elif key == shape.name_key:
             if not isinstance(value, str) or not value:
-                call.problem = Problem("no_name", f'"name" must be the name of a tool, not {shorten(repr(value))}')
+                call.problem = Problem("no_name", f'"{key}" must be the name of a tool, not {shorten(repr(value))}')
             else:
                 call.name = value
                 self._announce(out)
-        elif key == "id":
-            call.id = value if isinstance(value, str) or value is None else str(value)
         else:
-            call.arguments = value
+            call.id = value if isinstance(value, str) or value is None else str(value)
+
+    def _take_quoted(self, text: str, out: list[Delta]) -> None:
+        """Arguments that were written as a JSON string: they are what it says, if that is an object."""
+        call, value = self._call, decode_json(text, self.caps)
+        if isinstance(value, Problem) or not isinstance(value, dict):
+            key = call.arguments_key
+            call.problem = Problem("arguments_not_object", f'"{key}" must be a JSON object, as in "{key}": {{…}}')
+            return
+        call.arguments = cast("Mapping[str, JSON]", value)
+        call.notes.append("arguments_text")
+        self._argument_text(text, out)
+
+    def _name_by_key(self, key: str, out: list[Delta]) -> None:
+        call = self._call
+        if call.keys and call.problem is None:
+            reason = f"a call is an object with one key, the tool's name: {self._shape.example}"
+            call.problem = Problem("not_a_call", reason)
+        elif not key:
+            call.problem = Problem("no_name", f"the key must be the name of a tool: {self._shape.example}")
+        call.keys.add(key)
+        if call.problem is None:
+            call.name = call.arguments_key = key
+            self._announce(out)
 
     def _announce(self, out: list[Delta]) -> None:
         call = self._call
@@ -220,7 +263,8 @@ class JsonCalls(Body):
     def _end_call(self, out: list[Delta]) -> None:
         call, shape = self._call, self._shape
         if call.problem is None and call.name is None:
-            call.problem = Problem("no_name", f'the key "name" is missing; write {shape.example}')
+            key = "of the tool's name" if shape.keyed else f'"{shape.name_key}"'
+            call.problem = Problem("no_name", f"the key {key} is missing; write {shape.example}")
         if call.problem is None and call.arguments is None and call.unknown:
             # Never an executable {} in place of arguments that stand elsewhere.
             reason = f'"{call.unknown}" is not known; put the arguments into "{shape.arguments_key}": {shape.example}'
@@ -266,7 +310,7 @@ class JsonCalls(Body):
             call.arguments_key = key
             if key != self._shape.arguments_key:
                 call.notes.append(f"arguments_key:{key}")
-        elif key not in ("name", "id"):
+        elif key not in (self._shape.name_key, self._shape.id_key):
             call.notes.append(f"extra_key:{shorten(key)}")
             if key != "type":  # "type": "function" stands in many models' calls
                 call.unknown = call.unknown or shorten(key)

@@ -9,7 +9,41 @@ from typing import Literal
 
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
-MarkerKind = Literal["calls", "reasoning", "results"]
+MarkerKind = Literal["calls", "reasoning", "results", "noise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A start that is no fixed text, as that of a bare JSON call: fixed texts and patterns that follow each other.
+
+    A pattern takes one run of characters and never gives one back. The body begins behind the first `before` parts, of
+    which the others are only looked at. `first` holds every character it may begin with. `live` is what a result
+    escapes of it: a character, and the pattern of what follows where it would be live.
+    """
+
+    parts: tuple[str | re.Pattern[str], ...]
+    before: int
+    first: str
+    live: tuple[str, str]
+
+    def match(self, held: str, start: int) -> int | Literal["text", "undecided"]:
+        """Where the body begins in `held`."""
+        position = body = start
+        for i, part in enumerate(self.parts):
+            if isinstance(part, str):
+                if not held.startswith(part, position):
+                    return "undecided" if part.startswith(held[position:]) else "text"
+                position += len(part)
+            else:
+                found = part.match(held, position)
+                if found is None:
+                    return "undecided" if position == len(held) else "text"
+                position = found.end()
+                if position == len(held):
+                    return "undecided"
+            if i + 1 == self.before:
+                body = position
+        return body
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +54,9 @@ class Marker:
     for an element, a line break for one right behind the marker); with `starts` empty the marker alone decides. An
     element (`<name>`) is also known in another case and with attributes; any other marker is taken literally.
     `plain`: the body is text without structure, read up to `end`. `ends_reasoning`: it starts inside reasoning too.
+    `also_ends` are other texts that end reasoning. `separator`: what may follow a block, before the next.
+    `signature`: how the start is recognised instead of by `text`, which then only says what the block is.
+    A `noise` marker stands around text (a channel or role token); it is dropped.
     """
 
     kind: MarkerKind
@@ -28,11 +65,14 @@ class Marker:
     starts: str = ""
     plain: bool = False
     ends_reasoning: bool = False
+    also_ends: tuple[str, ...] = ()
+    separator: str = ""
+    signature: Signature | None = None
 
     @property
     def element(self) -> str:
         """The name of an element marker, else empty."""
-        found = _ELEMENT.fullmatch(self.text)
+        found = None if self.signature else _ELEMENT.fullmatch(self.text)
         return found[1] if found else ""
 
 
@@ -66,20 +106,27 @@ class MarkerTable:
     def __init__(self, markers: Sequence[Marker]) -> None:
         self.markers = tuple(markers)
         self._elements = {marker.element.lower(): marker for marker in markers if marker.element}
-        literal = [marker for marker in markers if not marker.element]
+        literal = [marker for marker in markers if not marker.element and not marker.signature]
+        self._signed = [(marker, marker.signature) for marker in markers if marker.signature]
         self._literals = sorted(literal, key=lambda marker: len(marker.text), reverse=True)
         names = "|".join(re.escape(name) for name in sorted(self._elements, key=len, reverse=True))
         # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
         self._marker = re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
-        first = {marker.text[0] for marker in markers}
-        self.candidate = re.compile("[" + "".join(re.escape(char) for char in sorted(first | {"`"})) + "]")
+        first = {"`", *(marker.text[0] for marker in self.markers if not marker.signature)}
+        first.update(*(signature.first for _, signature in self._signed))
+        letters = {char for char in first if char.isalpha()}
+        words = [marker.text for marker in literal if marker.text[0] in letters]
+        words += [part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)]
+        starts = ["[" + "".join(re.escape(char) for char in sorted(first - letters)) + "]"]
+        starts += sorted({_word_start(word) for word in words if word[0] in letters})
+        self.candidate = re.compile("|".join(starts))
 
-    def decide(self, held: str, in_code: bool) -> Verdict:
-        """`in_code`: the candidate stands in inline code, where a marker is a mention."""
-        verdict = self._decide(held, in_code)
+    def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
+        """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows."""
+        verdict = self._decide(held, in_code, final or len(held) >= MAX_CANDIDATE)
         return "text" if verdict in ("undecided", "opened") and len(held) >= MAX_CANDIDATE else verdict
 
-    def _decide(self, held: str, in_code: bool) -> Verdict:
+    def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
         start = 0
         if held[0] == "`":
             fence = _FENCE.match(held)
@@ -88,6 +135,12 @@ class MarkerTable:
             start = fence.end()
         elif in_code:
             return "text"
+        for marker, signature in self._signed:
+            body = signature.match(held, start)
+            if isinstance(body, int):
+                return Found(marker, body, start > 0, ("code_fence",) if start else ())
+            if body == "undecided" and not final:
+                return "undecided"
         marker, stop, notes = self._match(held, start)
         if marker is None:
             return "undecided" if self._may_become_marker(held[start:]) else "text"
@@ -141,3 +194,12 @@ class MarkerTable:
             ):
                 return True
         return False
+
+
+def _word_start(word: str) -> str:
+    """Finds a word by its first four letters, or what there is of them at the end of the text: a letter alone is
+    everywhere in prose."""
+    pattern = ""
+    for char in reversed(word[1:4]):
+        pattern = rf"(?=\Z|{re.escape(char)}{pattern})"
+    return re.escape(word[0]) + pattern

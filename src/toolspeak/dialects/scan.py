@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolspeak.data.messages import JSON
@@ -283,11 +284,12 @@ def decode_json(text: str, caps: Caps | None = None) -> JSON | Problem:
 
 class EndMarker:
     """How an end marker is recognised: `</name>` in any case, with white space inside, up to `MAX_END` characters in
-    all; any other marker literally."""
+    all; any other marker literally. `others` are further texts that end the same."""
 
-    __slots__ = ("_first", "_pattern", "_target", "text")
+    __slots__ = ("_first", "_others", "_pattern", "_target", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, others: Sequence[str] = ()) -> None:
+        self._others = [EndMarker(other) for other in others]
         element = _END_ELEMENT.fullmatch(text)
         self.text = text
         self._target = text.lower() if element else text
@@ -301,12 +303,16 @@ class EndMarker:
     def match(self, text: str, at: int) -> int:
         """Where the marker that begins at `at` ends; -1 if there is none (yet)."""
         if self._pattern is None:
-            return at + len(self.text) if text.startswith(self.text, at) else -1
-        found = self._pattern.match(text, at, at + MAX_END)
-        return found.end() if found else -1
+            stop = at + len(self.text) if text.startswith(self.text, at) else -1
+        else:
+            found = self._pattern.match(text, at, at + MAX_END)
+            stop = found.end() if found else -1
+        return stop if stop > 0 or not self._others else max(other.match(text, at) for other in self._others)
 
     def viable(self, text: str, at: int) -> bool:
         """Whether all that follows from `at` is a beginning of the marker: more characters are needed to decide."""
+        if any(other.viable(text, at) for other in self._others):
+            return True
         if self._pattern is None:
             return len(text) - at < len(self.text) and self.text.startswith(text[at:])
         held = text[at : at + MAX_END]

@@ -1,0 +1,59 @@
+"""Every dialect there is. Adding one: its file, and a line here."""
+
+from __future__ import annotations
+
+from toolspeak.dialects.base import Dialect
+from toolspeak.dialects.cogency_json import CogencyJson
+from toolspeak.dialects.cogency_xml import CogencyXml
+from toolspeak.dialects.cohere import COHERE_COMMAND, COMMAND_R_PLUS
+from toolspeak.dialects.hermes import ERNIE45, GRANITE4, HERMES
+from toolspeak.dialects.open_json import (
+    GIGACHAT3,
+    GRANITE3,
+    GRANITE_20B_FC,
+    LLAMA3_JSON,
+    MISTRAL_V3,
+    PHI4_MINI,
+    XLAM,
+)
+from toolspeak.dialects.tagged_json import (
+    APERTUS,
+    APRIEL,
+    DOTS,
+    HUNYUAN_A13B,
+    INKLING,
+    INTERNLM2,
+    JAMBA,
+    LONGCAT,
+    NEMOTRON_V2,
+)
+from toolspeak.dialects.tool_call import ToolCallDialect
+
+PROTOCOLS: tuple[Dialect, ...] = (CogencyJson(), CogencyXml(), ToolCallDialect())
+"""The published text protocols, for models that know none of their own."""
+
+_JSON: tuple[Dialect, ...] = (
+    HERMES,
+    GRANITE4,
+    ERNIE45,
+    LONGCAT,
+    JAMBA,
+    APRIEL,
+    HUNYUAN_A13B,
+    NEMOTRON_V2,
+    APERTUS,
+    INTERNLM2,
+    INKLING,
+    DOTS,
+    GRANITE3,
+    GRANITE_20B_FC,
+    PHI4_MINI,
+    MISTRAL_V3,
+    LLAMA3_JSON,
+    XLAM,
+    GIGACHAT3,
+    COHERE_COMMAND,
+    COMMAND_R_PLUS,
+)
+
+DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON)

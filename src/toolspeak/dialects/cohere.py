@@ -1,0 +1,75 @@
+"""Cohere's actions: a JSON array with `tool_name` and `parameters`, between markers or in a fence behind `Action:`."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from toolspeak.data.messages import JSON, ToolResult
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.json_calls import CallShape
+from toolspeak.dialects.json_dialect import ONE_ARRAY, frames, json_dialect
+from toolspeak.dialects.live import Live
+from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.render import ERROR, result_value
+
+_TURN = ("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>")
+
+
+def _tool_result(live: Live, result: ToolResult) -> str:
+    """As the template writes it: each part of a result is an object; text is its `content`."""
+    failed = result.status == "failure"
+    value: JSON = result_value(result)
+    if failed and isinstance(value, str):
+        value = ERROR + value
+    whole = len(result.content) == 1 and isinstance(value, dict)
+    shown: JSON = cast("JSON", value) if whole else {"content": value}
+    return live.dump({"tool_call_id": result.call_id, "results": {"0": shown}, "is_error": True if failed else None})
+
+
+COHERE_COMMAND = json_dialect(
+    DialectInfo(
+        "cohere-command",
+        '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": …, "parameters": {…}}, …]<|END_ACTION|>',
+        "chat templates of CohereLabs/c4ai-command-r7b-12-2024 and c4ai-command-a-03-2025",
+        "parallel",
+        models=("command-r7b", "command-a", "cohere2"),
+        results="<|START_TOOL_RESULT|>[…]<|END_TOOL_RESULT|> in a system turn",
+        reasoning="<|START_THINKING|> … <|END_THINKING|>",
+    ),
+    [
+        Marker("calls", "<|START_ACTION|>", "<|END_ACTION|>", "[{"),
+        Marker("results", "<|START_TOOL_RESULT|>", "<|END_TOOL_RESULT|>", "[{", plain=True),
+        Marker("reasoning", "<|START_THINKING|>", "<|END_THINKING|>"),
+        *frames("<|START_TEXT|>", "<|END_TEXT|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", *_TURN),
+    ],
+    CallShape("parameters", array=True, arguments_required=False, name_key="tool_name", id_key="tool_call_id"),
+    around=("<|START_ACTION|>", "<|END_ACTION|>"),
+    write_result=_tool_result,
+    results_around=("<|START_TOOL_RESULT|>[\n", "\n]<|END_TOOL_RESULT|>"),
+    results_between=",\n",
+    call_id=True,
+    rules=f'- "tool_call_id" counts the calls of the conversation from "0".\n{ONE_ARRAY}',
+)
+
+_ACTION = "Action:\n```json"
+
+COMMAND_R_PLUS = json_dialect(
+    DialectInfo(
+        "command-r-plus",
+        'Action:⏎```json⏎[{"tool_name": …, "parameters": {…}}, …]⏎```',
+        "chat template of CohereLabs/c4ai-command-r-plus (tool_use)",
+        "parallel",
+        models=("command-r",),
+        results="<results> in a system turn",
+        reasoning="",
+    ),
+    [
+        *(Marker("calls", text, "```", "[{") for text in (_ACTION, "Action: ```json", "Action:```json")),
+        Marker("results", "<results>", "</results>", '\n[{"', plain=True),
+        *frames(*_TURN),
+    ],
+    CallShape("parameters", array=True, arguments_required=False, name_key="tool_name"),
+    around=(f"{_ACTION}\n", "\n```"),
+    results_around=("<results>\n", "\n</results>"),
+    rules=ONE_ARRAY,
+)

@@ -1,0 +1,133 @@
+"""Declares a dialect whose calls are JSON, with little more said than its markers and keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.json_calls import CallShape, JsonCalls
+from toolspeak.dialects.live import Live
+from toolspeak.dialects.markers import Marker, MarkerTable, Signature
+from toolspeak.dialects.scan import Caps, Problem, decode_json
+
+WriteResult = Callable[[Live, ToolResult], str]
+THINK = Marker("reasoning", "<think>", "</think>")
+
+_SPACE = re.compile(r"\s*")
+_NAME = re.compile(r'[^"\\\x00-\x1f]+')
+_KEY = re.compile(r"(?:parameters|arguments|args)(?=\")|[a-z]{0,10}\Z")
+
+
+def _bare(array: bool, *leading: str) -> Signature:
+    r"""`{"name": "…", "arguments": {`, alone or in an array; all of it lies in the body."""
+    gap = _SPACE
+    parts: list[str | re.Pattern[str]] = ["[", gap, "{", gap] if array else ["{", gap]
+    for text in leading:
+        parts += [text, gap]
+    parts += ['"name"', gap, ":", gap, '"', _NAME, '"', gap, ",", gap, '"', _KEY, '"', gap, ":", gap, "{"]
+    # The brace is live: without it no bare call, with or without the array, is one.
+    return Signature(tuple(parts), 0, "[" if array else "{", ("{", _after_brace(leading)))
+
+
+def _after_brace(leading: Sequence[str]) -> str:
+    """What makes a brace in a result live: the start of a call, or as much of it as there is before the result ends."""
+    steps = [
+        *map(re.escape, leading),
+        '"name"',
+        ":",
+        r'"[^"\\\x00-\x1f]{1,256}"',
+        ",",
+        '"(?:parameters|arguments|args)"',
+    ]
+    pattern = ""
+    for step in reversed(steps):
+        pattern = rf"\s*+(?:\Z|{step}{pattern})"
+    return pattern
+
+
+def bare_markers(separator: str = "") -> list[Marker]:
+    """A call, or an array of calls, without any marker, recognised by its first two keys."""
+    kinds = (_bare(False), _bare(True), _bare(False, '"type"', ":", '"function"', ","))
+    return [
+        Marker("calls", "the JSON of a call", None, signature=signature, separator=separator) for signature in kinds
+    ]
+
+
+def frames(*texts: str) -> list[Marker]:
+    return [Marker("noise", text, None) for text in texts]
+
+
+def json_dialect(
+    info: DialectInfo,
+    markers: Sequence[Marker],
+    shape: CallShape,
+    *,
+    around: tuple[str, str] = ("", ""),
+    between: str = "",
+    write_result: WriteResult = Live.result,
+    results_around: tuple[str, str] = ("", ""),
+    results_between: str = "\n",
+    call_id: bool = False,
+    rules: str = "",
+) -> DeclaredDialect:
+    """The declaration of a JSON dialect.
+
+    With `shape.array` all calls of a turn stand in one array, else each stands `around` its own and `between` joins
+    them. `call_id`: calls are written with their id, behind the arguments.
+    """
+    table = MarkerTable(markers)
+    live = Live(table)
+
+    def new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
+        return JsonCalls(shape, first_index, caps)
+
+    def element(call: ToolCall | MalformedCall) -> str:
+        if isinstance(call, MalformedCall):
+            value: JSON = decode_json(call.raw)
+            return live.dump(call.raw if isinstance(value, Problem) else value)
+        if shape.keyed:
+            return live.dump({call.name: call.arguments})
+        entry: dict[str, JSON] = {shape.name_key: call.name, shape.arguments_key: call.arguments}
+        if call_id:
+            entry[shape.id_key] = call.provider_id or call.id
+        return live.dump(entry)
+
+    def write_calls(calls: Calls, _tools: Tools) -> str:
+        opening, closing = around
+        if not shape.array:
+            return between.join(f"{opening}{_raw_or(call, element)}{closing}" for call in calls)
+        if len(calls) == 1 and isinstance(calls[0], MalformedCall) and calls[0].whole_block:
+            return f"{opening}{calls[0].raw}{closing}"
+        return f"{opening}[{', '.join(element(call) for call in calls)}]{closing}"
+
+    def write_results(results: Sequence[ToolResult]) -> str:
+        opening, closing = results_around
+        return opening + results_between.join(write_result(live, result) for result in results) + closing
+
+    return DeclaredDialect(
+        info=info,
+        table=table,
+        new_body=new_body,
+        write_calls=write_calls,
+        write_results=write_results,
+        live=live.pattern,
+        rules=rules,
+    )
+
+
+def tagged_result(name: str) -> WriteResult:
+    """A result in an element of its own, on lines of its own."""
+    return lambda live, result: f"<{name}>\n{live.result(result)}\n</{name}>"
+
+
+def _raw_or(call: ToolCall | MalformedCall, element: Callable[[ToolCall | MalformedCall], str]) -> str:
+    return call.raw if isinstance(call, MalformedCall) else element(call)
+
+
+STRICT_JSON = "- Strict JSON: double quotes, no comments, no trailing comma; write a line break in a string as \\n."
+ONE_ARRAY = f"- All calls of a message stand in one array.\n{STRICT_JSON}"
+EACH_ALONE = f"- One JSON object for each call; several calls one behind the other.\n{STRICT_JSON}"

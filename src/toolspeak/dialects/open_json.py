@@ -1,0 +1,188 @@
+"""Calls as JSON behind a marker without an end marker, or bare: the JSON itself ends the block."""
+
+from __future__ import annotations
+
+import re
+
+from toolspeak.data.messages import ToolResult
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.json_calls import CallShape
+from toolspeak.dialects.json_dialect import EACH_ALONE, ONE_ARRAY, THINK, bare_markers, frames, json_dialect
+from toolspeak.dialects.live import Live
+from toolspeak.dialects.markers import Marker, Signature
+
+_ARRAY = CallShape("arguments", array=True, arguments_required=False)
+_SPACE = re.compile(r"\s*")
+
+_RESPONSE_STARTS = ("Here is my response:", "Here's my response:")
+
+GRANITE3 = json_dialect(
+    DialectInfo(
+        "granite3",
+        '<|tool_call|>[{"name": …, "arguments": {…}}, …]',
+        "chat templates of ibm-granite/granite-3.0 to 3.3; vLLM's granite parsers",
+        "parallel",
+        aliases=("granite-reasoning",),
+        models=("granite-3",),
+        results="a tool turn",
+        reasoning="Here is my thought process: … Here is my response:; <think>",
+    ),
+    [
+        Marker("calls", "<|tool_call|>", None, "[{"),
+        Marker("calls", "<tool_call>", None, "[{"),
+        *bare_markers(),  # the marker is a special token, which some servers leave out of the text
+        Marker("reasoning", "Here is my thought process:", _RESPONSE_STARTS[0], also_ends=_RESPONSE_STARTS[1:]),
+        Marker("reasoning", "Here's my thought process:", _RESPONSE_STARTS[0], also_ends=_RESPONSE_STARTS[1:]),
+        THINK,
+        *frames("<response>", "</response>"),
+    ],
+    _ARRAY,
+    around=("<|tool_call|>", ""),
+    rules=ONE_ARRAY,
+)
+
+GRANITE_20B_FC = json_dialect(
+    DialectInfo(
+        "granite-20b-fc",
+        '<function_call> {"name": …, "arguments": {…}}, repeated',
+        "model card of ibm-granite/granite-20b-functioncalling",
+        "parallel",
+        models=("granite-20b-functioncalling",),
+        results="a tool turn",
+        reasoning="",
+    ),
+    [Marker("calls", "<function_call>", None, "{[")],
+    CallShape("arguments", array=False, arguments_required=False),
+    around=("<function_call> ", ""),
+    between="\n",
+    rules=EACH_ALONE,
+)
+
+PHI4_MINI = json_dialect(
+    DialectInfo(
+        "phi4-mini",
+        'functools[{"name": …, "arguments": {…}}, …]',
+        "microsoft/Phi-4-mini-instruct and fireworks-ai/llama-3-firefunction-v2",
+        "parallel",
+        aliases=("firefunction-v2",),
+        models=("phi-4-mini", "firefunction-v2"),
+        results="a tool turn",
+        reasoning="<think>",
+    ),
+    [
+        Marker(
+            "calls",
+            "functools",
+            None,
+            signature=Signature(
+                ("functools", _SPACE, "[", _SPACE, "{"),
+                2,
+                "f",
+                ("f", r"unctools\s*+(?:\Z|\[\s*+(?:\Z|\{))"),
+            ),
+        ),
+        Marker("calls", "<|tool_call|>", "<|/tool_call|>", "[{"),
+        THINK,
+    ],
+    _ARRAY,
+    around=("functools", ""),
+    rules=ONE_ARRAY,
+)
+
+
+def _mistral_result(live: Live, result: ToolResult) -> str:
+    return f'[TOOL_RESULTS]{{"content": {live.result(result)}, "call_id": {live.dump(result.call_id)}}}[/TOOL_RESULTS]'
+
+
+MISTRAL_V3 = json_dialect(
+    DialectInfo(
+        "mistral-v3",
+        '[TOOL_CALLS][{"name": …, "arguments": {…}, "id": …}, …]',
+        "chat template of mistralai/Mistral-Nemo-Instruct-2407",
+        "parallel",
+        models=("mistral-7b-instruct-v0.3", "mistral-nemo", "mixtral"),
+        results="[TOOL_RESULTS]{…}[/TOOL_RESULTS]",
+        reasoning="",
+    ),
+    [
+        Marker("calls", "[TOOL_CALLS]", None, "[{"),
+        Marker("results", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "{[", plain=True),
+    ],
+    _ARRAY,
+    around=("[TOOL_CALLS]", ""),
+    write_result=_mistral_result,
+    results_between="",
+    call_id=True,
+    rules=f"- The id of each call is nine letters or digits that you choose.\n{ONE_ARRAY}",
+)
+
+LLAMA3_JSON = json_dialect(
+    DialectInfo(
+        "llama3-json",
+        '{"name": …, "parameters": {…}}, the next behind ";"',
+        "chat template of meta-llama/Llama-3.1-8B-Instruct",
+        "parallel",
+        models=("llama-3.1", "llama-3.2", "llama-3.3"),
+        results="a JSON string in an ipython turn",
+        reasoning="",
+    ),
+    [Marker("calls", "<|python_tag|>", None, "{[", separator=";"), *bare_markers(";")],
+    CallShape("parameters", array=False, arguments_required=False),
+    between="; ",
+    write_result=Live.quoted,
+    rules=f"- The two keys in this order, and nothing between the calls but a semicolon.\n{EACH_ALONE}",
+)
+
+XLAM = json_dialect(
+    DialectInfo(
+        "xlam",
+        '[{"name": …, "arguments": {…}}, …], bare, in a code fence or behind [TOOL_CALLS]',
+        "Salesforce/Llama-xLAM-2-8b-fc-r; vLLM's xlam parser",
+        "parallel",
+        models=("xlam",),
+        results="a JSON string in an ipython turn",
+    ),
+    [
+        *bare_markers(),
+        Marker("calls", "[TOOL_CALLS]", None, "[{"),
+        Marker("calls", "<tool_call>", "</tool_call>", "[{"),
+        THINK,
+    ],
+    _ARRAY,
+    write_result=Live.quoted,
+    rules=f'- Each call starts with the keys "name" and "arguments", in this order.\n{ONE_ARRAY}',
+)
+
+_ROLE, _SEPARATOR = "<|role_sep|>", "<|message_sep|>"
+
+GIGACHAT3 = json_dialect(
+    DialectInfo(
+        "gigachat3",
+        '<|message_sep|>function call<|role_sep|>{"name": …, "arguments": {…}}, repeated; 3.1: <|function_call|>{…}',
+        "chat template of ai-sage/GigaChat3-10B-A1.8B",
+        "parallel",
+        models=("gigachat3", "gigachat-3"),
+        results="a function result turn",
+        reasoning="",
+    ),
+    [
+        Marker(
+            "calls",
+            f"function call{_ROLE}",
+            None,
+            signature=Signature(
+                (_SEPARATOR, _SPACE, f"function call{_ROLE}", _SPACE, "{"),
+                4,
+                "<",
+                ("<", re.escape(_SEPARATOR[1:])),
+            ),
+        ),
+        Marker("calls", f"function call{_ROLE}", None, "{"),
+        Marker("calls", "<|function_call|>", None, "{["),
+        Marker("results", f"function result{_ROLE}", _SEPARATOR, '\n[{"', plain=True),
+        *frames(f"assistant{_ROLE}", _SEPARATOR, "</s>"),
+    ],
+    CallShape("arguments", array=False, arguments_required=True),
+    around=(f"{_SEPARATOR}\n\nfunction call{_ROLE}\n", ""),
+    rules=EACH_ALONE,
+)

@@ -1,0 +1,210 @@
+"""Calls as a JSON object or array between two markers, in the spelling of one model family each."""
+
+from __future__ import annotations
+
+import re
+
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.json_calls import CallShape
+from toolspeak.dialects.json_dialect import EACH_ALONE, ONE_ARRAY, THINK, frames, json_dialect, tagged_result
+from toolspeak.dialects.markers import Marker, Signature
+
+_OBJECT = CallShape("arguments", array=False, arguments_required=False)
+_ARRAY = CallShape("arguments", array=True, arguments_required=False)
+_TOOL_CALLS = Marker("calls", "<tool_calls>", "</tool_calls>", "[{<")
+_TOOL_CALLS_TEXT = '<tool_calls>[{"name": …, "arguments": {…}}, …]</tool_calls>'
+
+LONGCAT = json_dialect(
+    DialectInfo(
+        "longcat",
+        '<longcat_tool_call>{"name": …, "arguments": {…}}</longcat_tool_call>, repeated',
+        "meituan-longcat/LongCat-Flash-Chat, read as vLLM's longcat parser does",
+        "parallel",
+        models=("longcat",),
+        results="a tool turn",
+        reasoning="<longcat_think> or <think>",
+    ),
+    [
+        Marker("calls", "<longcat_tool_call>", "</longcat_tool_call>", "{["),
+        Marker("reasoning", "<longcat_think>", "</longcat_think>", also_ends=("</think>",)),
+        THINK,
+    ],
+    _OBJECT,
+    around=("<longcat_tool_call>", "</longcat_tool_call>"),
+    between="\n",
+    rules=EACH_ALONE,
+)
+
+JAMBA = json_dialect(
+    DialectInfo(
+        "jamba",
+        _TOOL_CALLS_TEXT,
+        "chat template of ai21labs/AI21-Jamba-1.5",
+        "parallel",
+        models=("jamba",),
+        results="a tool turn",
+    ),
+    [_TOOL_CALLS, THINK],
+    _ARRAY,
+    around=("<tool_calls>", "</tool_calls>"),
+    rules=ONE_ARRAY,
+)
+
+APRIEL = json_dialect(
+    DialectInfo(
+        "apriel",
+        '<tool_calls>[{"name": …, "arguments": {…}, "id": …}, …]</tool_calls>',
+        "chat templates of ServiceNow-AI/Apriel-1.5-15b-Thinker and Apriel-1.6-15b-Thinker",
+        "parallel",
+        models=("apriel",),
+        results="a tool result turn",
+        reasoning="Here are my reasoning steps: … [BEGIN FINAL RESPONSE]; <thinking>",
+    ),
+    [
+        _TOOL_CALLS,
+        # A prompt that ends inside reasoning may have opened it in either way.
+        Marker(
+            "reasoning",
+            "Here are my reasoning steps:",
+            "[BEGIN FINAL RESPONSE]",
+            also_ends=("</thinking>",),
+        ),
+        Marker("reasoning", "<thinking>", "</thinking>"),
+        *frames("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"),
+    ],
+    _ARRAY,
+    around=("<tool_calls>", "</tool_calls>"),
+    call_id=True,
+    rules=ONE_ARRAY,
+)
+
+HUNYUAN_A13B = json_dialect(
+    DialectInfo(
+        "hunyuan-a13b",
+        f"{_TOOL_CALLS_TEXT}, the answer in <answer>",
+        "chat template of tencent/Hunyuan-A13B-Instruct",
+        "parallel",
+        aliases=("hunyuan-a13b-reasoning",),
+        models=("hunyuan-a13b",),
+        results="<tool_response> in a user turn",
+    ),
+    [
+        _TOOL_CALLS,
+        Marker("results", "<tool_response>", "</tool_response>", '\n[{"', plain=True),
+        THINK,
+        *frames("<answer>", "</answer>"),
+    ],
+    _ARRAY,
+    around=("<tool_calls>", "</tool_calls>"),
+    write_result=tagged_result("tool_response"),
+    rules=ONE_ARRAY,
+)
+
+NEMOTRON_V2 = json_dialect(
+    DialectInfo(
+        "nemotron-v2",
+        '<TOOLCALL>[{"name": …, "arguments": {…}}, …]</TOOLCALL>',
+        "chat template of nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+        "parallel",
+        models=("nemotron-nano-v2", "nemotron-nano-9b-v2", "nemotron-nano-12b-v2"),
+        results="<TOOL_RESPONSE>[…, …]</TOOL_RESPONSE> in a user turn",
+    ),
+    [
+        Marker("calls", "<TOOLCALL>", "</TOOLCALL>", "[{<"),
+        Marker("results", "<TOOL_RESPONSE>", "</TOOL_RESPONSE>", '\n[{"', plain=True),
+        THINK,
+    ],
+    _ARRAY,
+    around=("<TOOLCALL>", "</TOOLCALL>"),
+    results_around=("<TOOL_RESPONSE>[", "]</TOOL_RESPONSE>"),
+    results_between=", ",
+    rules=ONE_ARRAY,
+)
+
+APERTUS = json_dialect(
+    DialectInfo(
+        "apertus",
+        '<|tools_prefix|>[{"f": {…}}, …]<|tools_suffix|>',
+        "swiss-ai/apertus_format docs/format.md; chat template of swiss-ai/Apertus-8B-Instruct",
+        "parallel",
+        models=("apertus",),
+        results="[…, …] behind the calls",
+        reasoning="<|inner_prefix|> … <|inner_suffix|>; calls may stand inside",
+    ),
+    [
+        Marker("calls", "<|tools_prefix|>", "<|tools_suffix|>", "[{", ends_reasoning=True),
+        Marker("reasoning", "<|inner_prefix|>", "<|inner_suffix|>"),
+        *frames("<|inner_suffix|>"),  # of an inner part in which a call stood
+    ],
+    CallShape("arguments", array=True, arguments_required=True, keyed=True),
+    around=("<|tools_prefix|>", "<|tools_suffix|>"),
+    results_around=("[", "]"),
+    results_between=", ",
+    rules=f"- Each call is an object with one key, the tool's name; its value are the arguments.\n{ONE_ARRAY}",
+)
+
+INTERNLM2 = json_dialect(
+    DialectInfo(
+        "internlm2",
+        '<|action_start|><|plugin|>{"name": …, "parameters": {…}}<|action_end|>',
+        "InternLM/InternLM agent/README (lagent protocol); vLLM's internlm parser",
+        "parallel",
+        models=("internlm2", "internlm3"),
+        results="an environment turn named <|plugin|>",
+    ),
+    [Marker("calls", "<|action_start|><|plugin|>", "<|action_end|>", "{["), THINK],
+    CallShape("parameters", array=False, arguments_required=False),
+    around=("<|action_start|><|plugin|>\n", "<|action_end|>"),
+    between="\n",
+    rules=EACH_ALONE,
+)
+
+_INVOKE, _MODEL = "<|content_invoke_tool_json|>", "<|message_model|>"
+
+INKLING = json_dialect(
+    DialectInfo(
+        "inkling",
+        '<|message_model|>f<|content_invoke_tool_json|>{"name": …, "args": {…}}<|end_message|>, repeated',
+        "vllm-project/vllm tests/parser/engine/test_inkling.py",
+        "parallel",
+        models=("inkling",),
+        results="a tool message",
+        reasoning="<|content_thinking|> … <|end_message|>",
+    ),
+    [
+        Marker("calls", _INVOKE, "<|end_message|>", "{["),
+        Marker(  # the header names the tool once more
+            "calls",
+            _INVOKE,
+            "<|end_message|>",
+            signature=Signature(
+                (_MODEL, re.compile(r"[^<>|\s]{0,160}"), _INVOKE, re.compile(r"\s*"), "{"),
+                4,
+                "<",
+                ("<", re.escape(_MODEL[1:])),
+            ),
+        ),
+        Marker("reasoning", "<|content_thinking|>", "<|end_message|>"),
+        *frames(_MODEL, "<|content_text|>", "<|end_message|>", "<|content_model_end_sampling|>"),
+    ],
+    CallShape("args", array=False, arguments_required=False),
+    around=(_INVOKE, "<|end_message|>"),
+    between=_MODEL,
+    rules=EACH_ALONE,
+)
+
+DOTS = json_dialect(
+    DialectInfo(
+        "dots",
+        '<dots_function_call>{"name": …, "arguments": {…}}</dots_function_call>, repeated',
+        "vLLM's dots parser (its JSON form)",
+        "parallel",
+        models=("dots",),
+        results="a tool turn",
+    ),
+    [Marker("calls", "<dots_function_call>", "</dots_function_call>", "{["), THINK],
+    _OBJECT,
+    around=("<dots_function_call>", "</dots_function_call>"),
+    between="\n",
+    rules=EACH_ALONE,
+)
