@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
-MarkerKind = Literal["calls", "reasoning", "results"]
+MarkerKind = Literal["calls", "reasoning", "results", "noise"]
+"""`noise` opens nothing: a special token around the text, dropped from it."""
+
+Follows = Callable[[str, int], Literal["yes", "no", "undecided"]]
+"""Whether what stands in a text at a position may follow a marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,7 @@ class Marker:
     for an element, a line break for one right behind the marker); with `starts` empty the marker alone decides. An
     element (`<name>`) is also known in another case and with attributes; any other marker is taken literally.
     `plain`: the body is text without structure, read up to `end`. `ends_reasoning`: it starts inside reasoning too.
+    `follows` decides in place of `starts` where a character is not enough; the body starts right behind the marker.
     """
 
     kind: MarkerKind
@@ -28,6 +33,7 @@ class Marker:
     starts: str = ""
     plain: bool = False
     ends_reasoning: bool = False
+    follows: Follows | None = None
 
     @property
     def element(self) -> str:
@@ -93,11 +99,23 @@ class MarkerTable:
             return "undecided" if self._may_become_marker(held[start:]) else "text"
         if marker.kind == "reasoning":
             return "text" if start else Found(marker, stop)
+        if marker.follows is not None:
+            return self._follows(held, start > 0, marker, marker.follows, stop, notes)
         if not marker.starts:
             return "text" if start else Found(marker, stop)
         if "\n" in marker.starts and stop < len(held) and held[stop] in "\r\n":
             return Found(marker, stop, start > 0)
         return self._body(held, start > 0, marker, stop, notes)
+
+    def _follows(
+        self, held: str, fenced: bool, marker: Marker, follows: Follows, stop: int, notes: list[str]
+    ) -> Verdict:
+        answer = follows(held, stop)
+        if answer == "undecided":
+            return "opened" if marker.kind == "calls" else "undecided"
+        if answer == "no":
+            return "text"
+        return Found(marker, stop, fenced, tuple([*notes, "code_fence"] if fenced else notes))
 
     def _match(self, held: str, start: int) -> tuple[Marker | None, int, list[str]]:
         """The whole marker at `start`, where it ends, and what was accepted leniently."""
