@@ -11,12 +11,32 @@ from __future__ import annotations
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
+from toolspeak.dialects.glm import GLM45, GLM47, LING3, POOLSIDE_V1, SPARK25
 from toolspeak.dialects.hermes import HERMES
+from toolspeak.dialects.hy_v3 import HY_V3, HY_V3_SUFFIXED
+from toolspeak.dialects.k2_horizon import K2_HORIZON
+from toolspeak.dialects.kimi_k3 import KIMI_K3
+from toolspeak.dialects.plamo3 import PLAMO3
 from toolspeak.dialects.tool_call import ToolCallDialect
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
 
-DIALECTS: tuple[Dialect, ...] = (CogencyJson(), CogencyXml(), ToolCallDialect(), HERMES)
+DIALECTS: tuple[Dialect, ...] = (
+    CogencyJson(),
+    CogencyXml(),
+    ToolCallDialect(),
+    HERMES,
+    GLM45,
+    GLM47,
+    SPARK25,
+    LING3,
+    POOLSIDE_V1,
+    HY_V3,
+    HY_V3_SUFFIXED,
+    K2_HORIZON,
+    KIMI_K3,
+    PLAMO3,
+)
 """Adding a dialect: one file, one line here, its samples in `tests/samples`."""
 
 _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *dialect.info.aliases)}
