@@ -45,7 +45,8 @@ class KimiCalls(RawValues):
         self.done = self.state == self._between and bool(self.calls)
 
     def may_follow(self, text: str, position: int) -> Answer:
-        tag = stands(text, position, (_ARGUMENT, _CALL_END))
+        # The last two are mistakes there, but more likely a call that was not closed than content.
+        tag = stands(text, position, (_ARGUMENT, _CALL_END, _CALL, _TOOLS_END))
         return "undecided" if tag is None else "yes" if tag else "no"
 
     def gives_up(self, text: str, position: int) -> Answer:
@@ -116,15 +117,16 @@ class KimiCalls(RawValues):
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
         call = self.open_call()
         stop = self._scanner.feed(text, position)
-        if self._scanner.problem is not None:
-            self.fail(self._scanner.problem.code, self._scanner.problem.reason, stop - self._scanner.back)
-            return stop
         room = self.caps.characters - self._text.length
         if stop - position > room:
-            self.fail("too_large", f"the arguments are over {self.caps.characters} characters", position + room)
-            return position + room
+            stop = position + room
+            self.fail("too_large", f"the arguments are over {self.caps.characters} characters", stop)
+        elif self._scanner.problem is not None:
+            self.fail(self._scanner.problem.code, self._scanner.problem.reason, stop - self._scanner.back)
         self._text.add(text[position:stop])
         self.argument_text(text[position:stop], out)
+        if self.problem is not None:
+            return stop
         if self._scanner.done:
             value = decode_json(self._text.value())
             if isinstance(value, Problem):

@@ -56,14 +56,18 @@ class PairTags:
     def call_follows(self, text: str, position: int) -> Answer:
         """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
         found = _NAME.match(text, position)
-        stop = found.end() if found else position
-        if stop == len(text):
+        if found is None or found.end() == len(text):
             return "undecided"
-        named = found is not None and found[1] != ""
+        stop, named = found.end(), found[1] != ""
         if self.json and not named and text[stop] == "{":
             return "yes"
-        ends = (self.end("tool_call"), *([self.start(self.name_end)] if self.name_end else []))
-        return _answer(text, stop, (self.start("arg_key"), *(ends if named else ())))
+        tags = [self.start("arg_key")]
+        if named and self.name_end:
+            tags.append(self.start(self.name_end))
+        # "between <tool_call> and </tool_call>" is prose: a call without arguments has no blanks around its name.
+        if named and text[position] not in " \t" and text[found.end(1)] not in " \t":
+            tags.append(self.end("tool_call"))
+        return _answer(text, stop, tuple(tags))
 
     def block_follows(self, text: str, position: int) -> Answer:
         """The same for the element around the calls."""
@@ -102,7 +106,9 @@ class PairCalls(RawValues):
         self.done = self._wrapped and self.state == self._between and bool(self.calls)
 
     def may_follow(self, text: str, position: int) -> Answer:
-        return _answer(text, position, self._after)
+        # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
+        # and two calls must not be run as one.
+        return _answer(text, position, (*self._after, self._call_start))
 
     def gives_up(self, text: str, position: int) -> Answer:
         rest = text[position : position + MAX_CANDIDATE]

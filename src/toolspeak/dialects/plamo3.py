@@ -136,15 +136,17 @@ class PlamoCalls(Body):
 
     def _read_json(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._scanner.feed(text, position)
-        if self._scanner.problem is not None:
-            self._fail(self._scanner.problem.code, self._scanner.problem.reason, stop - self._scanner.back)
-            return stop
         room = self.caps.characters - self._text.length
         if stop - position > room:
-            self._fail("too_large", f"the arguments are over {self.caps.characters} characters", position + room)
-            return position + room
+            stop = position + room
+            self._fail("too_large", f"the arguments are over {self.caps.characters} characters", stop)
+        elif self._scanner.problem is not None:
+            self._fail(self._scanner.problem.code, self._scanner.problem.reason, stop - self._scanner.back)
         self._text.add(text[position:stop])
-        out.append(ArgumentsDelta(self._index, text[position:stop]))
+        if stop > position:
+            out.append(ArgumentsDelta(self._index, text[position:stop]))
+        if self.problem is not None:
+            return stop
         if self._scanner.done:
             self._end_arguments(text, stop, out)
         return stop

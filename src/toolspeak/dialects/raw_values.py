@@ -25,6 +25,7 @@ from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Pr
 from toolspeak.dialects.typed_text import read_typed, schema_types
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
+_JOINT = CDATA_END + CDATA
 TEXT = frozenset({"string"})
 Answer = Literal["yes", "no", "undecided"]
 _SPACE = re.compile(r"\s*")
@@ -174,13 +175,13 @@ class RawValues(Body):
                     value.pending.add(end)
                     self.state, stop = self._after_value, at + len(end)
                 return stop
-            if value.cdata and text.startswith(CDATA_END + CDATA, at):
+            if value.cdata and text.startswith(_JOINT, at):
                 stop = self._content(text, start, at, out)
-                return stop if self.problem else at + len(CDATA_END + CDATA)
+                return stop if self.problem else at + len(_JOINT)
             given_up: Answer = self.gives_up(text, at) if value.rejected else "no"
             if given_up == "yes":
                 return self._abandon(text, start, at, out)
-            if given_up == "undecided" or end.startswith(text[at:]) or self._joins(value, text, at):
+            if given_up == "undecided" or _begins(end, text, at) or (value.cdata and _begins(_JOINT, text, at)):
                 self.wait = True
                 return self._content(text, start, at, out)
             position = at + 1
@@ -197,9 +198,6 @@ class RawValues(Body):
         if at >= 0:
             return at
         return text.find("<", max(position, len(text) - len(end) + 1))
-
-    def _joins(self, value: OpenValue, text: str, at: int) -> bool:
-        return value.cdata and (CDATA_END + CDATA).startswith(text[at:])
 
     def _abandon(self, text: str, start: int, at: int, out: list[Delta]) -> int:
         call, value = self.open_call(), self._open_value()
@@ -300,6 +298,11 @@ class RawValues(Body):
     def argument_text(self, text: str, out: list[Delta]) -> None:
         if self.open_call().name:
             out.append(ArgumentsDelta(self.index, text))
+
+
+def _begins(tag: str, text: str, at: int) -> bool:
+    """Whether all that is there from `at` is the beginning of the tag."""
+    return len(text) - at < len(tag) and tag.startswith(text[at:])
 
 
 def stands(text: str, position: int, tags: tuple[str, ...]) -> str | None:
