@@ -68,6 +68,8 @@ class BlockParser:
         self._table = format.table
         self._ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in format.table.markers if marker.end}
         self._thought = next((marker for marker in format.table.markers if marker.kind == "reasoning"), NO_REASONING)
+        # The prompt may have opened any of them.
+        self._thought_ends = tuple(end for marker, end in self._ends.items() if marker.kind == "reasoning")
         first = {marker.text[0] for marker in format.table.markers} | {(self._thought.end or " ")[0]}
         first |= {end[0] for marker in format.table.markers for end in marker.also_ends}
         self._inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
@@ -139,10 +141,12 @@ class BlockParser:
     def _open(self, found: Found, at: int) -> int:
         body_at, marker = at + found.length, found.marker
         if marker.kind == "noise":
+            self._state = self._text if marker.ends_reasoning else self._state
             return body_at
         self._quoting = False
         if marker.kind == "reasoning":
             self._depth, self._state, self._thought = 1, self._reasoning, marker
+            self._thought_ends = (self._ends[marker],)
             return body_at
         if marker.kind == "calls":
             body = self._format.new_body(marker, self._calls, self._format.caps)
@@ -156,7 +160,7 @@ class BlockParser:
 
     def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
         start = seen = position
-        quoting, end_marker, candidate = self._quoting, self._ends[self._thought], self._inside
+        quoting, ends, candidate = self._quoting, self._thought_ends, self._inside
         while True:
             found = candidate.search(text, position)
             at = found.start() if found else len(text)
@@ -164,7 +168,7 @@ class BlockParser:
             if found is None:
                 return self._emit(ReasoningDelta, text, start, len(text), out)
             quoting, seen = _in_code(quoting, text, seen, at), at
-            closed = end_marker.match(text, at)
+            closed = max(end.match(text, at) for end in ends)
             verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
             opened = verdict.marker if isinstance(verdict, Found) else None
             if closed > 0:
@@ -181,10 +185,10 @@ class BlockParser:
                     return at + verdict.length
                 self._depth += 1
                 position = at + verdict.length
-            elif isinstance(verdict, Found) and verdict.marker.ends_reasoning:
+            elif isinstance(verdict, Found) and (verdict.marker.ends_reasoning or verdict.marker.kind == "noise"):
                 self._emit(ReasoningDelta, text, start, at, out)
                 return self._open(verdict, at)
-            elif end_marker.viable(text, at) or verdict in ("undecided", "opened"):
+            elif any(end.viable(text, at) for end in ends) or verdict in ("undecided", "opened"):
                 self._emit(ReasoningDelta, text, start, at, out)
                 self._held = text[at:]
                 return len(text)
@@ -337,7 +341,8 @@ class BlockParser:
         block = self._expect_block()
         first = len(out)
         if normal and block.problem is None and not block.body.done:
-            if not self._held or (block.end is not None and block.end.viable(self._held, 0)):
+            ending = block.end is not None and block.end.viable(self._held, 0)
+            if not self._held or ending or block.body.may_end(self._held):
                 block.body.end(out)
             self._place(out, first, block)
         if block.problem is None and normal and block.body.done and block.end is not None:

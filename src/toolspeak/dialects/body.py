@@ -31,6 +31,10 @@ class Body(ABC):
     def end(self, out: list[Delta]) -> None:  # noqa: B027 - a body that knows its own end has nothing to add
         """No more text at a normal end of the turn: `done` if nothing but the block's end marker is missing."""
 
+    def may_end(self, rest: str) -> bool:
+        """Whether `rest`, which the body did not take, may be part of an end tag of its own: then `end` is asked."""
+        return False
+
     def hint(self) -> str:
         """What the model should know about an unclosed body; may be empty."""
         return ""

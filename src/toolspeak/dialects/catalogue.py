@@ -6,7 +6,11 @@ from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
 from toolspeak.dialects.cohere import COHERE_COMMAND, COMMAND_R_PLUS
+from toolspeak.dialects.glm import GLM45, GLM47, LING3, POOLSIDE_V1, SPARK25
 from toolspeak.dialects.hermes import ERNIE45, GRANITE4, HERMES
+from toolspeak.dialects.hy_v3 import HY_V3, HY_V3_SUFFIXED
+from toolspeak.dialects.k2_horizon import K2_HORIZON
+from toolspeak.dialects.kimi_k3 import KIMI_K3
 from toolspeak.dialects.open_json import (
     GIGACHAT3,
     GRANITE3,
@@ -16,6 +20,7 @@ from toolspeak.dialects.open_json import (
     PHI4_MINI,
     XLAM,
 )
+from toolspeak.dialects.plamo3 import PLAMO3
 from toolspeak.dialects.tagged_json import (
     APERTUS,
     APRIEL,
@@ -56,4 +61,17 @@ _JSON: tuple[Dialect, ...] = (
     COMMAND_R_PLUS,
 )
 
-DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON)
+_PAIRS: tuple[Dialect, ...] = (
+    GLM45,
+    GLM47,
+    SPARK25,
+    LING3,
+    POOLSIDE_V1,
+    HY_V3,
+    HY_V3_SUFFIXED,
+    K2_HORIZON,
+    KIMI_K3,
+    PLAMO3,
+)
+
+DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON, *_PAIRS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,6 +46,12 @@ class Signature:
         return body
 
 
+"""`noise` opens nothing: a special token around the text, dropped from it."""
+
+Follows = Callable[[str, int], Literal["yes", "no", "undecided"]]
+"""Whether what stands in a text at a position may follow a marker."""
+
+
 @dataclass(frozen=True, slots=True)
 class Marker:
     """One start marker and what it opens, up to `end` (None: the body knows its own end).
@@ -56,7 +62,7 @@ class Marker:
     `plain`: the body is text without structure, read up to `end`. `ends_reasoning`: it starts inside reasoning too.
     `also_ends` are other texts that end reasoning. `separator`: what may follow a block, before the next.
     `signature`: how the start is recognised instead of by `text`, which then only says what the block is.
-    A `noise` marker stands around text (a channel or role token); it is dropped.
+    `follows` decides in place of `starts` where a character is not enough; the body starts right behind the marker.
     """
 
     kind: MarkerKind
@@ -68,6 +74,7 @@ class Marker:
     also_ends: tuple[str, ...] = ()
     separator: str = ""
     signature: Signature | None = None
+    follows: Follows | None = None
 
     @property
     def element(self) -> str:
@@ -146,11 +153,23 @@ class MarkerTable:
             return "undecided" if self._may_become_marker(held[start:]) else "text"
         if marker.kind == "reasoning":
             return "text" if start else Found(marker, stop)
+        if marker.follows is not None:
+            return self._follows(held, start > 0, marker, marker.follows, stop, notes)
         if not marker.starts:
             return "text" if start else Found(marker, stop)
         if "\n" in marker.starts and stop < len(held) and held[stop] in "\r\n":
             return Found(marker, stop, start > 0)
         return self._body(held, start > 0, marker, stop, notes)
+
+    def _follows(
+        self, held: str, fenced: bool, marker: Marker, follows: Follows, stop: int, notes: list[str]
+    ) -> Verdict:
+        answer = follows(held, stop)
+        if answer == "undecided":
+            return "opened" if marker.kind == "calls" else "undecided"
+        if answer == "no":
+            return "text"
+        return Found(marker, stop, fenced, tuple([*notes, "code_fence"] if fenced else notes))
 
     def _match(self, held: str, start: int) -> tuple[Marker | None, int, list[str]]:
         """The whole marker at `start`, where it ends, and what was accepted leniently."""

@@ -1,0 +1,66 @@
+"""Hunyuan 3: GLM's pairs in one `<tool_calls>`, with `<tool_sep>` behind the name; its later checkpoints add a suffix
+to every tag."""
+
+from __future__ import annotations
+
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.declared import DeclaredDialect
+from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.pair_calls import PairTags
+from toolspeak.dialects.pair_dialect import LINES, Responses, pair_dialect
+
+_PLAIN = PairTags(block="tool_calls", name_end="tool_sep")
+_SUFFIXED = PairTags(block="tool_calls", name_end="tool_sep", suffix=":opensource")
+
+
+def _declare(info: DialectInfo, tags: PairTags, other: PairTags) -> DeclaredDialect:
+    start, end = tags.start, tags.end
+    return pair_dialect(
+        info,
+        tags,
+        LINES,
+        Responses(
+            f"{start('tool_response')}\n",
+            f"\n{end('tool_response')}",
+            "\n",
+            f"{start('tool_responses')}\n",
+            f"\n{end('tool_responses')}",
+        ),
+        thoughts=[Marker("reasoning", each.start("think"), each.end("think")) for each in (tags, other)],
+        results=[
+            Marker("results", each.start("tool_responses"), each.end("tool_responses"), "\n[{", plain=True)
+            for each in (tags, other)
+        ],
+        also=(other,),
+    )
+
+
+HY_V3 = _declare(
+    DialectInfo(
+        "hy-v3",
+        "<tool_calls> with <tool_call>name<tool_sep>, <arg_key> and <arg_value> in it",
+        "chat template of tencent/Hy3-preview",
+        "parallel",
+        aliases=("hy-v3-reasoning",),
+        models=("hy3-preview",),
+        arguments="strings as they are, other values as JSON, by schema",
+        results="<tool_responses> with a <tool_response> for each call",
+    ),
+    _PLAIN,
+    _SUFFIXED,
+)
+
+HY_V3_SUFFIXED = _declare(
+    DialectInfo(
+        "hy-v3-opensource",
+        "as hy-v3, every tag ending in `:opensource`",
+        "chat template of tencent/Hy3",
+        "parallel",
+        models=("hy3", "hy4"),
+        arguments="strings as they are, other values as JSON, by schema",
+        results="<tool_responses:opensource> with a <tool_response:opensource> for each call",
+        reasoning="<think:opensource>",
+    ),
+    _SUFFIXED,
+    _PLAIN,
+)

@@ -1,0 +1,299 @@
+"""The body of a block whose calls are a name, then elements for key and value: GLM and what learned from it.
+
+`<tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>`, with white space around the tags or without;
+some models put all calls into an outer element, or a separator behind the name. What a value is, `raw_values` says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from toolspeak.data.deltas import CallMalformed, Delta
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.json_calls import CallShape, JsonCalls
+from toolspeak.dialects.raw_values import Answer, RawValues, stands, value_types
+from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
+
+_SPACE = re.compile(r"\s*")
+_NAME = re.compile(r"\s*([^\s<>{}\"'`]*)\s*")
+_JSON_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
+
+KINDS: Mapping[str, frozenset[str]] = {
+    "string": frozenset({"string"}),
+    "integer": frozenset({"integer"}),
+    "number": frozenset({"number", "integer"}),
+    "boolean": frozenset({"boolean"}),
+    "array": frozenset({"array"}),
+    "object": frozenset({"object"}),
+    "null": frozenset({"null"}),
+}
+"""The types a value may have whose type stands in the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairTags:
+    """The tags of one dialect. `block` holds several calls, or is empty: then a call is a block of its own.
+
+    `name_end` may stand behind the name. `json`: a call may be a JSON object instead. `prefix` is what all tags begin
+    with behind `<` or `</`, `suffix` what they end with in front of `>`.
+    """
+
+    block: str = ""
+    name_end: str = ""
+    kind: str = ""
+    json: bool = False
+    prefix: str = ""
+    suffix: str = ""
+
+    def start(self, name: str) -> str:
+        return f"<{self.prefix}{name}{self.suffix}>"
+
+    def end(self, name: str) -> str:
+        return f"</{self.prefix}{name}{self.suffix}>"
+
+    def call_follows(self, text: str, position: int) -> Answer:
+        """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
+        found = _NAME.match(text, position)
+        if found is None or found.end() == len(text):
+            return "undecided"
+        stop, named = found.end(), found[1] != ""
+        if self.json and not named and text[stop] == "{":
+            return "yes"
+        tags = [self.start("arg_key")]
+        if named and self.name_end:
+            tags.append(self.start(self.name_end))
+        # "between <tool_call> and </tool_call>" is prose: a call without arguments has no blanks around its name.
+        if named and text[position] not in " \t" and text[found.end(1)] not in " \t":
+            tags.append(self.end("tool_call"))
+        return _answer(text, stop, tuple(tags))
+
+    def block_follows(self, text: str, position: int) -> Answer:
+        """The same for the element around the calls."""
+        found = _SPACE.match(text, position)
+        stop = found.end() if found else position
+        if stop == len(text):
+            return "undecided"
+        return _answer(text, stop, (self.start("tool_call"), self.end(self.block)))
+
+
+def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
+    tag = stands(text, position, tags)
+    return "undecided" if tag is None else "yes" if tag else "no"
+
+
+class PairCalls(RawValues):
+    """Implements `Body`; string values leave as they come. `wrapped`: the block holds several calls."""
+
+    def __init__(
+        self, tags: PairTags, wrapped: bool, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
+    ) -> None:
+        super().__init__(tools, first_index, caps)
+        self._tags = tags
+        self._wrapped = wrapped
+        self._text = Buffer(caps.characters)  # of a name, key or type whose end is not there yet
+        self._key = ""
+        self._json: JsonCalls | None = None
+        self._call_start, self._call_end = tags.start("tool_call"), tags.end("tool_call")
+        self._block_end = tags.end(tags.block) if wrapped else ""
+        self.value_end = tags.end("arg_value")
+        self._after = tuple(tag for tag in (tags.start("arg_key"), self._call_end, self._block_end) if tag)
+        self._between_tags = (self._call_start, self._block_end)
+        self.state = self._between if wrapped else self._name
+
+    def end(self, out: list[Delta]) -> None:
+        self.done = self._wrapped and self.state == self._between and bool(self.calls)
+
+    def may_follow(self, text: str, position: int) -> Answer:
+        # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
+        # and two calls must not be run as one.
+        return _answer(text, position, (*self._after, self._call_start))
+
+    def gives_up(self, text: str, position: int) -> Answer:
+        rest = text[position : position + MAX_CANDIDATE]
+        if not rest.startswith(self._call_end):
+            return "undecided" if self._call_end.startswith(rest) else "no"
+        stop = self.skip_space(rest, len(self._call_end))
+        if stop == len(rest):
+            return "undecided" if len(rest) < MAX_CANDIDATE else "no"
+        answer = _answer(rest, stop, self._between_tags if self._wrapped else (self._call_start,))
+        return "no" if answer == "undecided" and len(rest) == MAX_CANDIDATE else answer
+
+    # States, as in `blocks`; `wait` asks for the same text again with more behind it.
+
+    def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self.skip_space(text, position)
+        if stop == len(text):
+            return stop
+        tag = stands(text, stop, self._between_tags)
+        if tag is None:
+            self.wait = True
+        elif tag == self._call_start:
+            self.state = self._name
+            return stop + len(tag)
+        elif tag and self.calls:
+            self.done = True
+        elif tag:
+            self.fail("empty_batch", f"the block holds no call; write {self._call_start}name…{self._call_end}", stop)
+        else:
+            self.fail("invalid_call", f"expected {self._call_start} or {self._block_end}", stop)
+        return stop
+
+    def _name(self, text: str, position: int, out: list[Delta]) -> int:
+        """The name ends at the first tag; it is short, so it may wait for it."""
+        found = _NAME.match(text, position, position + MAX_CANDIDATE)
+        stop = found.end() if found else position
+        if stop == len(text):
+            self.wait = True
+            return position
+        name = found[1] if found else ""
+        if self._tags.json and not name and text[stop] == "{":
+            self._json = JsonCalls(_JSON_SHAPE, self.index, self.caps)
+            self.state = self._json_object
+            return stop
+        if text[stop] != "<":
+            self.fail("invalid_call", f"expected the tool's name, then its arguments, found {text[stop]!r}", stop)
+            return stop
+        if self._tags.name_end:
+            tag = stands(text, stop, (self._tags.start(self._tags.name_end),))
+            if tag is None:
+                self.wait = True
+                return position
+            stop += len(tag)
+        self.start_call(name, position, out)
+        return stop
+
+    def in_call(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self.skip_space(text, position)
+        if stop == len(text):
+            return stop
+        tag = stands(text, stop, self._after)
+        if tag is None:
+            self.wait = True
+        elif tag == self._call_end:
+            self.end_call(text, stop, out)
+            if self._wrapped:
+                self.state = self._between
+                return stop + len(tag)
+            self.done = True
+        elif tag == self._block_end and tag:
+            self.open_call().notes.append("missing_closer")
+            self.end_call(text, stop, out)
+            self.state = self._between
+        elif tag:
+            self._text, self.state = Buffer(self.caps.characters), self._in_key
+            return stop + len(tag)
+        else:
+            name = shorten(self.open_call().name)
+            self.fail("invalid_call", f"expected {self._after[0]} or {self._call_end} in the call of {name!r}", stop)
+        return stop
+
+    def _in_key(self, text: str, position: int, out: list[Delta]) -> int:
+        stop, ended = self._until(self._tags.end("arg_key"), text, position)
+        if ended:
+            self._key, self.state = self._known(self._text.value()), self._after_key
+        return stop
+
+    def _known(self, key: str) -> str:
+        """The key as the schema has it: a model may put white space around it."""
+        spec = self.open_call().spec
+        return key if spec is not None and key in spec.properties else key.strip()
+
+    def _after_key(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self.skip_space(text, position)
+        if stop == len(text):
+            return stop
+        tags = (self._tags.start("arg_value"), *([self._tags.start(self._tags.kind)] if self._tags.kind else []))
+        tag = stands(text, stop, tags)
+        if tag is None:
+            self.wait = True
+        elif tag == tags[0]:
+            self.start_value(self._key, value_types(self.open_call().spec, self._key), out)
+            return stop + len(tag)
+        elif tag:
+            self._text, self.state = Buffer(self.caps.characters), self._in_kind
+            return stop + len(tag)
+        else:
+            # Never `{}` in place of what the model meant: the call fails, the others run.
+            answer = self.may_follow(text, stop)
+            if answer == "undecided":
+                self.wait = True
+            elif answer == "yes":
+                self._no_value()
+            else:
+                self.fail("invalid_call", f"expected {tags[0]} behind the key {shorten(self._key)!r}", stop)
+        return stop
+
+    def _no_value(self) -> None:
+        call = self.open_call()
+        reason = f"the argument {shorten(self._key)!r} has no value; write {self._tags.start('arg_value')}"
+        call.problem = call.problem or Problem("no_value", reason)
+        self.state = self.in_call
+
+    def _in_kind(self, text: str, position: int, out: list[Delta]) -> int:
+        stop, ended = self._until(self._tags.end(self._tags.kind), text, position)
+        if ended:
+            self.state = self._after_kind
+        return stop
+
+    def _after_kind(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self.skip_space(text, position)
+        if stop == len(text):
+            return stop
+        tag = stands(text, stop, (self._tags.start("arg_value"),))
+        if tag is None:
+            self.wait = True
+        elif tag:
+            kinds = KINDS.get(self._text.value().strip()) or value_types(self.open_call().spec, self._key)
+            self.start_value(self._key, kinds, out)
+            return stop + len(tag)
+        else:
+            self.fail("invalid_call", f"expected {self._tags.start('arg_value')} behind the type", stop)
+        return stop
+
+    def _json_object(self, text: str, position: int, out: list[Delta]) -> int:
+        assert self._json is not None, "a JSON state without its reader is our bug"
+        at, first = self.base + position - self._json.raw.length, len(out)
+        stop = self._json.feed(text, position, out)
+        for i in range(first, len(out)):
+            delta = out[i]
+            if isinstance(delta, CallMalformed):
+                out[i] = replace(delta, offset=delta.offset + at)
+        if self._json.problem is not None:
+            self.problem, self.problem_offset = self._json.problem, at + self._json.problem_offset
+        elif self._json.done:
+            self.calls += self._json.calls
+            self.index += len(self._json.calls)
+            self._json, self.state = None, self._after_json
+        return stop
+
+    def _after_json(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self.skip_space(text, position)
+        if stop == len(text):
+            return stop
+        tag = stands(text, stop, (self._call_end,))
+        if tag is None:
+            self.wait = True
+        elif not tag:
+            self.fail("invalid_call", f"expected {self._call_end} behind the JSON object", stop)
+        elif self._wrapped:
+            self.state = self._between
+            return stop + len(tag)
+        else:
+            self.done = True
+        return stop
+
+    def _until(self, end: str, text: str, position: int) -> tuple[int, bool]:
+        """Collects text up to a tag; returns where to go on, and whether the tag was there."""
+        at = text.find(end, position)
+        if at >= 0:
+            self._text.add(text[position:at])
+            return at + len(end), True
+        held = text.find("<", max(position, len(text) - len(end) + 1))
+        while held >= 0 and not end.startswith(text[held:]):
+            held = text.find("<", held + 1)
+        stop = len(text) if held < 0 else held
+        self.wait = held >= 0
+        self._text.add(text[position:stop])
+        return stop, False

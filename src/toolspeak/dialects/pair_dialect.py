@@ -1,0 +1,124 @@
+"""A dialect of `pair_calls` as a declaration: its tags, and where its chat template puts line breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.pair_calls import PairCalls, PairTags
+from toolspeak.dialects.raw_values import value_types, write_value
+from toolspeak.dialects.render import marker_prefix, result_text
+from toolspeak.dialects.scan import Caps
+
+_RULES = """\
+- In a block first the tool's name, then a key and a value for each argument.
+- A value is everything between its tags, exactly: text and code stand there as they are, without quotes or escapes.
+  Numbers, true, false and null are written plainly; arrays and objects as JSON.
+- Only if a text contains {end} itself, wrap the whole value: <![CDATA[the text]]>"""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the chat template writes between tags: behind the name and between key and value (`gap`), behind each
+    value, in front of the call's end (`last`, if there are arguments), and between calls."""
+
+    gap: str = ""
+    after_value: str = ""
+    last: str = ""
+    between: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Responses:
+    """How results come back: each between `start` and `end`, all of them between `before` and `after`."""
+
+    start: str
+    end: str
+    between: str = ""
+    before: str = ""
+    after: str = ""
+
+
+LINES = Layout(gap="\n", after_value="\n", between="\n")
+RESPONSE_LINES = Responses("<tool_response>\n", "\n</tool_response>", "\n")
+RESPONSE_INLINE = Responses("<tool_response>", "</tool_response>")
+
+
+def pair_dialect(
+    info: DialectInfo,
+    tags: PairTags,
+    layout: Layout,
+    responses: Responses,
+    *,
+    thoughts: Sequence[Marker] = (Marker("reasoning", "<think>", "</think>"),),
+    results: Sequence[Marker] = (),
+    also: Sequence[PairTags] = (),
+    live: Sequence[str] = ("tool_call", "tool_response", "think"),
+    rules: str = "",
+) -> DeclaredDialect:
+    """`also` are tags that are read and not written. A call without the element around the calls is read too."""
+    by_marker = {marker.text: (each, wrapped) for each in (tags, *also) for marker, wrapped in _markers(each)}
+    pattern = marker_prefix(live)
+
+    def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+        used, wrapped = by_marker[marker.text]
+        return PairCalls(used, wrapped, tools, first_index, caps)
+
+    def write_calls(calls: Calls, tools: Tools) -> str:
+        return _write_calls(tags, layout, calls, tools)
+
+    def write_results(batch: Sequence[ToolResult]) -> str:
+        written = (f"{responses.start}{result_text(result, pattern)}{responses.end}" for result in batch)
+        return responses.before + responses.between.join(written) + responses.after
+
+    calls_markers = [marker for each in (tags, *also) for marker, _ in _markers(each)]
+    return DeclaredDialect(
+        info=info,
+        table=MarkerTable([*calls_markers, *results, *thoughts]),
+        new_body=new_body,
+        write_calls=write_calls,
+        write_results=write_results,
+        live=pattern,
+        rules=_RULES.replace("{end}", tags.end("arg_value")) + (f"\n{rules}" if rules else ""),
+    )
+
+
+def _markers(tags: PairTags) -> list[tuple[Marker, bool]]:
+    call = Marker("calls", tags.start("tool_call"), tags.end("tool_call"), follows=tags.call_follows)
+    if not tags.block:
+        return [(call, False)]
+    block = Marker("calls", tags.start(tags.block), tags.end(tags.block), follows=tags.block_follows)
+    return [(block, True), (call, False)]
+
+
+def _write_calls(tags: PairTags, layout: Layout, calls: Calls, tools: Tools) -> str:
+    if not tags.block:
+        return layout.between.join(_write_call(tags, layout, call, tools) for call in calls)
+    start, end = tags.start(tags.block), tags.end(tags.block)
+    unreadable = next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)
+    if unreadable is not None:
+        return f"{start}{unreadable.raw}{end}"
+    parts = [start, *(_write_call(tags, layout, call, tools) for call in calls), end]
+    return layout.between.join(parts)
+
+
+def _write_call(tags: PairTags, layout: Layout, call: ToolCall | MalformedCall, tools: Tools) -> str:
+    start, end = tags.start("tool_call"), tags.end("tool_call")
+    if isinstance(call, MalformedCall):
+        return f"{start}{call.raw}{end}"
+    spec = tools.get(call.name)
+    name_end = tags.start(tags.name_end) if tags.name_end else ""
+    pairs = "".join(_write_pair(tags, layout, spec, name, value) for name, value in call.arguments.items())
+    return f"{start}{call.name}{name_end}{layout.gap}{pairs}{layout.last if pairs else ''}{end}"
+
+
+def _write_pair(tags: PairTags, layout: Layout, spec: ToolSpec | None, name: str, value: object) -> str:
+    text = write_value(value, value_types(spec, name), tags.end("arg_value"), Caps())
+    key = f"{tags.start('arg_key')}{name}{tags.end('arg_key')}"
+    return f"{key}{layout.gap}{tags.start('arg_value')}{text}{tags.end('arg_value')}{layout.after_value}"

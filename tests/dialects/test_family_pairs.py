@@ -1,0 +1,407 @@
+"""The promises of the design, for GLM and its kin, Hunyuan 3, K2-Horizon, Kimi K3 and PLaMo 3."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from dialect_strategies import FINISHES, NASTY_VALUES, RESULTS, STRINGS, TEXT, TOOLS, tools_and_calls
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallMalformed, ForgedResults
+from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import Dialect, get_dialect, read_turn
+from toolspeak.testing.dialects import check_deltas, check_results_cannot_forge, check_round_trip, check_splits
+from toolspeak.testing.splits import chunks
+
+PAIRS = ["glm45", "glm47", "spark25", "ling3", "poolside-v1", "hy-v3", "hy-v3-opensource", "k2-horizon"]
+FAMILY = [get_dialect(name) for name in (*PAIRS, "kimi-k3", "plamo3")]
+each_dialect = pytest.mark.parametrize("dialect", FAMILY, ids=lambda dialect: dialect.name)
+GLM, HY, K2 = get_dialect("glm47"), get_dialect("hy-v3"), get_dialect("k2-horizon")
+KIMI, PLAMO = get_dialect("kimi-k3"), get_dialect("plamo3")
+# The first and the last tag of a call.
+ENDS = {
+    **{dialect.name: "</tool_call>" for dialect in FAMILY},
+    "hy-v3-opensource": "</tool_call:opensource>",
+    "k2-horizon": "</ifm|tool_call>",
+    "kimi-k3": "<|close|>call<|sep|>",
+    "plamo3": "<|plamo:end_tool_request:plamo|>",
+}
+
+
+def examples(count: int):
+    return settings(
+        max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    )
+
+
+def write(dialect: Dialect, *calls: tuple[str, dict[str, Any]], tools: Any = TOOLS) -> str:
+    made = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
+    return "".join(entry.text for entry in dialect.render([Message("assistant", made)], tools))
+
+
+PLAMO_TAGS = ("tool_requests", "tool_request", "tool_name", "tool_arguments", "think")
+FRAGMENTS = [
+    *(f"<{slash}{name}>" for name in ("tool_call", "tool_calls", "arg_key", "arg_value") for slash in ("", "/")),
+    *(f"<{slash}ifm|{name}>" for name in ("tool_call", "tool_calls", "arg_key", "arg_value") for slash in ("", "/")),
+    *("<ifm|arg_type>", "</ifm|arg_type>", "<ifm|think>", "</ifm|think_fast>", "<tool_sep>", "<tool_sep:opensource>"),
+    *(
+        "<tool_calls:opensource>",
+        "<tool_call:opensource>",
+        "</tool_call:opensource>",
+        "<think>",
+        "</think>",
+        "<TOOL_CA",
+    ),
+    *(f"<|{side}|>{name}<|sep|>" for name in ("tools", "call", "argument", "think", "response") for side in ("open",)),
+    *(f"<|close|>{name}<|sep|>" for name in ("tools", "call", "argument", "json", "think", "response", "message")),
+    *('<|open|>call tool="write" index="1"<|sep|>', '<|open|>argument key="file" type="string"<|sep|>', "<|open|>"),
+    *(
+        '<|open|>argument key="n" type="number"<|sep|>',
+        '<|open|>json type="object"<|sep|>',
+        '<|open|>call tool="',
+        "<|",
+    ),
+    *(f"<|plamo:{side}_{name}:plamo|>" for name in ("tool_requests", "tool_request") for side in ("begin", "end")),
+    *(
+        f"<|plamo:{side}_{name}:plamo|>"
+        for name in ("tool_name", "tool_arguments", "think")
+        for side in ("begin", "end")
+    ),
+    *("<|plamo:msg|>", "<|plamo:constrain|>json<|plamo:msg|>", "<|plamo:tag|>", "<tool_response>", "</tool_response>"),
+    *(
+        "read",
+        "set",
+        "n",
+        "file",
+        "7",
+        "true",
+        "text",
+        "\n",
+        " ",
+        "`",
+        "```",
+        "```xml\n",
+        "<",
+        "</",
+        '"',
+        "]",
+        "{",
+        "}",
+    ),
+    *('{"a": 1}', '{"name": "read", "arguments": {}}', "<![CDATA[", "]]>", "<tool_call>read\n", "é", "\ud800", "[1"),
+    "<tool_call>set<arg_key>n</arg_key><arg_value>7</arg_value></tool_call>",
+]
+PIECES = st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=2))
+
+
+@st.composite
+def replies(draw: st.DrawFn, dialect: Dialect) -> str:
+    """A soup of pieces, with damaged calls in it or without."""
+    text = "".join(draw(st.lists(PIECES, max_size=15)))
+    if draw(st.booleans()):
+        tools, calls = draw(tools_and_calls())
+        text += write(dialect, *((call.name, dict(call.arguments)) for call in calls), tools=tools)
+        text += "".join(draw(st.lists(PIECES, max_size=4)))
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(text)))
+        text = text[:at] + draw(st.one_of(st.just(""), PIECES)) + text[at + draw(st.integers(0, 5)) :]
+    return text
+
+
+# --- 1, 4, 8: splits, any input, nothing revoked ------------------------------------------------
+
+
+@each_dialect
+@given(data=st.data(), finish=FINISHES, starts_in=st.sampled_from(["text", "reasoning"]))
+@examples(120)
+def test_no_text_raises_and_splits_do_not_matter(dialect: Dialect, data: st.DataObject, finish: Any, starts_in: Any):
+    text = data.draw(replies(dialect))
+    pieces = [tuple(chunks(text, size)) for size in (1, 4)]
+    check_splits(dialect, text, TOOLS, finish, starts_in=starts_in, splits=pieces)
+
+
+@each_dialect
+def test_every_cut_of_a_reply(dialect: Dialect):
+    text = "Well.\n" + write(dialect, ("write", {"content": "a <b>\n", "file": "x"}), ("set", {"n": 7}), ("ping", {}))
+    deltas = check_splits(dialect, text, TOOLS)
+    assert deltas[-1] == BatchEnded((0, 1, 2), ok=True)
+
+
+@each_dialect
+def test_a_call_that_the_token_limit_cut_never_counts(dialect: Dialect):
+    text = write(dialect, ("write", {"content": "a</b", "file": "x"}))
+    for at in range(text.rindex(ENDS[dialect.name]) - 24):
+        turn = read_turn(dialect, text[:at], TOOLS, finish="length")
+        assert not [call for call in turn.calls if isinstance(call, ToolCall)], text[:at]
+
+
+@each_dialect
+def test_a_long_string_leaves_as_it_comes(dialect: Dialect):
+    head, _, tail = write(dialect, ("write", {"content": "@@@"})).partition("@@@")
+    parser = dialect.parser(TOOLS)
+    parser.feed(head)
+    sent = "".join(delta.text for delta in parser.feed("some text") if isinstance(delta, ArgumentsDelta))
+    assert sent.endswith("some text")
+    check_deltas([*dialect.parser(TOOLS).feed(head + tail)], complete=False)
+
+
+# --- 2: linear ----------------------------------------------------------------------------------
+
+
+def seconds(dialect: Dialect, value: str, size: int) -> float:
+    head, _, tail = write(dialect, ("write", {"content": "@@@"})).partition("@@@")
+    best = 1e9
+    for _ in range(3):
+        parser, start = dialect.parser(TOOLS), time.process_time()
+        for piece in (head, *chunks(value, size), tail):
+            parser.feed(piece)
+        parser.close("stop")
+        best = min(best, time.process_time() - start)
+    return best
+
+
+@each_dialect
+@pytest.mark.parametrize(
+    "unit", ["plain text\\n", "<<</", "</arg_value>x", "</arg_value>      ", "<|close|>argument<|sep|>x", "]]>"]
+)
+def test_growth_is_linear(dialect: Dialect, unit: str):
+    for size in (5, 10**6):
+        short, long = (seconds(dialect, unit * (length // len(unit)), size) for length in (10_000, 80_000))
+        assert long < 24 * short + 0.02
+
+
+# --- 5, 6: content is content, round trip -------------------------------------------------------
+
+
+@each_dialect
+@pytest.mark.parametrize("marker", [*FRAGMENTS[:20], "</tool_call>\n<tool_call>read", "</arg_value>x</tool_call>"])
+def test_a_marker_in_a_value_is_content(dialect: Dialect, marker: str):
+    turn = read_turn(dialect, write(dialect, ("write", {"content": marker, "file": f"a{marker}b"})), TOOLS)
+    assert [dict(call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == [
+        {"content": marker, "file": f"a{marker}b"}
+    ]
+    assert turn.text == turn.reasoning == ""
+
+
+@each_dialect
+@given(made=tools_and_calls())
+@examples(150)
+def test_names_and_arguments_survive(dialect: Dialect, made: tuple[list[ToolSpec], list[ToolCall]]):
+    tools, calls = made
+    check_round_trip(dialect, calls, tools)
+
+
+@each_dialect
+@given(content=STRINGS, file=STRINGS)
+@examples(100)
+def test_any_string_survives(dialect: Dialect, content: str, file: str):
+    for name in ("write", "unknown"):
+        check_round_trip(dialect, [ToolCall("1", name, {"file": file, "content": content})], TOOLS)
+
+
+@each_dialect
+@pytest.mark.parametrize("value", [*NASTY_VALUES[:-3], "</arg_value>", "</arg_value></tool_call>", "<|close|>argument"])
+def test_nasty_strings_survive_every_cut(dialect: Dialect, value: str):
+    if value == "\udfff\ud800":
+        value = "\udfff"
+    check_round_trip(dialect, [ToolCall("1", "write", {"content": value})] * 2, TOOLS)
+    check_splits(dialect, write(dialect, ("write", {"content": value})), TOOLS)
+
+
+@each_dialect
+def test_an_unreadable_call_is_written_back_as_it_was(dialect: Dialect):
+    text = write(dialect, ("write", {"content": "x"}))
+    (call,) = read_turn(dialect, text[: text.rindex(ENDS[dialect.name])], TOOLS, finish="length").calls
+    assert isinstance(call, MalformedCall)
+    (message,) = dialect.render([Message("assistant", (call,))], TOOLS)
+    assert call.raw in message.text
+
+
+# --- 7, 9: results ------------------------------------------------------------------------------
+
+
+@each_dialect
+@given(results=RESULTS)
+@examples(80)
+def test_results_cannot_forge_a_marker(dialect: Dialect, results: list[ToolResult]):
+    check_results_cannot_forge(dialect, results, (), TOOLS)
+
+
+@each_dialect
+@pytest.mark.parametrize("marker", [fragment for fragment in FRAGMENTS if fragment.startswith("<")])
+def test_a_result_that_quotes_the_format_is_no_call(dialect: Dialect, marker: str):
+    call = write(dialect, ("ping", {}))
+    result = ToolResult("1", "read", "success", (TextPart(f"a {marker} {call} {marker}"),))
+    check_results_cannot_forge(dialect, [result, result], (), TOOLS)
+
+
+@pytest.mark.parametrize("dialect", FAMILY[:7], ids=lambda dialect: dialect.name)
+def test_results_that_the_model_writes_are_a_forgery(dialect: Dialect):
+    forged = dialect.render_results([ToolResult("1", "read", "success", (TextPart("root"),))])
+    deltas = check_splits(dialect, f"So:\n{forged}\nIt is root.", TOOLS)
+    assert [type(delta) for delta in deltas if isinstance(delta, ForgedResults)] == [ForgedResults]
+
+
+# --- what a text means --------------------------------------------------------------------------
+
+PROPERTIES: dict[str, Any] = {
+    "text": TEXT,
+    "n": {"type": "integer"},
+    "either": {"type": ["string", "integer"]},
+    "maybe": {"type": ["string", "null"]},
+    "any": {},
+    "ref": {"$ref": "#/$defs/n"},
+}
+TYPED = ToolSpec("f", "", {"type": "object", "properties": PROPERTIES, "$defs": {"n": {"type": "integer"}}})
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("text", "7", "7"),
+        ("text", " 7\n", " 7\n"),
+        ("text", "</tool_call>", "</tool_call>"),
+        ("text", "</arg_value>\n<b>", "</arg_value>\n<b>"),
+        ("text", "<![CDATA[</arg_value>]]>", "</arg_value>"),
+        ("n", "\n7\n", 7),
+        ("n", "seven", "seven"),
+        ("either", "7", 7),
+        ("either", "7 days", "7 days"),
+        ("either", "-", "-"),
+        ("either", " 7", " 7"),
+        ("either", "<![CDATA[7]]>", "7"),
+        ("either", "[1]", "[1]"),
+        ("maybe", "null", None),
+        ("maybe", "nullable", "nullable"),
+        ("any", '{"a": [1, null]}', {"a": [1, None]}),
+        ("any", '{"a": [1, null}', '{"a": [1, null}'),
+        ("any", '"a"', '"a"'),
+        ("any", "true", True),
+        ("any", "truly", "truly"),
+        ("ref", "7", 7),
+        ("unknown", "7", 7),
+    ],
+)
+def test_the_schema_says_what_a_value_is(key: str, text: str, value: Any):
+    reply = f"<tool_call>f\n<arg_key>{key}</arg_key>\n<arg_value>{text}</arg_value>\n</tool_call>"
+    check_splits(GLM, reply, [TYPED])
+    (call,) = read_turn(GLM, reply, [TYPED]).calls
+    assert isinstance(call, ToolCall)
+    assert call.arguments == {key: value}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Between <tool_call> and </tool_call> stands the name.",
+        "Write <tool_call></tool_call>.",
+        "`<tool_call>read</tool_call>`",
+        "<tool_call>read and then <arg_key>",
+        "<tool_call>" + "a" * 300 + "<arg_key>",
+        "<tool_call>\n",
+        "<arg_key>k</arg_key><arg_value>v</arg_value>",
+    ],
+)
+def test_a_mention_is_text(text: str):
+    turn = read_turn(GLM, text, TOOLS)
+    assert (turn.text, turn.calls) == (text, ())
+    check_splits(GLM, text, TOOLS)
+
+
+ONE = "<arg_key>file</arg_key><arg_value>a</arg_value>"
+OOPS = f"<tool_call>read{ONE} oops</tool_call><tool_call>read{ONE}</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("reply", "codes"),
+    [
+        ("<tool_call>read<arg_key>file</arg_key></tool_call>", ["no_value"]),
+        (f"<tool_call>{ONE}</tool_call>", ["no_name"]),
+        ("<tool_call>read<arg_key>file</arg_key>a</arg_value></tool_call>", ["invalid_call"]),
+        (f"<tool_call>read{ONE}", ["unclosed"]),
+        (f"<tool_call>read{ONE}<tool_call>read{ONE}</tool_call>", ["invalid_call"]),
+        (f"<tool_call>read{ONE}{ONE}</tool_call>", ["duplicate_argument"]),
+        (OOPS, ["invalid_value", None]),
+    ],
+)
+def test_a_mistake_is_malformed_and_the_others_run(reply: str, codes: list[str | None]):
+    check_splits(GLM, reply, TOOLS)
+    calls = read_turn(GLM, reply, TOOLS).calls
+    assert [call.code if isinstance(call, MalformedCall) else None for call in calls] == codes
+
+
+def test_one_bad_call_of_a_block_fails_alone():
+    reply = (
+        "<tool_calls><tool_call>read<tool_sep><arg_key>file</arg_key></tool_call>"
+        "<tool_call>ping<tool_sep></tool_call></tool_calls>"
+    )
+    deltas = check_splits(HY, reply, TOOLS)
+    assert [delta.code for delta in deltas if isinstance(delta, CallMalformed)] == ["no_value"]
+    assert deltas[-1] == BatchEnded((1,), ok=False)
+
+
+K2_TYPED = (
+    "<ifm|tool_calls><ifm|tool_call>read<ifm|arg_key>file</ifm|arg_key>\n<ifm|arg_type>string</ifm|arg_type>\n"
+    "<ifm|arg_value>a</ifm|arg_value></ifm|tool_call></ifm|tool_calls>"
+)
+KIMI_JSON = (
+    '<|open|>tools<|sep|><|open|>call tool="read" index="1"<|sep|><|open|>json type="object"<|sep|>'
+    '{"file": "a"}<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|>'
+)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "reply"),
+    [
+        (HY, f"<tool_call>read<tool_sep>{ONE}</tool_call>"),
+        (HY, f"<tool_calls><tool_call>read{ONE}</tool_call>"),
+        (HY, f"<tool_calls><tool_call>read{ONE}</tool_calls>"),
+        (HY, write(get_dialect("hy-v3-opensource"), ("read", {"file": "a"}))),
+        (K2, '<ifm|tool_call>{"name": "read", "arguments": {"file": "a"}}</ifm|tool_call>'),
+        (K2, K2_TYPED),
+        (KIMI, KIMI_JSON),
+        (PLAMO, write(PLAMO, ("read", {"file": "a"})).replace("<|plamo:constrain|>json", "")),
+        (PLAMO, write(PLAMO, ("read", {"file": "a"}))[:-50]),
+    ],
+)
+def test_other_forms_of_a_call_are_read(dialect: Dialect, reply: str):
+    check_splits(dialect, reply, TOOLS)
+    (call,) = read_turn(dialect, reply, TOOLS).calls
+    assert isinstance(call, ToolCall)
+    assert (call.name, call.arguments) == ("read", {"file": "a"})
+
+
+def test_a_type_in_the_text_goes_before_the_schema():
+    reply = (
+        "<ifm|tool_call>f<ifm|arg_key>text</ifm|arg_key><ifm|arg_type>integer</ifm|arg_type>"
+        "<ifm|arg_value>7</ifm|arg_value><ifm|arg_key>any</ifm|arg_key><ifm|arg_type>string</ifm|arg_type>"
+        "<ifm|arg_value>7</ifm|arg_value></ifm|tool_call>"
+    )
+    (call,) = read_turn(K2, reply, [TYPED]).calls
+    assert isinstance(call, ToolCall)
+    assert call.arguments == {"text": 7, "any": "7"}
+
+
+@pytest.mark.parametrize("effort", ["think", "think_fast", "think_faster"])
+def test_k2_closes_the_reasoning_that_the_prompt_opened(effort: str):
+    turn = read_turn(K2, f"plan</ifm|{effort}>answer", starts_in="reasoning")
+    assert (turn.reasoning, turn.text) == ("plan", "answer")
+
+
+def test_the_tokens_around_kimis_text_are_no_text():
+    reply = "plan<|close|>think<|sep|><|open|>response<|sep|>Hi.<|close|>response<|sep|><|close|>message<|sep|>"
+    check_splits(KIMI, reply, starts_in="reasoning")
+    turn = read_turn(KIMI, reply, starts_in="reasoning")
+    assert (turn.reasoning, turn.text) == ("plan", "Hi.")
+
+
+def test_kimi_attributes_are_escaped():
+    reply = write(KIMI, ("write", {'a"b&<|sep|>': "say &quot;"}))
+    assert 'key="a&quot;b&amp;<|sep|>"' in reply
+    (call,) = read_turn(KIMI, reply, TOOLS).calls
+    assert isinstance(call, ToolCall)
+    assert call.arguments == {'a"b&<|sep|>': "say &quot;"}
