@@ -21,8 +21,8 @@ from toolspeak.dialects.scan import Caps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How calls and results are laid out. `block`: the wrapper's start and end. `each`: a block for every call, else one
-    for all. `joint` stands between calls (or their blocks), `gap` between tags, `edge` on both sides of a value.
+    """How calls and results are laid out. `block`: the wrapper's start and end. `each`: a block for every call, else
+    one for all. `joint` stands between calls (or their blocks), `gap` between tags, `edge` on both sides of a value.
     `result` is the frame of one result with `{}` in it, `results` that of a batch, `results_joint` between them.
     """
 
@@ -61,7 +61,9 @@ def element_dialect(
         inner = (syntax.argument, syntax.call_end)
         markers.append(Marker("calls", syntax.call, syntax.call_end, first=inner, bare=True, tails=behind))
     if results:
-        markers.append(Marker("results", *results, "\n[{\"", plain=True))
+        # Where the template writes a line break behind the marker, that tells it from prose; else the marker does.
+        framed = f"{results[0]}\n" in layout.result + layout.results
+        markers.append(Marker("results", *results, '\n[{"' if framed else "", plain=True))
     if reasoning:
         markers.append(Marker("reasoning", *reasoning))
     escaped = marker_prefix(live)

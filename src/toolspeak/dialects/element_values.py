@@ -33,8 +33,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def value_types(spec: ToolSpec | None, name: str) -> frozenset[str]:
     """The JSON Schema types of an argument; `UNTYPED` where nothing is said about it."""
-    schema = spec.properties.get(spec.aliases.get(name, name), {}) if spec else {}
-    return schema_types(schema, spec.parameters if spec else {})
+    if spec is None:
+        return UNTYPED
+    return schema_types(spec.properties.get(spec.aliases.get(name, name)), spec.parameters)
 
 
 def is_text(types: frozenset[str]) -> bool:

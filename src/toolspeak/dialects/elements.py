@@ -12,18 +12,17 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.body import Body
-from toolspeak.dialects.element_values import CDATA, CDATA_END, Explicit, is_text, leaning, read_value, value_types
+from toolspeak.dialects.element_ends import Lookahead, begins
 from toolspeak.dialects.element_tags import ElementSyntax, Tag
+from toolspeak.dialects.element_values import CDATA, CDATA_END, Explicit, is_text, leaning, read_value, value_types
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json, shorten
 from toolspeak.dialects.typed_text import as_mapping
 
-Verdict = Literal["yes", "no", "undecided"]
 _SPACE = re.compile(r"\s*")
 
 
@@ -78,6 +77,7 @@ class ElementCalls(Body):
         self._from = 0  # where the open call's raw text starts in the current chunk
         self._call: _Call | None = None
         self._value: _Value | None = None
+        self._lookahead = Lookahead(syntax, block_end, tools, bare)
         self._rejected = ""
 
     _state: Callable[[str, int, list[Delta]], int]
@@ -125,7 +125,7 @@ class ElementCalls(Body):
         if isinstance(tag, Tag):
             self._start_call(tag, text, position, out)
             return position + tag.length
-        if tag == "undecided" or _begins(text, position, (self._block_end, *self._syntax.skipped)):
+        if tag == "undecided" or begins(text, position, (self._block_end, *self._syntax.skipped)):
             self._wait = True
         else:
             self._expected(f"{self._syntax.call}… or {self._block_end}", text, position)
@@ -163,7 +163,7 @@ class ElementCalls(Body):
             return position + argument.length
         if isinstance(following, Tag) and not self._bare:
             return self._end_unclosed(text, position, out)
-        begun = _begins(text, position, (syntax.call_end, self._block_end))
+        begun = begins(text, position, (syntax.call_end, self._block_end))
         if "undecided" in (argument, following) or begun:
             self._wait = True
         else:
@@ -178,7 +178,8 @@ class ElementCalls(Body):
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
         """A call whose body is one JSON object in place of elements."""
         call = self._expect_call()
-        assert call.scanner is not None and call.json is not None, "JSON without a scanner is our bug"
+        assert call.scanner is not None, "JSON without a scanner is our bug"
+        assert call.json is not None, "JSON without a buffer is our bug"
         stop = call.scanner.feed(text, position)
         call.json.add(text[position:stop])
         if call.scanner.problem is not None:
@@ -216,7 +217,7 @@ class ElementCalls(Body):
         """White space before a CDATA section is no part of the value; before anything else it is."""
         value = self._expect_value()
         stop = self._skip_space(text, position)
-        if stop - position < MAX_CANDIDATE and (stop == len(text) or _begins(text, stop, (CDATA,))):
+        if stop - position < MAX_CANDIDATE and (stop == len(text) or begins(text, stop, (CDATA,))):
             self._wait = True
             return position
         if stop - position < MAX_CANDIDATE and text.startswith(CDATA, stop):
@@ -229,17 +230,21 @@ class ElementCalls(Body):
         return position + (1 if self._syntax.trims and text[position] == "\n" else 0)
 
     def _in_value(self, text: str, start: int, out: list[Delta]) -> int:
-        syntax = self._syntax
+        syntax, call, value = self._syntax, self._expect_call(), self._expect_value()
         position = start
         while (found := syntax.ends.search(text, position)) is not None:
             at = found.start()
             cut = at - 1 if syntax.trims and at > start and text[at - 1] == "\n" else at
             if found[0] == syntax.argument_end:
-                verdict, stop = self._ends_value(text, at, len(found[0])), found.end()
+                verdict, stop = self._lookahead.ends_value(text, at, call.spec), found.end()
+                if verdict == "no":
+                    self._rejected = self._rejected or self._lookahead.rejected
             elif found[0] == syntax.call_end:
-                verdict, stop = self._ends_call(text, at), at
+                verdict, stop = self._lookahead.ends_call(text, at), at
             else:
-                verdict, stop = self._starts_sibling(text, at, cut < at), at
+                alone = not syntax.trims or cut < at or (at == start and not value.text.length)
+                given = {value.name, *call.arguments}
+                verdict, stop = self._lookahead.starts_sibling(text, at, given, call.spec) if alone else "no", at
             if verdict == "no":
                 position = at + 1
                 continue
@@ -249,61 +254,13 @@ class ElementCalls(Body):
                 self._wait = True
                 return cut
             if stop == at:
-                self._expect_call().notes.append("missing_closer")
+                call.notes.append("missing_closer")
             self._end_value(out)
             return stop
         hold = syntax.hold_from(text, max(position, start))
         if not self._content(text, start, hold, out):
             self._wait = hold < len(text)
         return hold
-
-    def _ends_value(self, text: str, at: int, length: int) -> Verdict:
-        """Whether what may follow a value stands behind its end tag: a known sibling, the call's or the block's end."""
-        syntax, rest = self._syntax, text[at : at + MAX_CANDIDATE]
-        position = self._skip_space(rest, length)
-        if position == len(rest):
-            return "undecided" if len(rest) < MAX_CANDIDATE else "yes"
-        ends = (syntax.call_end, self._block_end)
-        if rest.startswith(ends, position):
-            return "yes"
-        tag = syntax.match(syntax.argument, rest, position)
-        if isinstance(tag, Tag) and self._is_sibling(tag.name):
-            return "yes"
-        if len(rest) < MAX_CANDIDATE and (tag == "undecided" or _begins(rest, position, ends)):
-            return "undecided"
-        self._rejected = self._rejected or (rest[position : position + tag.length] if isinstance(tag, Tag) else "text")
-        return "no"
-
-    def _ends_call(self, text: str, at: int) -> Verdict:
-        """Whether the call ends here though its last value was left open: the block's end or another call follows."""
-        if self._bare:
-            return "no"
-        syntax, rest = self._syntax, text[at : at + MAX_CANDIDATE]
-        position = self._skip_space(rest, len(syntax.call_end))
-        if rest.startswith(self._block_end, position):
-            return "yes"
-        tag = syntax.match(syntax.call, rest, position)
-        if isinstance(tag, Tag):
-            return "yes" if not self._tools or tag.name in self._tools else "no"
-        open_ = position == len(rest) or tag == "undecided" or _begins(rest, position, (self._block_end,))
-        return "undecided" if open_ and len(rest) < MAX_CANDIDATE else "no"
-
-    def _starts_sibling(self, text: str, at: int, at_line_start: bool) -> Verdict:
-        """Whether an argument starts here though the value before it was left open."""
-        call, value = self._expect_call(), self._expect_value()
-        if self._syntax.trims and not at_line_start and value.text.length:
-            return "no"
-        tag = self._syntax.match(self._syntax.argument, text[at : at + MAX_CANDIDATE], 0)
-        if not isinstance(tag, Tag):
-            return "undecided" if tag == "undecided" else "no"
-        new = tag.name != value.name and tag.name not in call.arguments
-        return "yes" if new and self._is_sibling(tag.name) else "no"
-
-    def _is_sibling(self, name: str) -> bool:
-        spec = self._expect_call().spec
-        if spec is None or name in spec.properties or name in spec.aliases:
-            return True
-        return spec.parameters.get("additionalProperties") not in (None, False)
 
     def _in_cdata(self, text: str, start: int, out: list[Delta]) -> int:
         position = start
@@ -318,8 +275,8 @@ class ElementCalls(Body):
                 if not self._content(text, start, at, out):
                     self._end_value(out)
                 return at + after + len(self._syntax.argument_end)
-            wait = ended and (after == len(rest) or _begins(rest, after, (self._syntax.argument_end, CDATA)))
-            if (wait and len(rest) < MAX_CANDIDATE) or _begins(rest, 0, (CDATA_END,)):
+            wait = ended and (after == len(rest) or begins(rest, after, (self._syntax.argument_end, CDATA)))
+            if (wait and len(rest) < MAX_CANDIDATE) or begins(rest, 0, (CDATA_END,)):
                 self._wait = not self._content(text, start, at, out)
                 return at
             position = at + 1
@@ -373,9 +330,9 @@ class ElementCalls(Body):
 
     def _unwrap(self, call: _Call, value: _Value, out: list[Delta]) -> bool:
         """All arguments in one, as JSON, under a name that is none of the tool's: taken for the arguments."""
-        inner = decode_json(value.text.value().strip(), self.caps)
-        known = call.spec.properties if call.spec else {}
-        if not isinstance(inner, dict) or call.arguments or not inner or any(name not in known for name in inner):
+        read = decode_json(value.text.value().strip(), self.caps)
+        inner = as_mapping(None if isinstance(read, Problem) else read)
+        if call.spec is None or not inner or call.arguments or not inner.keys() <= call.spec.properties.keys():
             return False
         call.notes.append(f"arguments_key:{value.name}")
         for name, each in inner.items():
@@ -403,7 +360,7 @@ class ElementCalls(Body):
 
     def _expected(self, what: str, text: str, position: int) -> None:
         inside = f"the call of {shorten(self._call.name)}" if self._call else "the block"
-        self._fail("invalid_xml", f"expected {what} in {inside}, found {shorten(text[position : position + 20])!r}", position)
+        self._fail("invalid_xml", f"expected {what} in {inside}, found {text[position]!r}", position)
 
     def _skip_space(self, text: str, position: int) -> int:
         found = _SPACE.match(text, position)
@@ -422,11 +379,3 @@ class ElementCalls(Body):
     def _expect_value(self) -> _Value:
         assert self._value is not None, "a value outside of an argument is our bug"
         return self._value
-
-
-def _begins(text: str, position: int, literals: tuple[str, ...]) -> bool:
-    """Whether all that follows is a beginning of one of these, and more is needed."""
-    if len(text) - position >= MAX_CANDIDATE:
-        return False
-    rest = text[position:]
-    return any(len(rest) < len(literal) and literal.startswith(rest) for literal in literals)

@@ -26,7 +26,7 @@ MINIMAX_M2 = element_dialect(
     ElementSyntax("<invoke", "<parameter"),
     Layout(block=("<minimax:tool_call>", "</minimax:tool_call>"), result="<response>{}</response>"),
     wrappers=[("<minimax:tool_call>", "</minimax:tool_call>")],
-    results=("<response>", "</response>"),
+    results=None,  # <response> is too common a word: a marker would swallow prose
     live=("minimax:tool_call", "invoke", "response", "think"),
     rules=_RULES,
 )

@@ -29,9 +29,7 @@ QWEN3_CODER = element_dialect(
         stop=("<|im_end|>",),
     ),
     _TRIMMED,
-    Layout(
-        block=_WRAPPERS[0], each=True, edge="\n", result="<tool_response>\n{}\n</tool_response>"
-    ),
+    Layout(block=_WRAPPERS[0], each=True, edge="\n", result="<tool_response>\n{}\n</tool_response>"),
     wrappers=_WRAPPERS,
     results=_RESULTS,
     live=_LIVE,

@@ -10,8 +10,17 @@ from toolspeak.dialects.scan import Caps, Problem, decode_json
 
 _ALL = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
 # What tool definitions say that were written by hand in Python or another language.
-_NAMES = {"float": "number", "double": "number", "int": "integer", "bool": "boolean", "str": "string"}
-_NAMES |= {"dict": "object", "list": "array", "tuple": "array", "none": "null"}
+_NAMES = {
+    "float": "number",
+    "double": "number",
+    "int": "integer",
+    "bool": "boolean",
+    "str": "string",
+    "dict": "object",
+    "list": "array",
+    "tuple": "array",
+    "none": "null",
+}
 
 
 def as_mapping(value: JSON) -> Mapping[str, Any]:
