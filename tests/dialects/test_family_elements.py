@@ -26,7 +26,7 @@ from toolspeak.testing.dialects import (
 
 NAMES = (
     *("qwen3-coder", "step3p5", "mimo", "seed-oss"),
-    *("minimax-m2", "minimax-m3", "step3", "minicpm5"),
+    *("minimax-m2", "minimax-m3", "step3", "minicpm5", "muse"),
     *("deepseek-v32", "deepseek-v4", "deepseek-v41"),
 )
 DIALECTS = [get_dialect(name) for name in NAMES]
@@ -260,6 +260,8 @@ QWEN: list[tuple[str, list[Any]]] = [
     ("<parameter=k>\n</function>\n\n</parameter>\n</function>\n</tool_call>", [{"k": "</function>\n"}]),
     ("<parameter=k>\n\n\n\n</parameter>\n</function>\n</tool_call>", [{"k": "\n\n"}]),
     ("<parameter=k>a\nb</parameter></function></tool_call>", [{"k": "a\nb"}]),
+    # an argument that the tool does not have is one, and no part of the value before it
+    ("<parameter=k>a</parameter><parameter=new>b</parameter></function></tool_call>", [{"k": "a", "new": "b"}]),
     # left open: the sibling's start, or the call's and the block's end, close it
     ("<parameter=k>\na\n<parameter=other>\nb\n</parameter>\n</function></tool_call>", [{"k": "a", "other": "b"}]),
     ("<parameter=k>\na\n</function>\n</tool_call>", [{"k": "a"}]),

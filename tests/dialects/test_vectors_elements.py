@@ -26,6 +26,7 @@ FILES = {
     "minimax_m2_reasoning": "minimax-m2-reasoning",
     "minimax_m3": "minimax-m3",
     "minimax_m3_reasoning": "minimax-m3-reasoning",
+    "muse": "muse",
     "step3": "step3",
     "minicpm5": "minicpm5",
     "deepseek_v32": "deepseek-v32",

@@ -15,6 +15,7 @@ from toolspeak.dialects.dsml import DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41
 from toolspeak.dialects.hermes import HERMES
 from toolspeak.dialects.invoke import MINICPM5, MINIMAX_M2, STEP3
 from toolspeak.dialects.minimax_m3 import MINIMAX_M3
+from toolspeak.dialects.muse import MUSE
 from toolspeak.dialects.qwen3_coder import MIMO, QWEN3_CODER, SEED_OSS, STEP3P5
 from toolspeak.dialects.tool_call import ToolCallDialect
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
@@ -26,7 +27,7 @@ DIALECTS: tuple[Dialect, ...] = (
     ToolCallDialect(),
     HERMES,
     *(QWEN3_CODER, STEP3P5, MIMO, SEED_OSS),
-    *(MINIMAX_M2, MINIMAX_M3, STEP3, MINICPM5),
+    *(MINIMAX_M2, MINIMAX_M3, STEP3, MINICPM5, MUSE),
     *(DEEPSEEK_V32, DEEPSEEK_V4, DEEPSEEK_V41),
 )
 """Adding a dialect: one file, one line here, its samples in `tests/samples`."""

@@ -74,7 +74,7 @@ def element_dialect(
 
     def write_calls(calls: Calls, tools: Tools) -> str:
         start, end = layout.block
-        written = [_write_call(call, tools.get(call.name or ""), syntax, layout, ends) for call in calls]
+        written = [write_call(call, tools.get(call.name or ""), syntax, layout, ends) for call in calls]
         whole = next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)
         if whole is not None and start:
             written = [whole.raw.strip()]
@@ -98,7 +98,7 @@ def element_dialect(
     )
 
 
-def _write_call(
+def write_call(
     call: ToolCall | MalformedCall, spec: ToolSpec | None, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]
 ) -> str:
     if isinstance(call, MalformedCall):
@@ -111,7 +111,7 @@ def _write_call(
 def _write_argument(
     name: str, value: JSON, spec: ToolSpec | None, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]
 ) -> str:
-    types = value_types(spec, name)
+    types = value_types(spec, name, syntax.guesses)
     if isinstance(value, str):
         attribute = ' string="true"' if syntax.typed else ""
         text = write_text(value, ends, frozenset({"string"}) if syntax.typed else types)

@@ -15,7 +15,8 @@ _SPACE = re.compile(r"\s*")
 
 
 class Lookahead:
-    """Looks behind a tag at `at`, and no further than it must. `rejected` is what followed a tag that ended nothing."""
+    """Looks behind a tag at `at`, and no further than it must. `rejected` is what followed an end tag
+    that ended nothing."""
 
     def __init__(self, syntax: ElementSyntax, block_end: str, tools: Mapping[str, ToolSpec], bare: bool) -> None:
         self._syntax = syntax
@@ -24,8 +25,10 @@ class Lookahead:
         self._bare = bare
         self.rejected = ""
 
-    def ends_value(self, text: str, at: int, spec: ToolSpec | None) -> Verdict:
-        """Whether what may follow a value stands behind its end tag: a known sibling, the call's or the block's end."""
+    def ends_value(self, text: str, at: int) -> Verdict:
+        """Whether what may follow a value stands behind its end tag: an argument, the call's or the block's end.
+
+        Any argument, also one that the tool does not have: else the value before it would swallow it."""
         syntax, rest = self._syntax, text[at : at + MAX_CANDIDATE]
         position = _skip_space(rest, len(syntax.argument_end))
         if position == len(rest):
@@ -34,11 +37,11 @@ class Lookahead:
         if rest.startswith(ends, position):
             return "yes"
         tag = syntax.match(syntax.argument, rest, position)
-        if isinstance(tag, Tag) and _is_known(tag.name, spec):
+        if isinstance(tag, Tag):
             return "yes"
         if len(rest) < MAX_CANDIDATE and (tag == "undecided" or begins(rest, position, ends)):
             return "undecided"
-        self.rejected = rest[position : position + tag.length] if isinstance(tag, Tag) else "text"
+        self.rejected = self.rejected or rest[position]
         return "no"
 
     def ends_call(self, text: str, at: int) -> Verdict:

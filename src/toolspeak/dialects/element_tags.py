@@ -31,13 +31,16 @@ class ElementSyntax:
 
     `trims`: one line break on each side of a value is no part of it. `skipped`: texts that mean nothing between calls.
     `wrappers`: names under which a model may put all arguments as one JSON object. `typed`: the tag says whether the
-    value is text (`string="true"`).
+    value is text (`string="true"`). `guesses`: without a schema a value that is JSON is that JSON. `doubled`: a tool
+    may be called by its name behind a name space of the same name (`f.f`).
     """
 
     call: str
     argument: str
     trims: bool = False
     typed: bool = False
+    guesses: bool = False
+    doubled: bool = False
     skipped: tuple[str, ...] = ()
     wrappers: tuple[str, ...] = ()
     call_end: str = field(init=False)

@@ -15,6 +15,7 @@ from toolspeak.dialects.typed_text import json_type, read_typed, schema_types
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 TEXT = frozenset({"string"})
 UNTYPED = schema_types({}, {})
+ANY = UNTYPED | {"any"}
 
 Explicit = Literal["", "string", "json"]
 """What the model itself said about a value: nothing, that it is text, that it is JSON."""
@@ -31,11 +32,10 @@ _CHARACTER = re.compile(r"&#(\d{1,7});")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def value_types(spec: ToolSpec | None, name: str) -> frozenset[str]:
-    """The JSON Schema types of an argument; `UNTYPED` where nothing is said about it."""
-    if spec is None:
-        return UNTYPED
-    return schema_types(spec.properties.get(spec.aliases.get(name, name)), spec.parameters)
+def value_types(spec: ToolSpec | None, name: str, guesses: bool = False) -> frozenset[str]:
+    """The JSON Schema types of an argument; `UNTYPED`, or `ANY` in a dialect that guesses, where nothing is said."""
+    types = schema_types(spec.properties.get(spec.aliases.get(name, name)), spec.parameters) if spec else UNTYPED
+    return ANY if guesses and types == UNTYPED else types
 
 
 def is_text(types: frozenset[str]) -> bool:
@@ -77,7 +77,7 @@ def _read_json(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
     read = value if kind and kind in types else decode_json(text.strip(), caps)
     if types == TEXT and not isinstance(read, str | Problem):
         return text  # the schema knows better: `null` for a text is the text "null"
-    if isinstance(read, Problem) and read.code == "invalid_json" and "string" in types and types != UNTYPED:
+    if isinstance(read, Problem) and read.code == "invalid_json" and "string" in types and types not in (UNTYPED, ANY):
         return text
     return read
 

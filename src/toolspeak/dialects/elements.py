@@ -78,7 +78,6 @@ class ElementCalls(Body):
         self._call: _Call | None = None
         self._value: _Value | None = None
         self._lookahead = Lookahead(syntax, block_end, tools, bare)
-        self._rejected = ""
 
     _state: Callable[[str, int, list[Delta]], int]
 
@@ -97,13 +96,12 @@ class ElementCalls(Body):
         self.done = self._state == self._between and bool(self.calls)
 
     def hint(self) -> str:
-        call, value = self._call, self._value
-        if call is None or value is None or not self._rejected:
+        rejected = self._lookahead.rejected
+        if self._value is None or not rejected:
             return ""
-        known = ", ".join(call.spec.properties) if call.spec else "(unknown tool)"
         return (
-            f"the value of {value.name!r} did not end at its {self._syntax.argument_end}, because "
-            f"{shorten(self._rejected)!r} follows, which is no argument of {call.name} (known: {known})"
+            f"the value of {self._value.name!r} did not end at its {self._syntax.argument_end}, because {rejected!r} "
+            f"follows; an argument, {self._syntax.call_end} or the block's end may follow"
         )
 
     # States, as in `blocks`; `_wait` asks for the same text again with more behind it.
@@ -134,8 +132,11 @@ class ElementCalls(Body):
     def _start_call(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
         self._from = position
         raw = Buffer(self.caps.characters)
-        self._call = _Call(tag.name, self._tools.get(tag.name), self._base + position, raw)
-        out.append(CallStarted(self._index, tag.name))
+        name, half = tag.name, tag.name[: len(tag.name) // 2]
+        if self._syntax.doubled and name == f"{half}.{half}" and name not in self._tools:
+            name = half
+        self._call = _Call(name, self._tools.get(name), self._base + position, raw)
+        out.append(CallStarted(self._index, name))
         self._state = self._in_call
         if tag.empty:
             self._end_call(text, position + tag.length, out)
@@ -197,7 +198,7 @@ class ElementCalls(Body):
         return stop
 
     def _start_value(self, call: _Call, tag: Tag, out: list[Delta]) -> None:
-        types = value_types(call.spec, tag.name)
+        types = value_types(call.spec, tag.name, self._syntax.guesses)
         if tag.name in call.arguments and call.problem is None:
             call.problem = Problem("duplicate_argument", f"the argument {tag.name!r} is there twice")
         known = call.spec is None or tag.name in call.spec.properties or tag.name in call.spec.aliases
@@ -236,9 +237,7 @@ class ElementCalls(Body):
             at = found.start()
             cut = at - 1 if syntax.trims and at > start and text[at - 1] == "\n" else at
             if found[0] == syntax.argument_end:
-                verdict, stop = self._lookahead.ends_value(text, at, call.spec), found.end()
-                if verdict == "no":
-                    self._rejected = self._rejected or self._lookahead.rejected
+                verdict, stop = self._lookahead.ends_value(text, at), found.end()
             elif found[0] == syntax.call_end:
                 verdict, stop = self._lookahead.ends_call(text, at), at
             else:
@@ -310,7 +309,7 @@ class ElementCalls(Body):
     def _end_value(self, out: list[Delta]) -> None:
         call, value = self._expect_call(), self._expect_value()
         text = value.text.value()
-        self._value, self._rejected = None, ""
+        self._value, self._lookahead.rejected = None, ""
         self._state = self._in_call
         if value.streams:
             self._argument_text('"', out)
