@@ -314,3 +314,9 @@ def test_one_bad_call_leaves_the_others() -> None:
     deltas = check_splits(get_dialect("minimax-m2"), text, TOOLS)
     assert [delta.code for delta in deltas if isinstance(delta, CallMalformed)] == ["duplicate_argument"]
     assert [delta.selected for delta in deltas if isinstance(delta, BatchEnded)] == [(1,)]
+
+
+@each_dialect
+def test_an_argument_without_a_name_or_type_survives(dialect: Dialect) -> None:
+    tools = [ToolSpec("f", "", {"type": "object", "properties": {"": {}, "/a": {}, " b ": {}}})]
+    check_round_trip(dialect, [ToolCall("c", "f", {"": None, "/a": [1], " b ": "5"})], tools)

@@ -64,7 +64,7 @@ class NestedCalls(Body):
         self._prefix = prefix
         self._block_end, self._call_end = block_end, f"{prefix}</invoke>"
         self._call_tag = re.compile(rf"""{start}<invoke\s+name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')\s*(/?)>""")
-        self._tag = re.compile(rf'{start}<([^<>/][^<>]*?|)(\s+type="json")?>')
+        self._tag = re.compile(rf'{start}<([^<>/\s][^<>]*?|)(\s+type="json")?>')
         self._tools = tools
         self._index = first_index
         self._state = self._between
