@@ -82,13 +82,13 @@ class BlockParser:
         self._quoting = False  # whether the text so far ends inside inline code
         self._position = 0  # of the turn, at the start of held + chunk
         self._block: _Block | None = None
+        self._tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
         self._calls = 0
         self._candidates: list[int] = []  # calls that may still count (last_call)
         self._last_ok = True
         self._notes: tuple[str, ...] = ()
         self._batch_open = True
         self._saw_block = False
-        self._dropped = ""  # what may follow the last block and is no text
 
     _state: Callable[[str, int, list[Delta]], int]
 
@@ -254,13 +254,15 @@ class BlockParser:
         return len(text)
 
     def _after_block(self, text: str, position: int, out: list[Delta]) -> int:
-        """Drops the closing fence of a block that stood in a code fence, or what separates it from the next."""
+        """Drops the closing fence of a block that stood in a code fence, or what else its marker names."""
         self._state = self._text
-        rest = text[position : position + 16]
+        limit = 13 + max(map(len, self._tails))  # 13: white space before it
+        rest = text[position : position + limit]
         stripped = rest.lstrip()
-        if stripped.startswith(self._dropped):
-            return position + len(rest) - len(stripped) + len(self._dropped)
-        if self._dropped.startswith(stripped) and len(rest) < 16:
+        for tail in self._tails:
+            if stripped.startswith(tail):
+                return position + len(rest) - len(stripped) + len(tail)
+        if any(tail.startswith(stripped) for tail in self._tails) and len(rest) < limit:
             self._state = self._after_block
             self._held = text[position:]
             return len(text)
@@ -293,8 +295,8 @@ class BlockParser:
     def _finish(self, block: _Block, out: list[Delta]) -> None:
         """The block is over, with its end marker or with the turn."""
         self._block = None
-        self._dropped = "```" if block.fenced else block.marker.separator
-        self._state = self._after_block if self._dropped else self._text
+        self._tails = ("```",) if block.fenced else block.marker.tails
+        self._state = self._after_block if self._tails else self._text
         if block.marker.kind == "results":
             out.append(ForgedResults(block.body.raw.value()))
             return
@@ -358,7 +360,7 @@ class BlockParser:
 
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
         if self._state == self._after_block:
-            if self._held.strip() == "":
+            if not self._held.strip().startswith("`"):
                 out.append(TextDelta(self._held))
             return
         if self._state == self._reasoning:

@@ -6,11 +6,15 @@ from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
 from toolspeak.dialects.cohere import COHERE_COMMAND, COMMAND_R_PLUS
+from toolspeak.dialects.dsml import DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41
 from toolspeak.dialects.glm import GLM45, GLM47, LING3, POOLSIDE_V1, SPARK25
 from toolspeak.dialects.hermes import ERNIE45, GRANITE4, HERMES
 from toolspeak.dialects.hy_v3 import HY_V3, HY_V3_SUFFIXED
+from toolspeak.dialects.invoke import MINICPM5, MINIMAX_M2, STEP3
 from toolspeak.dialects.k2_horizon import K2_HORIZON
 from toolspeak.dialects.kimi_k3 import KIMI_K3
+from toolspeak.dialects.minimax_m3 import MINIMAX_M3
+from toolspeak.dialects.muse import MUSE
 from toolspeak.dialects.open_json import (
     GIGACHAT3,
     GRANITE3,
@@ -21,6 +25,7 @@ from toolspeak.dialects.open_json import (
     XLAM,
 )
 from toolspeak.dialects.plamo3 import PLAMO3
+from toolspeak.dialects.qwen3_coder import MIMO, QWEN3_CODER, SEED_OSS, STEP3P5
 from toolspeak.dialects.tagged_json import (
     APERTUS,
     APRIEL,
@@ -74,4 +79,19 @@ _PAIRS: tuple[Dialect, ...] = (
     PLAMO3,
 )
 
-DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON, *_PAIRS)
+_ELEMENTS: tuple[Dialect, ...] = (
+    QWEN3_CODER,
+    STEP3P5,
+    MIMO,
+    SEED_OSS,
+    MINIMAX_M2,
+    MINIMAX_M3,
+    STEP3,
+    MINICPM5,
+    MUSE,
+    DEEPSEEK_V32,
+    DEEPSEEK_V4,
+    DEEPSEEK_V41,
+)
+
+DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON, *_ELEMENTS, *_PAIRS)

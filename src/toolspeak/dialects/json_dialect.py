@@ -53,7 +53,8 @@ def bare_markers(separator: str = "") -> list[Marker]:
     """A call, or an array of calls, without any marker, recognised by its first two keys."""
     kinds = (_bare(False), _bare(True), _bare(False, '"type"', ":", '"function"', ","))
     return [
-        Marker("calls", "the JSON of a call", None, signature=signature, separator=separator) for signature in kinds
+        Marker("calls", "the JSON of a call", None, signature=signature, tails=(separator,) if separator else ())
+        for signature in kinds
     ]
 
 

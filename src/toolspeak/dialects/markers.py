@@ -60,9 +60,13 @@ class Marker:
     for an element, a line break for one right behind the marker); with `starts` empty the marker alone decides. An
     element (`<name>`) is also known in another case and with attributes; any other marker is taken literally.
     `plain`: the body is text without structure, read up to `end`. `ends_reasoning`: it starts inside reasoning too.
-    `also_ends` are other texts that end reasoning. `separator`: what may follow a block, before the next.
+    `also_ends` are other texts that end reasoning.
     `signature`: how the start is recognised instead of by `text`, which then only says what the block is.
     `follows` decides in place of `starts` where a character is not enough; the body starts right behind the marker.
+
+    `first`, in place of `starts`: the texts one of which must follow. `bare`: the marker is the beginning of the body's
+    first tag (`<function=name>`), and `first` must follow that tag. `tails`: texts that are dropped right behind the
+    block, such as the end marker of a wrapper that was never opened.
     """
 
     kind: MarkerKind
@@ -72,9 +76,11 @@ class Marker:
     plain: bool = False
     ends_reasoning: bool = False
     also_ends: tuple[str, ...] = ()
-    separator: str = ""
     signature: Signature | None = None
     follows: Follows | None = None
+    first: tuple[str, ...] = ()
+    bare: bool = False
+    tails: tuple[str, ...] = ()
 
     @property
     def element(self) -> str:
@@ -102,6 +108,14 @@ _FENCE_START = re.compile(r"`{1,2}|```[\w+.-]{0,16}\s*")
 _ATTRIBUTES_START = re.compile(r"\s[^<>]*")
 _INNER_FENCE = re.compile(r"\s*(?:```[\w+.-]{0,16}\s*)?")
 _INNER_FENCE_START = re.compile(r"\s*(?:`{0,2}|```[\w+.-]{0,16}\s*)")
+_REST_OF_TAG = re.compile(r"[^<>]*>\s*")
+
+
+def _follows(held: str, position: int, texts: Sequence[str]) -> Literal["yes", "no", "undecided"]:
+    if any(held.startswith(text, position) for text in texts):
+        return "yes"
+    rest = held[position:]
+    return "undecided" if any(text.startswith(rest) for text in texts) else "no"
 
 
 class MarkerTable:
@@ -155,7 +169,9 @@ class MarkerTable:
             return "text" if start else Found(marker, stop)
         if marker.follows is not None:
             return self._follows(held, start > 0, marker, marker.follows, stop, notes)
-        if not marker.starts:
+        if marker.bare:
+            return self._bare(held, start, marker)
+        if not (marker.starts or marker.first):
             return "text" if start else Found(marker, stop)
         if "\n" in marker.starts and stop < len(held) and held[stop] in "\r\n":
             return Found(marker, stop, start > 0)
@@ -191,9 +207,13 @@ class MarkerTable:
         position = inner.end() if inner else stop
         if position == len(held) or (held[position] == "`" and _INNER_FENCE_START.fullmatch(held, stop)):
             return waiting
-        if held[position] not in marker.starts:
+        if marker.first:
+            followed = _follows(held, position, marker.first)
+            if followed != "yes":
+                return waiting if followed == "undecided" else "text"
+        elif held[position] not in marker.starts:
             return "text"
-        if held[position] == "<":
+        if held[position] == "<" and not marker.first:
             if position + 1 == len(held):
                 return waiting
             if not (held[position + 1].isalpha() or held[position + 1] == "_"):
@@ -201,6 +221,15 @@ class MarkerTable:
         if fenced or "`" in held[stop:position]:
             notes.append("code_fence")
         return Found(marker, position, fenced, tuple(notes))
+
+    def _bare(self, held: str, start: int, marker: Marker) -> Verdict:
+        tag = _REST_OF_TAG.match(held, start + len(marker.text))
+        if tag is None:
+            return "undecided" if "<" not in held[start + 1 :] else "text"
+        followed = _follows(held, tag.end(), marker.first)
+        if followed == "yes":
+            return Found(marker, start, start > 0, ("code_fence",) if start else ())
+        return "opened" if followed == "undecided" else "text"
 
     def _may_become_marker(self, text: str) -> bool:
         if any(marker.text.startswith(text) for marker in self._literals):

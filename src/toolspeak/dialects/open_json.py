@@ -126,7 +126,7 @@ LLAMA3_JSON = json_dialect(
         results="a JSON string in an ipython turn",
         reasoning="",
     ),
-    [Marker("calls", "<|python_tag|>", None, "{[", separator=";"), *bare_markers(";")],
+    [Marker("calls", "<|python_tag|>", None, "{[", tails=(";",)), *bare_markers(";")],
     CallShape("parameters", array=False, arguments_required=False),
     between="; ",
     write_result=Live.quoted,

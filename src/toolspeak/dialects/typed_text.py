@@ -9,6 +9,18 @@ from toolspeak.data.messages import JSON
 from toolspeak.dialects.scan import Caps, Problem, decode_json
 
 _ALL = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
+# What tool definitions say that were written by hand in Python or another language.
+_NAMES = {
+    "float": "number",
+    "double": "number",
+    "int": "integer",
+    "bool": "boolean",
+    "str": "string",
+    "dict": "object",
+    "list": "array",
+    "tuple": "array",
+    "none": "null",
+}
 
 
 def as_mapping(value: JSON) -> Mapping[str, Any]:
@@ -46,7 +58,7 @@ def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> froz
     admitted = _ALL
     kinds = mapping.get("type")
     if kinds is not None:
-        named = frozenset([kinds] if isinstance(kinds, str) else kinds)
+        named = frozenset(_NAMES.get(str(kind), str(kind)) for kind in ([kinds] if isinstance(kinds, str) else kinds))
         admitted &= named | {"integer"} if "number" in named else named
     if "enum" in mapping:
         admitted &= frozenset(json_type(value) for value in mapping["enum"])

@@ -1,0 +1,122 @@
+"""What the declarations of element dialects share: their markers, their parser's body, and calls written out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.element_tags import ElementSyntax
+from toolspeak.dialects.element_values import needs_mark, value_types, write_json, write_text
+from toolspeak.dialects.elements import ElementCalls
+from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.render import marker_prefix, result_text
+from toolspeak.dialects.scan import Caps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How calls and results are laid out. `block`: the wrapper's start and end. `each`: a block for every call, else
+    one for all. `joint` stands between calls (or their blocks), `gap` between tags, `edge` on both sides of a value.
+    `result` is the frame of one result with `{}` in it, `results` that of a batch, `results_joint` between them.
+    """
+
+    block: tuple[str, str] = ("", "")
+    each: bool = False
+    before: str = ""
+    after: str = ""
+    joint: str = "\n"
+    gap: str = "\n"
+    edge: str = ""
+    result: str
+    results: str = "{}"
+    results_joint: str = "\n"
+
+
+def element_dialect(
+    info: DialectInfo,
+    syntax: ElementSyntax,
+    layout: Layout,
+    *,
+    wrappers: Sequence[tuple[str, str]] = (),
+    bare: bool = True,
+    tails: Sequence[str] = (),
+    reasoning: tuple[str, str] | None = ("<think>", "</think>"),
+    results: tuple[str, str] | None,
+    live: Sequence[str],
+    rules: str,
+) -> DeclaredDialect:
+    """`wrappers` are the blocks' markers, the usual first; `bare`: a call may also stand without one, with one of
+    `tails` or a wrapper's end behind it. `results` are the
+    markers of a batch of results, `live` the names whose tags are escaped in results."""
+    first = (syntax.call, *syntax.skipped)
+    markers = [Marker("calls", start, end, first=(*first, end)) for start, end in wrappers]
+    if bare:
+        behind = tuple(dict.fromkeys((*(end for _, end in wrappers), *tails)))
+        inner = (syntax.argument, syntax.call_end)
+        markers.append(Marker("calls", syntax.call, syntax.call_end, first=inner, bare=True, tails=behind))
+    if results:
+        # Where the template writes a line break behind the marker, that tells it from prose; else the marker does.
+        framed = f"{results[0]}\n" in layout.result + layout.results
+        markers.append(Marker("results", *results, '\n[{"' if framed else "", plain=True))
+    if reasoning:
+        markers.append(Marker("reasoning", *reasoning))
+    escaped = marker_prefix(live)
+    ends = re.compile(rf"{syntax.ends.pattern}|{escaped.pattern}")
+
+    def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+        return ElementCalls(syntax, marker.end or "", tools, first_index, caps, marker.bare)
+
+    def write_calls(calls: Calls, tools: Tools) -> str:
+        start, end = layout.block
+        written = [write_call(call, tools.get(call.name or ""), syntax, layout, ends) for call in calls]
+        whole = next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)
+        if whole is not None and start:
+            written = [whole.raw.strip()]
+        if layout.each:
+            return layout.joint.join(f"{start}{layout.gap}{text}{layout.gap}{end}" for text in written)
+        block = layout.joint.join(written)
+        return f"{start}{layout.gap}{block}{layout.gap}{end}" if start else block
+
+    def write_results(batch: Sequence[ToolResult]) -> str:
+        texts = [layout.result.replace("{}", result_text(result, escaped)) for result in batch]
+        return layout.results.replace("{}", layout.results_joint.join(texts))
+
+    return DeclaredDialect(
+        info=info,
+        table=MarkerTable(markers),
+        new_body=new_body,
+        write_calls=write_calls,
+        write_results=write_results,
+        live=escaped,
+        rules=rules,
+    )
+
+
+def write_call(
+    call: ToolCall | MalformedCall, spec: ToolSpec | None, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]
+) -> str:
+    if isinstance(call, MalformedCall):
+        return call.raw.strip()
+    arguments = [_write_argument(name, value, spec, syntax, layout, ends) for name, value in call.arguments.items()]
+    lines = [syntax.open(syntax.call, call.name), *arguments, syntax.call_end]
+    return layout.before + layout.gap.join(lines) + layout.after
+
+
+def _write_argument(
+    name: str, value: JSON, spec: ToolSpec | None, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]
+) -> str:
+    types = value_types(spec, name, syntax.guesses)
+    if isinstance(value, str):
+        attribute = ' string="true"' if syntax.typed else ""
+        text = write_text(value, ends, frozenset({"string"}) if syntax.typed else types)
+    else:
+        marked = not syntax.typed and needs_mark(value, types)
+        attribute = ' string="false"' if syntax.typed else ' type="json"' if marked else ""
+        text = write_json(value)
+    return f"{syntax.open(syntax.argument, name, attribute)}{layout.edge}{text}{layout.edge}{syntax.argument_end}"

@@ -1,0 +1,101 @@
+"""The tags of element dialects: `<parameter=name>` or `<parameter name="name" …>`, read and written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from toolspeak.dialects.element_values import Explicit, escape_name, unescape_name
+from toolspeak.dialects.scan import MAX_CANDIDATE
+
+_EQUALS = r'([^<>]*?)(\s+type="json")?>'
+_NAMED = r"""\s*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))((?:[^<>/]|/(?!>))*)(/?)>"""
+_STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
+_JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A start tag: whose it is, what the model said about the value, `<…/>` or not, and how long it is."""
+
+    name: str
+    explicit: Explicit
+    empty: bool
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ElementSyntax:
+    """`call` and `argument` are the beginnings of start tags: with a final `=` the name follows, else `name="…"`.
+
+    `trims`: one line break on each side of a value is no part of it. `skipped`: texts that mean nothing between calls.
+    `wrappers`: names under which a model may put all arguments as one JSON object. `typed`: the tag says whether the
+    value is text (`string="true"`). `guesses`: without a schema a value that is JSON is that JSON. `doubled`: a tool
+    may be called by its name behind a name space of the same name (`f.f`).
+    """
+
+    call: str
+    argument: str
+    trims: bool = False
+    typed: bool = False
+    guesses: bool = False
+    doubled: bool = False
+    skipped: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()
+    call_end: str = field(init=False)
+    argument_end: str = field(init=False)
+    ends: re.Pattern[str] = field(init=False)
+    _patterns: dict[str, re.Pattern[str]] = field(init=False, hash=False, compare=False)
+
+    def __post_init__(self) -> None:
+        patterns = {
+            opener: re.compile(re.escape(opener) + (_EQUALS if opener.endswith("=") else _NAMED))
+            for opener in (self.call, self.argument)
+        }
+        set_ = object.__setattr__
+        set_(self, "call_end", f"</{self.call[1:].removesuffix('=')}>")
+        set_(self, "argument_end", f"</{self.argument[1:].removesuffix('=')}>")
+        texts = (self.argument_end, self.call_end, self.argument)
+        set_(self, "ends", re.compile("|".join(map(re.escape, texts))))
+        set_(self, "_patterns", patterns)
+
+    def match(self, opener: str, text: str, position: int) -> Tag | Literal["undecided"] | None:
+        """The start tag at `position`, at most `MAX_CANDIDATE` characters long; None if there is none."""
+        found = self._patterns[opener].match(text, position, position + MAX_CANDIDATE)
+        if found is None:
+            rest = text[position : position + MAX_CANDIDATE]
+            if len(rest) == MAX_CANDIDATE or ">" in rest or "<" in rest[1:]:
+                return None
+            return "undecided" if opener.startswith(rest) or rest.startswith(opener) else None
+        if opener.endswith("="):
+            return Tag(_name(found[1]), "json" if found[2] else "", False, len(found[0]))
+        name = next(group for group in found.group(1, 2, 3) if group is not None)
+        return Tag(_name(name), _explicit(found[4]), bool(found[5]), len(found[0]))
+
+    def open(self, opener: str, name: str, attribute: str = "") -> str:
+        name = escape_name(name)
+        return f"{opener}{name}{attribute}>" if opener.endswith("=") else f'{opener} name="{name}"{attribute}>'
+
+    def hold_from(self, text: str, start: int) -> int:
+        """Where the end of this text may turn out to be the beginning of what ends a value."""
+        end = len(text)
+        at = text.rfind("<", max(start, end - 32), end)
+        if at >= 0:
+            rest = text[at:]
+            if any(each.startswith(rest) for each in (self.argument_end, self.call_end, self.argument)):
+                end = at
+        return end - 1 if self.trims and end > start and text[end - 1] == "\n" else end
+
+
+def _name(text: str) -> str:
+    return unescape_name(text.strip())
+
+
+def _explicit(attributes: str) -> Explicit:
+    if not attributes:
+        return ""
+    said = _STRING.search(attributes)
+    if said:
+        return "string" if said[1] == "true" else "json"
+    return "json" if _JSON.search(attributes) else ""

@@ -1,0 +1,119 @@
+"""MiniMax M3: nested elements, every tag behind the token `]<]minimax[>[`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import cast
+
+from toolspeak.data.deltas import CallCompleted
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.element_values import CDATA, as_cdata, escape_name, write_json
+from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.nested_elements import ITEM, NestedCalls
+from toolspeak.dialects.render import result_text
+from toolspeak.dialects.scan import Caps
+from toolspeak.dialects.typed_text import as_mapping, json_type
+
+_PREFIX = "]<]minimax[>["
+_START, _END = f"{_PREFIX}<tool_call>", f"{_PREFIX}</tool_call>"
+_LIVE = re.compile(r"<(?=\]minimax\[>\[|\s*+(?:/\s*+)?(?ai:response|mm:think))")
+
+
+def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return NestedCalls(_PREFIX, _END, tools, first_index, caps)
+
+
+def _write_calls(calls: Calls, tools: Tools) -> str:
+    whole = next((call for call in calls if isinstance(call, MalformedCall) and call.whole_block), None)
+    if whole is not None:
+        return f"{_START}{whole.raw}{_END}"
+    written = "".join(f"{_call(call, tools)}\n" for call in calls)
+    return f"{_START}\n{written}{_END}"
+
+
+def _call(call: ToolCall | MalformedCall, tools: Tools) -> str:
+    if isinstance(call, MalformedCall):
+        return call.raw
+    spec = tools.get(call.name)
+    arguments = "".join(_argument(name, value, spec) for name, value in call.arguments.items())
+    return f"{_open(call.name)}{arguments}{_PREFIX}</invoke>"
+
+
+def _open(name: str) -> str:
+    return f'{_PREFIX}<invoke name="{escape_name(name)}">'
+
+
+def _argument(name: str, value: JSON, spec: ToolSpec | None) -> str:
+    """As elements if the schema reads them as this value; else the text as CDATA, or the value as JSON."""
+    tries = [_elements(name, value)]
+    if isinstance(value, str):
+        tries.append(_element(name, as_cdata(value)))
+    for text in tries:
+        if _read(text, spec) == json.dumps({name: value}, sort_keys=True):
+            return text
+    return _element(name, write_json(value), ' type="json"')
+
+
+def _read(text: str, spec: ToolSpec | None) -> str:
+    name = spec.name if spec else "f"
+    body = NestedCalls(_PREFIX, _END, {name: spec} if spec else {}, 0, Caps())
+    body.feed(f"{_open(name)}{text}{_PREFIX}</invoke>", 0, [])
+    call = body.calls[0] if body.calls else None
+    return json.dumps(call.arguments, sort_keys=True) if isinstance(call, CallCompleted) else ""
+
+
+def _elements(name: str, value: JSON) -> str:
+    if value and json_type(value) == "object":
+        return _element(name, "".join(_elements(key, each) for key, each in as_mapping(value).items()))
+    if value and json_type(value) == "array":
+        return _element(name, "".join(_elements(ITEM, each) for each in cast("list[JSON]", value)))
+    if isinstance(value, str):
+        safe = _PREFIX not in value and not _LIVE.search(value) and not value.lstrip().startswith(CDATA)
+        return _element(name, value if safe else as_cdata(value))
+    return _element(name, write_json(value))
+
+
+def _element(name: str, text: str, attribute: str = "") -> str:
+    name = escape_name(name)
+    name = "&#47;" + name[1:] if name.startswith("/") else name
+    return f"{_PREFIX}<{name}{attribute}>{text}{_PREFIX}</{name}>"
+
+
+def _write_results(results: Sequence[ToolResult]) -> str:
+    return "\n".join(f"<response>{result_text(result, _LIVE)}</response>" for result in results)
+
+
+MINIMAX_M3 = DeclaredDialect(
+    info=DialectInfo(
+        "minimax-m3",
+        f'{_START} {_PREFIX}<invoke name="f"> {_PREFIX}<key>value{_PREFIX}</key>, nested',
+        "chat template of MiniMaxAI/MiniMax-M3",
+        "parallel",
+        aliases=("minimax-m3-reasoning",),
+        models=("minimax-m3",),
+        arguments="elements, typed by the tool's schema",
+        results="<response> in a tool turn",
+        reasoning="<mm:think>",
+        stop=("[e~[",),
+    ),
+    table=MarkerTable(
+        [
+            Marker("calls", _START, _END, first=(f"{_PREFIX}<invoke", _END)),
+            Marker("reasoning", "<mm:think>", "</mm:think>"),
+        ]
+    ),
+    new_body=_new_body,
+    write_calls=_write_calls,
+    write_results=_write_results,
+    live=_LIVE,
+    rules=f"""\
+- One element for each argument, with the argument's name; {_PREFIX} stands before every tag. Objects are elements in
+  elements, the entries of an array are <{ITEM}> elements. Texts stand as they are: no quotes, no escapes.
+- One block for all calls of a turn.""",
+)

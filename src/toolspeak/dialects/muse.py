@@ -1,0 +1,181 @@
+"""Muse: a turn of several messages, each with its addressee (` to=user<|message|>…<|eom|>`).
+
+To itself the model thinks, to the user it speaks, to a tool it writes `<atem:function_calls>`; the same elements in
+any other message are text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta
+from toolspeak.data.messages import FinishReason, Message, TextMessage, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, Section
+from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.declared import Calls, DeclaredDialect, DeclaredHistory, Tools
+from toolspeak.dialects.element_dialects import Layout, write_call
+from toolspeak.dialects.element_tags import ElementSyntax
+from toolspeak.dialects.element_values import escape_name
+from toolspeak.dialects.elements import ElementCalls
+from toolspeak.dialects.markers import Found, Marker, MarkerTable
+from toolspeak.dialects.render import append_message, result_text
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
+
+_START, _MESSAGE, _EOM = "<|start|>assistant", "<|message|>", "<|eom|>"
+_ENDS = (_EOM, "<|eot|>")
+_END = re.compile("|".join(map(re.escape, _ENDS)))
+_HEADER = re.compile(r"\s*(?:<\|start\|>assistant)?\s*to=([^\s<|]+)<\|message\|>")
+_ADDRESSEE = re.compile(r"[^\s<|]*")
+_BLOCK = ("<atem:function_calls>", "</atem:function_calls>")
+_LIVE = re.compile(r"<(?=\||\s*+(?:/\s*+)?(?ai:atem:|tool_output))")
+_SYNTAX = ElementSyntax("<atem:invoke", "<atem:parameter", guesses=True, doubled=True)
+_FRAME = re.compile(rf"{_SYNTAX.ends.pattern}|{_LIVE.pattern}")
+
+
+class MuseParser(BlockParser):
+    """A parser of blocks whose text has addressees."""
+
+    def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
+        super().__init__(format)
+        self._to = "self" if starts_in == "reasoning" else "user"
+        self._state = self._text if starts_in == "reasoning" else self._header
+
+    def close(self, reason: FinishReason) -> list[Delta]:
+        out: list[Delta] = []
+        if self._held and self._block is None and self._state == self._text and self._to == "self":
+            out.append(ReasoningDelta(self._held))
+            self._held = ""
+        return [*out, *super().close(reason)]
+
+    def _header(self, text: str, position: int, out: list[Delta]) -> int:
+        rest = text[position : position + MAX_CANDIDATE]
+        found = _HEADER.match(rest)
+        if found is None and len(rest) < MAX_CANDIDATE and _may_become_header(rest):
+            self._held = text[position:]
+            return len(text)
+        self._to = found[1] if found else "user"
+        self._state = self._text
+        return position + found.end() if found else position
+
+    def _text(self, text: str, position: int, out: list[Delta]) -> int:
+        if self._to not in ("self", "user"):
+            return self._to_tool(text, position, out)
+        kind: type[TextDelta | ReasoningDelta] = ReasoningDelta if self._to == "self" else TextDelta
+        found = _END.search(text, position)
+        if found:
+            self._emit(kind, text, position, found.start(), out)
+            self._state = self._header
+            return found.end()
+        at = text.rfind("<", max(position, len(text) - len(_EOM)))
+        hold = at if at >= 0 and any(end.startswith(text[at:]) for end in _ENDS) else len(text)
+        self._emit(kind, text, position, hold, out)
+        self._held = text[hold:]
+        return len(text)
+
+    def _to_tool(self, text: str, position: int, out: list[Delta]) -> int:
+        """A message to a tool: blocks, and white space between them; from anything else on it is text."""
+        while position < len(text) and text[position].isspace():
+            position += 1
+        if position == len(text):
+            return position
+        rest = text[position : position + MAX_CANDIDATE]
+        ended = _END.match(rest)
+        if ended:
+            self._state = self._header
+            return position + ended.end()
+        verdict = self._table.decide(rest, False)
+        if isinstance(verdict, Found):
+            return self._open(verdict, position)
+        if verdict in ("undecided", "opened") or any(end.startswith(rest) for end in _ENDS):
+            self._held = text[position:]
+            return len(text)
+        self._to = "user"
+        return position
+
+
+def _may_become_header(rest: str) -> bool:
+    rest = rest.lstrip()
+    if _START.startswith(rest):
+        return True
+    rest = rest.removeprefix(_START).lstrip()
+    if "to=".startswith(rest):
+        return True
+    if not rest.startswith("to="):
+        return False
+    name = _ADDRESSEE.match(rest, 3)
+    return _MESSAGE.startswith(rest[name.end() if name else 3 :])
+
+
+class MuseDialect(DeclaredDialect):
+    """A declaration with a parser and a history of its own."""
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+        by_name = {spec.name: spec for spec in tools}
+
+        def new_body(marker: Marker, first_index: int, caps: Caps) -> Body:
+            return ElementCalls(_SYNTAX, marker.end or "", by_name, first_index, caps)
+
+        return MuseParser(BlockFormat(self.table, self.batch, new_body), starts_in)
+
+    def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:
+        role: Literal["tool", "user"] = "tool" if tool_role else "user"
+        return MuseHistory(self, {spec.name: spec for spec in tools}, role)
+
+
+class MuseHistory(DeclaredHistory):
+    def add(self, message: Message) -> None:
+        """A turn with calls is several messages; the first begins behind the prompt's `<|start|>assistant`."""
+        if message.role != "assistant" or not message.calls:
+            super().add(message)
+            return
+        said = f" to=user{_MESSAGE}{message.text}{_EOM}{_START}" if message.text else ""
+        calls = self._dialect.write_calls(message.calls, self._tools)
+        append_message(self.messages, TextMessage("assistant", said + calls))
+
+
+def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return ElementCalls(_SYNTAX, marker.end or "", tools, first_index, caps)
+
+
+def _write_calls(calls: Calls, tools: Tools) -> str:
+    written: list[str] = []
+    for call in calls:
+        text = write_call(call, tools.get(call.name or ""), _SYNTAX, _LAYOUT, _FRAME)
+        name = call.name if isinstance(call, ToolCall) else ""
+        to = name if name and _ADDRESSEE.fullmatch(name) and name not in ("self", "user") else "tool"
+        written.append(f" to={to}{_MESSAGE}{_BLOCK[0]}\n{text}\n{_BLOCK[1]}")
+    return f"{_EOM}{_START}".join(written)
+
+
+def _write_results(results: Sequence[ToolResult]) -> str:
+    texts = [(escape_name(result.name), result_text(result, _LIVE)) for result in results]
+    return "\n".join(f'<tool_output name="{name}">\n{text}\n</tool_output>' for name, text in texts)
+
+
+_LAYOUT = Layout(result="")
+MUSE = MuseDialect(
+    info=DialectInfo(
+        "muse",
+        ' to=f<|message|><atem:function_calls> <atem:invoke name="f"> <atem:parameter name="k">value',
+        "llama.cpp, tests/test-chat.cpp (Muse template)",
+        "parallel",
+        models=("muse",),
+        arguments="text, typed by the tool's schema; JSON where that says nothing",
+        results="<tool_output name=…> in a message of the tool",
+        reasoning="to=self",
+        stop=("<|eot|>",),
+    ),
+    table=MarkerTable([Marker("calls", *_BLOCK, first=("<atem:invoke", _BLOCK[1]))]),
+    new_body=_new_body,
+    write_calls=_write_calls,
+    write_results=_write_results,
+    live=_LIVE,
+    rules="""\
+- A message to a tool holds one block; its addressee is the tool. One element for each argument, its value between
+  the tags as it is: no quotes, no escapes; objects and arrays as JSON.
+- Every message but the last ends with <|eom|>, and the next begins with <|start|>assistant to=….""",
+)
