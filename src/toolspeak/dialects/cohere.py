@@ -18,11 +18,10 @@ _TURN = ("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"
 def _tool_result(live: Live, result: ToolResult) -> str:
     """As the template writes it: each part of a result is an object; text is its `content`."""
     failed = result.status == "failure"
-    value: JSON = result_value(result)
-    if failed and isinstance(value, str):
-        value = ERROR + value
+    value = result_value(result)
     whole = len(result.content) == 1 and isinstance(value, dict)
-    shown: JSON = cast("JSON", value) if whole else {"content": value}
+    text = ERROR + value if failed and isinstance(value, str) else cast("JSON", value)
+    shown = cast("JSON", value) if whole else {"content": text}
     return live.dump({"tool_call_id": result.call_id, "results": {"0": shown}, "is_error": True if failed else None})
 
 

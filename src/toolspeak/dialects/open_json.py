@@ -31,7 +31,12 @@ GRANITE3 = json_dialect(
         Marker("calls", "<|tool_call|>", None, "[{"),
         Marker("calls", "<tool_call>", None, "[{"),
         *bare_markers(),  # the marker is a special token, which some servers leave out of the text
-        Marker("reasoning", "Here is my thought process:", _RESPONSE_STARTS[0], also_ends=_RESPONSE_STARTS[1:]),
+        Marker(  # a prompt that ends inside reasoning may have opened it as <think> (granite-3.3)
+            "reasoning",
+            "Here is my thought process:",
+            _RESPONSE_STARTS[0],
+            also_ends=(*_RESPONSE_STARTS[1:], "</think>"),
+        ),
         Marker("reasoning", "Here's my thought process:", _RESPONSE_STARTS[0], also_ends=_RESPONSE_STARTS[1:]),
         THINK,
         *frames("<response>", "</response>"),
