@@ -283,16 +283,17 @@ def decode_json(text: str, caps: Caps | None = None) -> JSON | Problem:
 
 class EndMarker:
     """How an end marker is recognised: `</name>` in any case, with white space inside, up to `MAX_END` characters in
-    all; any other marker literally."""
+    all; any other marker literally, or in one of its `spellings` (they begin with the same character)."""
 
-    __slots__ = ("_first", "_pattern", "_target", "text")
+    __slots__ = ("_first", "_literals", "_pattern", "_target", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, spellings: tuple[str, ...] = ()) -> None:
         element = _END_ELEMENT.fullmatch(text)
         self.text = text
         self._target = text.lower() if element else text
         self._pattern = re.compile(rf"<\s*/\s*(?ai:{re.escape(element[1])})\s*>") if element else None
         self._first = text[0]
+        self._literals = (text, *spellings)
 
     def find_candidate(self, text: str, at: int) -> int:
         """Where the marker may begin next; -1 for nowhere in this text."""
@@ -301,13 +302,14 @@ class EndMarker:
     def match(self, text: str, at: int) -> int:
         """Where the marker that begins at `at` ends; -1 if there is none (yet)."""
         if self._pattern is None:
-            return at + len(self.text) if text.startswith(self.text, at) else -1
+            return next((at + len(each) for each in self._literals if text.startswith(each, at)), -1)
         found = self._pattern.match(text, at, at + MAX_END)
         return found.end() if found else -1
 
     def viable(self, text: str, at: int) -> bool:
         """Whether all that follows from `at` is a beginning of the marker: more characters are needed to decide."""
         if self._pattern is None:
-            return len(text) - at < len(self.text) and self.text.startswith(text[at:])
+            rest = text[at : at + MAX_END]
+            return any(len(rest) < len(each) and each.startswith(rest) for each in self._literals)
         held = text[at : at + MAX_END]
         return len(held) < MAX_END and self._target.startswith("".join(held.split()).lower())
