@@ -30,7 +30,7 @@ NewBody = Callable[[Marker, int, Caps], Body]
 
 NO_REASONING = Marker("reasoning", "", None)
 _SPACE = re.compile(r"\s*")
-_CUT = (
+CUT = (
     "the turn was cut off before the end of this block, so nothing in it ran; "
     "write it again, in smaller pieces if it is long"
 )
@@ -66,7 +66,9 @@ class BlockParser:
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
         self._format = format
         self._table = format.table
-        self._ends = {marker: EndMarker(marker.end) for marker in format.table.markers if marker.end}
+        self._ends = {
+            marker: EndMarker(marker.end, marker.end_spellings) for marker in format.table.markers if marker.end
+        }
         self._thought = next((marker for marker in format.table.markers if marker.kind == "reasoning"), NO_REASONING)
         first = {marker.text[0] for marker in format.table.markers} | {(self._thought.end or " ")[0]}
         self._inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
@@ -123,7 +125,7 @@ class BlockParser:
             if found is None:
                 return self._emit(TextDelta, text, start, len(text), out)
             at = found.start()
-            quoting, seen = _in_code(quoting, text, seen, at), at
+            quoting, seen = in_code(quoting, text, seen, at), at
             verdict = self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
             if isinstance(verdict, Found):
                 self._emit(TextDelta, text, start, at, out)
@@ -136,6 +138,8 @@ class BlockParser:
 
     def _open(self, found: Found, at: int) -> int:
         body_at, marker = at + found.length, found.marker
+        if marker.kind == "noise":
+            return body_at
         self._quoting = False
         if marker.kind == "reasoning":
             self._depth, self._state, self._thought = 1, self._reasoning, marker
@@ -159,7 +163,7 @@ class BlockParser:
             self._restated = self._restated and not text[seen:at].strip()
             if found is None:
                 return self._emit(ReasoningDelta, text, start, len(text), out)
-            quoting, seen = _in_code(quoting, text, seen, at), at
+            quoting, seen = in_code(quoting, text, seen, at), at
             closed = end_marker.match(text, at)
             verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
             opened = verdict.marker if isinstance(verdict, Found) else None
@@ -177,7 +181,7 @@ class BlockParser:
                     return at + verdict.length
                 self._depth += 1
                 position = at + verdict.length
-            elif isinstance(verdict, Found) and verdict.marker.ends_reasoning:
+            elif isinstance(verdict, Found) and (verdict.marker.ends_reasoning or verdict.marker.kind == "noise"):
                 self._emit(ReasoningDelta, text, start, at, out)
                 return self._open(verdict, at)
             elif end_marker.viable(text, at) or verdict in ("undecided", "opened"):
@@ -261,7 +265,7 @@ class BlockParser:
     def _emit(self, kind: type[TextDelta | ReasoningDelta], text: str, start: int, stop: int, out: list[Delta]) -> int:
         if stop > start:
             out.append(kind(text[start:stop]))
-            self._quoting = _in_code(self._quoting, text, start, stop)
+            self._quoting = in_code(self._quoting, text, start, stop)
         return stop
 
     def _expect_block(self) -> _Block:
@@ -335,12 +339,12 @@ class BlockParser:
             if not self._held or (block.end is not None and block.end.viable(self._held, 0)):
                 block.body.end(out)
             self._place(out, first, block)
-        if block.problem is None and normal and block.body.done and block.end is not None:
-            block.notes = (*block.notes, "missing_closer")
+        if block.problem is None and normal and block.body.done:
+            block.notes = (*block.notes, "missing_closer") if block.end is not None else block.notes
         elif block.problem is None:
             closing = f", then {block.marker.end}" if block.marker.end else ""
             unclosed = f"the turn ended inside {block.marker.text}, so nothing in it ran; close what is open{closing}"
-            reason = _CUT if not normal else block.body.hint() or unclosed
+            reason = CUT if not normal else block.body.hint() or unclosed
             block.problem = Problem("unclosed" if normal else "truncated", reason)
             block.offset = self._position + len(self._held)
         block.body.raw.add(self._held)
@@ -357,7 +361,7 @@ class BlockParser:
             self._saw_block = True
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
             body = self._format.new_body(marker, self._calls, self._format.caps)
-            cut = Problem("truncated", _CUT)
+            cut = Problem("truncated", CUT)
             block = _Block(marker, None, body, self._position, (), False, cut, self._position)
             body.raw.add(self._held)
             self._finish(block, out)
@@ -365,7 +369,7 @@ class BlockParser:
             out.append(TextDelta(self._held))
 
 
-def _in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
+def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
     """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
 
     `quoting` says the same of text[start].

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
-MarkerKind = Literal["calls", "reasoning", "results"]
+MarkerKind = Literal["calls", "reasoning", "results", "noise"]
+
+Behind = Callable[[str], bool | None]
+"""Whether the text behind a marker is what makes it one; None: more characters are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,9 @@ class Marker:
     for an element, a line break for one right behind the marker); with `starts` empty the marker alone decides. An
     element (`<name>`) is also known in another case and with attributes; any other marker is taken literally.
     `plain`: the body is text without structure, read up to `end`. `ends_reasoning`: it starts inside reasoning too.
+    `behind` decides in place of `starts`, where one character is not enough. `noise` is a special token that stands
+    alone, a remnant of the format: it is dropped, as a server does that skips special tokens. `end_spellings` are
+    other ways to write `end`.
     """
 
     kind: MarkerKind
@@ -28,6 +34,8 @@ class Marker:
     starts: str = ""
     plain: bool = False
     ends_reasoning: bool = False
+    behind: Behind | None = None
+    end_spellings: tuple[str, ...] = ()
 
     @property
     def element(self) -> str:
@@ -44,6 +52,18 @@ class Found:
     length: int
     fenced: bool = False
     notes: tuple[str, ...] = ()
+
+
+def followed_by(*texts: str) -> Behind:
+    """White space, then one of these texts."""
+
+    def behind(rest: str) -> bool | None:
+        rest = rest.lstrip()
+        if rest.startswith(texts):
+            return True
+        return None if any(text.startswith(rest) for text in texts) else False
+
+    return behind
 
 
 Verdict = Found | Literal["text", "undecided", "opened"]
@@ -93,6 +113,8 @@ class MarkerTable:
             return "undecided" if self._may_become_marker(held[start:]) else "text"
         if marker.kind == "reasoning":
             return "text" if start else Found(marker, stop)
+        if marker.behind is not None:
+            return self._behind(held, start > 0, marker, stop, marker.behind)
         if not marker.starts:
             return "text" if start else Found(marker, stop)
         if "\n" in marker.starts and stop < len(held) and held[stop] in "\r\n":
@@ -129,6 +151,12 @@ class MarkerTable:
         if fenced or "`" in held[stop:position]:
             notes.append("code_fence")
         return Found(marker, position, fenced, tuple(notes))
+
+    def _behind(self, held: str, fenced: bool, marker: Marker, stop: int, behind: Behind) -> Verdict:
+        verdict = behind(held[stop:])
+        if verdict is None:
+            return "opened" if marker.kind == "calls" else "undecided"
+        return Found(marker, stop, fenced, ("code_fence",) if fenced else ()) if verdict else "text"
 
     def _may_become_marker(self, text: str) -> bool:
         if any(marker.text.startswith(text) for marker in self._literals):
