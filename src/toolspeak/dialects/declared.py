@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule, DialectInfo, Section
+from toolspeak.dialects.base import BatchRule, DialectInfo, Parser, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.markers import Marker, MarkerTable
@@ -76,7 +76,7 @@ class DeclaredDialect:
     def render_results(self, results: Sequence[ToolResult]) -> str:
         return self.write_results(results)
 
-    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         by_name = {spec.name: spec for spec in tools}
 
         def new_body(marker: Marker, first_index: int, caps: Caps) -> Body:
@@ -92,13 +92,19 @@ class DeclaredHistory:
         self._dialect = dialect
         self._tools = tools
         self._result_role: Literal["tool", "user"] = result_role
+        self._model_ids: dict[str, str] = {}  # results are known to the model by the ids it wrote
         self.messages: list[TextMessage] = []
 
     def add(self, message: Message) -> None:
         if message.role == "tool":
-            rendered = TextMessage(self._result_role, self._dialect.write_results(message.results))
+            results = [
+                replace(each, call_id=self._model_ids.get(each.call_id, each.call_id)) for each in message.results
+            ]
+            rendered = TextMessage(self._result_role, self._dialect.write_results(results))
         else:
             calls = message.calls
+            known = {call.id: call.provider_id for call in calls if isinstance(call, ToolCall) and call.provider_id}
+            self._model_ids.update(known)
             text = message.text
             text = join_block(text, self._dialect.write_calls(calls, self._tools)) if calls else text
             rendered = TextMessage(message.role, text)
