@@ -11,12 +11,31 @@ from __future__ import annotations
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
+from toolspeak.dialects.deepseek import DEEPSEEK_V3, DEEPSEEK_V31
+from toolspeak.dialects.functionary import FUNCTIONARY_V31, FUNCTIONARY_V32
+from toolspeak.dialects.harmony import HARMONY
 from toolspeak.dialects.hermes import HERMES
+from toolspeak.dialects.kimi import KIMI_K2
+from toolspeak.dialects.mistral_args import MISTRAL_ARGS, MISTRAL_IDS, MISTRAL_V11
 from toolspeak.dialects.tool_call import ToolCallDialect
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
 
-DIALECTS: tuple[Dialect, ...] = (CogencyJson(), CogencyXml(), ToolCallDialect(), HERMES)
+DIALECTS: tuple[Dialect, ...] = (
+    CogencyJson(),
+    CogencyXml(),
+    ToolCallDialect(),
+    HERMES,
+    DEEPSEEK_V3,
+    DEEPSEEK_V31,
+    KIMI_K2,
+    MISTRAL_ARGS,
+    MISTRAL_IDS,
+    MISTRAL_V11,
+    FUNCTIONARY_V31,
+    FUNCTIONARY_V32,
+    HARMONY,
+)
 """Adding a dialect: one file, one line here, its samples in `tests/samples`."""
 
 _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *dialect.info.aliases)}
