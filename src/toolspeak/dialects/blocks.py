@@ -30,7 +30,7 @@ NewBody = Callable[[Marker, int, Caps], Body]
 
 NO_REASONING = Marker("reasoning", "", None)
 _SPACE = re.compile(r"\s*")
-_CUT = (
+CUT = (
     "the turn was cut off before the end of this block, so nothing in it ran; "
     "write it again, in smaller pieces if it is long"
 )
@@ -127,7 +127,7 @@ class BlockParser:
             if found is None:
                 return self._emit(TextDelta, text, start, len(text), out)
             at = found.start()
-            quoting, seen = _in_code(quoting, text, seen, at), at
+            quoting, seen = in_code(quoting, text, seen, at), at
             verdict = self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
             if isinstance(verdict, Found):
                 self._emit(TextDelta, text, start, at, out)
@@ -167,7 +167,7 @@ class BlockParser:
             self._restated = self._restated and not text[seen:at].strip()
             if found is None:
                 return self._emit(ReasoningDelta, text, start, len(text), out)
-            quoting, seen = _in_code(quoting, text, seen, at), at
+            quoting, seen = in_code(quoting, text, seen, at), at
             closed = max(end.match(text, at) for end in ends)
             verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
             opened = verdict.marker if isinstance(verdict, Found) else None
@@ -271,7 +271,7 @@ class BlockParser:
     def _emit(self, kind: type[TextDelta | ReasoningDelta], text: str, start: int, stop: int, out: list[Delta]) -> int:
         if stop > start:
             out.append(kind(text[start:stop]))
-            self._quoting = _in_code(self._quoting, text, start, stop)
+            self._quoting = in_code(self._quoting, text, start, stop)
         return stop
 
     def _expect_block(self) -> _Block:
@@ -347,12 +347,12 @@ class BlockParser:
             if not self._held or ending or block.body.may_end(self._held):
                 block.body.end(out)
             self._place(out, first, block)
-        if block.problem is None and normal and block.body.done and block.end is not None:
-            block.notes = (*block.notes, "missing_closer")
+        if block.problem is None and normal and block.body.done:
+            block.notes = (*block.notes, "missing_closer") if block.end is not None else block.notes
         elif block.problem is None:
             closing = f", then {block.marker.end}" if block.marker.end else ""
             unclosed = f"the turn ended inside {block.marker.text}, so nothing in it ran; close what is open{closing}"
-            reason = _CUT if not normal else block.body.hint() or unclosed
+            reason = CUT if not normal else block.body.hint() or unclosed
             block.problem = Problem("unclosed" if normal else "truncated", reason)
             block.offset = self._position + len(self._held)
         block.body.raw.add(self._held)
@@ -369,7 +369,7 @@ class BlockParser:
             self._saw_block = True
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
             body = self._format.new_body(marker, self._calls, self._format.caps)
-            cut = Problem("truncated", _CUT)
+            cut = Problem("truncated", CUT)
             block = _Block(marker, None, body, self._position, (), False, cut, self._position)
             body.raw.add(self._held)
             self._finish(block, out)
@@ -381,7 +381,7 @@ class BlockParser:
                 out.append(TextDelta(rest))
 
 
-def _in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
+def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
     """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
 
     `quoting` says the same of text[start].

@@ -6,14 +6,19 @@ from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
 from toolspeak.dialects.cohere import COHERE_COMMAND, COMMAND_R_PLUS
+from toolspeak.dialects.deepseek import DEEPSEEK_V3, DEEPSEEK_V31
 from toolspeak.dialects.dsml import DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41
+from toolspeak.dialects.functionary import FUNCTIONARY_V31, FUNCTIONARY_V32
 from toolspeak.dialects.glm import GLM45, GLM47, LING3, POOLSIDE_V1, SPARK25
+from toolspeak.dialects.harmony import HARMONY
 from toolspeak.dialects.hermes import ERNIE45, GRANITE4, HERMES
 from toolspeak.dialects.hy_v3 import HY_V3, HY_V3_SUFFIXED
 from toolspeak.dialects.invoke import MINICPM5, MINIMAX_M2, STEP3
 from toolspeak.dialects.k2_horizon import K2_HORIZON
+from toolspeak.dialects.kimi import KIMI_K2
 from toolspeak.dialects.kimi_k3 import KIMI_K3
 from toolspeak.dialects.minimax_m3 import MINIMAX_M3
+from toolspeak.dialects.mistral_args import MISTRAL_ARGS, MISTRAL_IDS, MISTRAL_V11
 from toolspeak.dialects.muse import MUSE
 from toolspeak.dialects.open_json import (
     GIGACHAT3,
@@ -79,6 +84,18 @@ _PAIRS: tuple[Dialect, ...] = (
     PLAMO3,
 )
 
+_NAMED: tuple[Dialect, ...] = (
+    DEEPSEEK_V3,
+    DEEPSEEK_V31,
+    KIMI_K2,
+    MISTRAL_ARGS,
+    MISTRAL_IDS,
+    MISTRAL_V11,
+    FUNCTIONARY_V31,
+    FUNCTIONARY_V32,
+    HARMONY,
+)
+
 _ELEMENTS: tuple[Dialect, ...] = (
     QWEN3_CODER,
     STEP3P5,
@@ -94,4 +111,4 @@ _ELEMENTS: tuple[Dialect, ...] = (
     DEEPSEEK_V41,
 )
 
-DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON, *_ELEMENTS, *_PAIRS)
+DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON, *_NAMED, *_ELEMENTS, *_PAIRS)

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule, DialectInfo, Section
+from toolspeak.dialects.base import BatchRule, DialectInfo, Parser, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.markers import Marker, MarkerTable
@@ -76,7 +76,7 @@ class DeclaredDialect:
     def render_results(self, results: Sequence[ToolResult]) -> str:
         return self.write_results(results)
 
-    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         by_name = {spec.name: spec for spec in tools}
 
         def new_body(marker: Marker, first_index: int, caps: Caps) -> Body:

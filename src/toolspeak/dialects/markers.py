@@ -48,7 +48,8 @@ class Signature:
 
 """`noise` opens nothing: a special token around the text, dropped from it."""
 
-Follows = Callable[[str, int], Literal["yes", "no", "undecided"]]
+Answer = Literal["yes", "no", "undecided"]
+Follows = Callable[[str, int], Answer]
 """Whether what stands in a text at a position may follow a marker."""
 
 
@@ -97,6 +98,28 @@ class Found:
     length: int
     fenced: bool = False
     notes: tuple[str, ...] = ()
+
+
+def behind(decide: Callable[[str], bool | None]) -> Follows:
+    """Decides by the text behind the marker alone; None asks for more of it."""
+
+    def follows(held: str, position: int) -> Answer:
+        decided = decide(held[position:])
+        return "undecided" if decided is None else "yes" if decided else "no"
+
+    return follows
+
+
+def followed_by(*texts: str) -> Follows:
+    """White space, then one of these texts."""
+
+    def decide(rest: str) -> bool | None:
+        rest = rest.lstrip()
+        if rest.startswith(texts):
+            return True
+        return None if any(text.startswith(rest) for text in texts) else False
+
+    return behind(decide)
 
 
 Verdict = Found | Literal["text", "undecided", "opened"]

@@ -32,28 +32,32 @@ def dump_json(value: JSON, markers: re.Pattern[str]) -> str:
     r"""JSON in which no live marker stands: its '<' is written `\u003c`. Lone surrogates are escaped too,
     because no request body can carry them."""
     text = json.dumps(value, ensure_ascii=False)
-    text = markers.sub(r"\\u003c", text)
+    text = markers.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def escape_text(text: str, markers: re.Pattern[str]) -> str:
-    """Plain text in which no live marker stands: its '<' is written `&lt;`.
+    """Plain text in which no live marker stands: its '<' is written `&lt;` (any other first character `&#…;`).
 
     An `&` that already begins such an escape gets one `amp;` more, so that `unescape_text` restores every text.
     """
-    ampersand = re.compile(rf"&(?=(?:amp;)*lt;{_after_lt(markers)})", re.IGNORECASE)
-    return markers.sub("&lt;", ampersand.sub("&amp;", text))
+    _, entity, tail = _parts(markers)
+    ampersand = re.compile(rf"&(?=(?:amp;)*{entity};{tail})", re.IGNORECASE)
+    return markers.sub(f"&{entity};", ampersand.sub("&amp;", text))
 
 
 def unescape_text(text: str, markers: re.Pattern[str]) -> str:
     """Reverses `escape_text`."""
-    tail = _after_lt(markers)
-    text = re.sub(rf"&lt;(?={tail})", "<", text, flags=re.IGNORECASE)
-    return re.sub(rf"&amp;(?=(?:amp;)*lt;{tail})", "&", text, flags=re.IGNORECASE)
+    char, entity, tail = _parts(markers)
+    text = re.sub(rf"&{entity};(?={tail})", char, text, flags=re.IGNORECASE)
+    return re.sub(rf"&amp;(?=(?:amp;)*{entity};{tail})", "&", text, flags=re.IGNORECASE)
 
 
-def _after_lt(markers: re.Pattern[str]) -> str:
-    return markers.pattern.removeprefix("<(?=").removesuffix(")")
+def _parts(markers: re.Pattern[str]) -> tuple[str, str, str]:
+    """Of a pattern `X(?=tail)`: the character X, the name of its entity, and the tail."""
+    first, _, tail = markers.pattern.partition("(?=")
+    char = first.removeprefix("\\")
+    return char, "lt" if char == "<" else f"#{ord(char)}", tail.removesuffix(")")
 
 
 ERROR = "ERROR: "

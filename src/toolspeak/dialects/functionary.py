@@ -1,0 +1,181 @@
+"""Functionary: v3.1 writes `<function=name>{…}</function>`, v3.2 `>>>name` on a line of its own and JSON below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from toolspeak.data.deltas import CallMalformed, Delta
+from toolspeak.data.messages import FinishReason, MalformedCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, Parser, Section
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.markers import Marker, MarkerTable, behind
+from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
+from toolspeak.dialects.render import dump_json, result_text
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
+
+_ONE_NAME = re.compile(rf"\s*({NAME})\s*")
+
+
+def _read_header(text: str) -> Header | None:
+    found = _ONE_NAME.fullmatch(text)
+    return Header(found[1]) if found else None
+
+
+def _write_results(results: Sequence[ToolResult], live: re.Pattern[str]) -> str:
+    return "\n".join(result_text(result, live) for result in results)
+
+
+# --- v3.1 ---------------------------------------------------------------------------------------
+
+_FUNCTION, _FUNCTION_END = "<function=", "</function>"
+_LIVE_V31 = re.compile(r"<(?=function=|\s*+(?:/\s*+)?(?ai:function))")
+_SHAPE_V31 = NamedShape(_read_header, "<function=name>{…}</function>", separator=">", others=(_FUNCTION_END,))
+_BEHIND_V31 = re.compile(rf"\s*{NAME}\s*>\s*(?:\{{|```|</function)")
+_COMING_V31 = re.compile(rf"\s*(?:{NAME}\s*(?:>\s*(?P<tail>`{{0,2}}|</?[a-z]*)?)?)?")
+
+
+def _behind_v31(rest: str) -> bool | None:
+    if _BEHIND_V31.match(rest):
+        return True
+    found = _COMING_V31.fullmatch(rest)
+    return None if found and (not found["tail"] or f"```{_FUNCTION_END}".find(found["tail"]) in (0, 3)) else False
+
+
+def _body_v31(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
+    return NamedCalls(_SHAPE_V31, first_index, caps, single=True)
+
+
+def _write_v31(calls: Calls, _tools: Tools) -> str:
+    return "".join(
+        f"{_FUNCTION}{call.raw}{_FUNCTION_END}"
+        if isinstance(call, MalformedCall)
+        else f"{_FUNCTION}{call.name}>{dump_json(dict(call.arguments), _LIVE_V31)}{_FUNCTION_END}"
+        for call in calls
+    )
+
+
+FUNCTIONARY_V31 = DeclaredDialect(
+    info=DialectInfo(
+        "functionary-v31",
+        "<function=name>{…}</function>, repeated",
+        "chat template of meetkai/functionary-medium-v3.1",
+        "parallel",
+        aliases=("functionary-v3.1",),
+        models=("functionary-small-v3.1", "functionary-medium-v3.1"),
+        results="plain text in an ipython turn",
+        reasoning="",
+        stop=("<|eom_id|>", "<|eot_id|>"),
+    ),
+    table=MarkerTable([Marker("calls", _FUNCTION, _FUNCTION_END, follows=behind(_behind_v31))]),
+    new_body=_body_v31,
+    write_calls=_write_v31,
+    write_results=lambda results: _write_results(results, _LIVE_V31),
+    live=_LIVE_V31,
+    rules="- The arguments are one JSON object. Several calls follow each other directly.",
+)
+
+
+# --- v3.2 ---------------------------------------------------------------------------------------
+
+_TO, _TO_ALL = ">>>", ">>>all\n"
+_LIVE_V32 = re.compile(r">(?=>>)")
+_SHAPE_V32 = NamedShape(_read_header, ">>>name\n{…}", others=(_TO,))
+_BEHIND_V32 = re.compile(rf"({NAME})[ \t]*\r?\n\s*\{{")
+_COMING_V32 = re.compile(rf"(?:{NAME}[ \t]*(?:\r?\n?\s*)?)?")
+
+
+def _behind_v32(rest: str) -> bool | None:
+    if _BEHIND_V32.match(rest):
+        return True
+    return None if _COMING_V32.fullmatch(rest) else False
+
+
+def _body_v32(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
+    return NamedCalls(_SHAPE_V32, first_index, caps, single=True)
+
+
+def _write_v32(calls: Calls, _tools: Tools) -> str:
+    return "".join(
+        f"{_TO}{call.raw}"
+        if isinstance(call, MalformedCall)
+        else f"{_TO}{call.name}\n{dump_json(dict(call.arguments), _LIVE_V32)}"
+        for call in calls
+    )
+
+
+class _FunctionaryV32(DeclaredDialect):
+    """The prompt ends with the first `>>>`, so that a turn may begin behind it."""
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        return _OpenedParser(super().parser(tools, starts_in), frozenset(spec.name for spec in tools))
+
+
+class _OpenedParser:
+    """Implements `Parser`: puts the `>>>` of the prompt before a turn that begins with a recipient.
+
+    If the tools are known the first line is a recipient only if it is one of them: a reply of a model that was not
+    opened so may begin with any word and JSON below it.
+    """
+
+    def __init__(self, inner: Parser, tools: frozenset[str]) -> None:
+        self._inner = inner
+        self._tools = tools
+        self._start: str | None = ""  # of the turn, until it is decided
+        self._added = 0
+
+    def feed(self, chunk: str) -> list[Delta]:
+        if self._start is None:
+            return self._place(self._inner.feed(chunk))
+        text = self._start + chunk
+        opened = self._opens(text[:MAX_CANDIDATE])
+        if opened is None and len(text) < MAX_CANDIDATE:
+            self._start = text
+            return []
+        return self._decide(text, opened is True)
+
+    def close(self, reason: FinishReason) -> list[Delta]:
+        out = self._decide(self._start, opened=False) if self._start else []
+        return out + self._place(self._inner.close(reason))
+
+    def _opens(self, text: str) -> bool | None:
+        if text.startswith("all\n"):
+            return True
+        found = _BEHIND_V32.match(text)
+        if found:
+            return not self._tools or found[1] in self._tools
+        return None if _COMING_V32.fullmatch(text) else False
+
+    def _decide(self, text: str, opened: bool) -> list[Delta]:
+        self._start, self._added = None, len(_TO) if opened else 0
+        return self._place(self._inner.feed(_TO + text if opened else text))
+
+    def _place(self, deltas: Iterable[Delta]) -> list[Delta]:
+        return [
+            replace(delta, offset=max(delta.offset - self._added, 0)) if isinstance(delta, CallMalformed) else delta
+            for delta in deltas
+        ]
+
+
+FUNCTIONARY_V32 = _FunctionaryV32(
+    info=DialectInfo(
+        "functionary-v32",
+        ">>>name, a line break, {…}; text to the user behind >>>all",
+        "chat template of meetkai/functionary-medium-v3.2",
+        "parallel",
+        aliases=("functionary-v3.2",),
+        models=("functionary-small-v3.2", "functionary-medium-v3.2"),
+        results="plain text in a tool turn",
+        reasoning="",
+        stop=("<|eot_id|>",),
+    ),
+    table=MarkerTable([Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, follows=behind(_behind_v32))]),
+    new_body=_body_v32,
+    write_calls=_write_v32,
+    write_results=lambda results: _write_results(results, _LIVE_V32),
+    live=_LIVE_V32,
+    rules="- The name stands on a line of its own behind >>>; the arguments are one JSON object on the next line.",
+)

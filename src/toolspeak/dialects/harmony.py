@@ -1,0 +1,79 @@
+"""Harmony (gpt-oss): messages on channels; a message of the assistant to a recipient is a call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from toolspeak.data.messages import MalformedCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, Parser, Section
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.harmony_parser import EXAMPLE, HarmonyParser
+from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.named_calls import NamedCalls, NamedShape, plain_name
+from toolspeak.dialects.render import ERROR, dump_json, result_value
+from toolspeak.dialects.scan import Caps
+
+_LIVE = re.compile(r"<(?=\|(?:start|end|message|channel|constrain|return|call)\|>)")
+
+
+def _write_calls(calls: Calls, _tools: Tools) -> str:
+    return "".join(
+        f"<|start|>assistant{call.raw}<|call|>"
+        if isinstance(call, MalformedCall)
+        else f"<|start|>assistant to=functions.{call.name}<|channel|>commentary json<|message|>"
+        f"{dump_json(dict(call.arguments), _LIVE)}<|call|>"
+        for call in calls
+    )
+
+
+def _write_results(results: Sequence[ToolResult]) -> str:
+    return "".join(
+        f"<|start|>functions.{plain_name(result.name)} to=assistant<|channel|>commentary<|message|>"
+        f"{_result(result)}<|end|>"
+        for result in results
+    )
+
+
+def _result(result: ToolResult) -> str:
+    value = result_value(result)
+    if result.status == "failure":
+        value = ERROR + (value if isinstance(value, str) else dump_json(value, _LIVE))
+    return dump_json(value, _LIVE)
+
+
+def _no_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
+    return NamedCalls(NamedShape(lambda _: None, EXAMPLE), first_index, caps)
+
+
+class _Harmony(DeclaredDialect):
+    """Its turns are messages with headers, not blocks in text: a parser of its own."""
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        return HarmonyParser(starts_in)
+
+
+HARMONY = _Harmony(
+    info=DialectInfo(
+        "harmony",
+        EXAMPLE,
+        "openai/harmony, docs/format.md; chat template of openai/gpt-oss-120b",
+        "parallel",
+        aliases=("gpt-oss",),
+        models=("gpt-oss",),
+        results="<|start|>functions.name to=assistant<|channel|>commentary<|message|>…<|end|>, as JSON",
+        reasoning="<|channel|>analysis",
+        stop=("<|return|>", "<|call|>"),
+    ),
+    table=MarkerTable([Marker("calls", "<|start|>", "<|call|>")]),
+    new_body=_no_body,
+    write_calls=_write_calls,
+    write_results=_write_results,
+    live=_LIVE,
+    rules=(
+        "- A call is a message to `functions.` and the tool's name, on the commentary channel; its content is one\n"
+        "  JSON object. What you think goes to the analysis channel, your answer to the final channel."
+    ),
+)

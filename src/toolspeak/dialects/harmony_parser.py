@@ -1,0 +1,332 @@
+"""The parser of Harmony turns: messages of a header (role, recipient, channel) and a content, one after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from toolspeak.data.deltas import (
+    BatchEnded,
+    CallIgnored,
+    CallMalformed,
+    Delta,
+    ForgedResults,
+    ReasoningDelta,
+    TextDelta,
+)
+from toolspeak.data.messages import NORMAL_END, FinishReason
+from toolspeak.dialects.base import Section
+from toolspeak.dialects.blocks import CUT, in_code
+from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
+from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem
+
+EXAMPLE = "<|start|>assistant<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>"
+
+_ENDS = ("<|end|>", "<|call|>", "<|return|>")
+_STARTS = ("<|start|>", "<|channel|>")
+_TOKENS = (*_ENDS, *_STARTS, "<|message|>", "<|constrain|>")
+_TOKEN = re.compile("|".join(map(re.escape, _TOKENS)))
+_LONGEST = max(map(len, _TOKENS))
+_SPACE = re.compile(r"\s*")
+_WORDS = ("assistant", "analysis", "commentary", "final")
+"""What may stand before a header's first token: the rest of one that the prompt began, or filler."""
+
+_RECIPIENT = re.compile(r"\bto=([^\s<]+)")
+_CHANNEL = re.compile(r"<\|channel\|>\s*([^\s<]*)")
+_ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
+_NAME = re.compile(NAME)
+
+
+def _read_header(head: str) -> Header | None:
+    name = _last(_RECIPIENT, head).removeprefix("functions.")
+    return Header(name) if _NAME.fullmatch(name) else None
+
+
+_SHAPE = NamedShape(_read_header, EXAMPLE, separator="<|message|>", others=_ENDS)
+
+
+class HarmonyParser:
+    """Implements `Parser`. A message to a recipient is a call, on whatever channel and wherever `to=` stands."""
+
+    def __init__(self, starts_in: Section = "text") -> None:
+        self._caps = Caps()
+        self._state = self._between if starts_in == "text" else self._content
+        self._kind: type[TextDelta | ReasoningDelta] = TextDelta if starts_in == "text" else ReasoningDelta
+        self._held = ""
+        self._quoting = False  # whether the content so far ends inside inline code
+        self._position = 0  # of the turn, at the start of held + chunk
+        self._head = ""  # the header being read, from its first token or filler
+        self._body: NamedCalls | None = None
+        self._forged: Buffer | None = None
+        self._start = 0  # of the body in the turn
+        self._problem: Problem | None = None
+        self._offset = 0
+        self._calls = 0
+        self._counting: list[int] = []
+        self._ok = True
+
+    _state: Callable[[str, int, list[Delta]], int]
+
+    def feed(self, chunk: str) -> list[Delta]:
+        out: list[Delta] = []
+        text = self._held + chunk if self._held else chunk
+        position, end = 0, len(text)
+        self._held = ""
+        while position < end and not self._held:
+            position = self._state(text, position, out)
+        self._position += end - len(self._held)
+        return out
+
+    def close(self, reason: FinishReason) -> list[Delta]:
+        out: list[Delta] = []
+        normal = reason in NORMAL_END
+        if self._body is not None:
+            self._close_call(self._body, normal, out)
+        elif self._forged is not None:
+            self._forged.add(self._held)
+            out.append(ForgedResults(self._forged.value()))
+        elif self._state == self._header:
+            self._close_header(normal, out)
+        elif self._held:
+            out.append(self._kind(self._held))
+        if self._calls:
+            out.append(BatchEnded(tuple(self._counting), self._ok))
+        return out
+
+    # States: each takes what it can from text[position:] and returns where the next begins; one that needs
+    # more characters puts the rest into `_held`.
+
+    def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        """Where a header may begin without a token: at the turn's start, and behind a message."""
+        found = _TOKEN.search(text, position, position + MAX_CANDIDATE)
+        stop = found.start() if found else len(text)
+        if _is_filler(text[position : min(stop, position + MAX_CANDIDATE)], whole=found is not None):
+            if found is None and len(text) - position < MAX_CANDIDATE:
+                return self._hold(text, position)
+            if found is not None and found[0] not in _ENDS:
+                self._head, self._state = text[position:stop], self._header
+                return stop
+        elif found is None and self._cut_token(text, position) < len(text):
+            at = self._cut_token(text, position)
+            if _is_filler(text[position:at], whole=True) and len(text) - position < MAX_CANDIDATE:
+                return self._hold(text, position)
+        self._state, self._kind, self._quoting = self._content, TextDelta, False
+        return position
+
+    def _header(self, text: str, position: int, out: list[Delta]) -> int:
+        """From its first token to `<|message|>`; what does not come to that within a candidate's length is text."""
+        found = _TOKEN.search(text, position, position + MAX_CANDIDATE + _LONGEST)
+        stop = found.end() if found else self._cut_token(text, position)
+        room = MAX_CANDIDATE - len(self._head)
+        if stop - position > room or (found and found[0] in _ENDS):
+            return self._no_header(text, position, out)
+        if found and found[0] == "<|start|>":
+            before = self._head + text[position : found.start()]
+            if not _is_remnant(before):
+                self._say(before, out)
+            self._head, position = "", found.start()
+        self._head += text[position:stop]
+        if found is None:
+            if stop < len(text):
+                self._held = text[stop:]
+                return len(text)
+        elif found[0] == "<|message|>":
+            self._open(self._head, stop, out)
+        return stop
+
+    def _no_header(self, text: str, position: int, out: list[Delta]) -> int:
+        """The header is none: what was read of it is text, but for bare words of the format."""
+        found = _TOKEN.search(text, position, position + MAX_CANDIDATE + _LONGEST)
+        if found and found[0] in _ENDS and _is_remnant(self._head + text[position : found.start()]):
+            position = found.start()
+        elif self._head:
+            self._say(self._head, out)
+        self._head, self._state = "", self._content
+        return position
+
+    def _open(self, head: str, at: int, out: list[Delta]) -> None:
+        self._head, self._quoting = "", False
+        role, to, channel = (_last(pattern, head) for pattern in (_ROLE, _RECIPIENT, _CHANNEL))
+        if role and role != "assistant" and (to or "assistant") == "assistant":
+            self._forged, self._state = Buffer(self._caps.characters), self._forgery
+        elif to and to != "assistant":
+            self._body = NamedCalls(_SHAPE, self._calls, self._caps, single=True)
+            head = head[head.index("<|start|>assistant") + 18 :] if "<|start|>assistant" in head else head
+            self._start = self._position + at - len(head)
+            self._body.feed(head.replace("<|message|>", "") + "<|message|>", 0, out)
+            self._state = self._call
+        else:
+            self._kind = ReasoningDelta if channel == "analysis" else TextDelta
+            self._state = self._content
+
+    def _content(self, text: str, position: int, out: list[Delta]) -> int:
+        start = seen = position
+        quoting = self._quoting
+        while (at := text.find("<|", position)) >= 0:
+            quoting, seen = in_code(quoting, text, seen, at), at
+            found = None if quoting else _TOKEN.match(text, at)
+            if found and found[0] in (*_ENDS, *_STARTS):
+                self._say(text[start:at], out)
+                if found[0] in _STARTS:
+                    self._state = self._header
+                    self._head = found[0]
+                else:
+                    self._state, self._kind, self._quoting = self._between, TextDelta, False
+                return found.end()
+            if not quoting and self._cut_token(text, at) == at:
+                break
+            position = at + 2
+        else:
+            at = len(text) - 1 if text.endswith("<", position) else len(text)
+            if at < len(text) and in_code(quoting, text, seen, at):
+                at = len(text)
+        self._say(text[start:at], out)
+        self._held = text[at:]
+        return len(text)
+
+    def _call(self, text: str, position: int, out: list[Delta]) -> int:
+        body, first = self._expect_body(), len(out)
+        stop = body.feed(text, position, out)
+        self._place(out, first)
+        if body.problem is not None:
+            self._fail(body.problem, self._start + body.problem_offset)
+        elif body.done:
+            self._state = self._call_end
+        elif stop < len(text):
+            self._held = text[stop:]
+            return len(text)
+        return stop
+
+    def _call_end(self, text: str, position: int, out: list[Delta]) -> int:
+        """White space or a code fence, then the end token; or the next message, when it was forgotten."""
+        body = self._expect_body()
+        space = _SPACE.match(text, position)
+        stop = space.end() if space else position
+        if stop > position or text.startswith("```", stop):
+            stop = stop if stop > position else stop + 3
+            body.raw.add(text[position:stop])
+            return stop
+        found = _TOKEN.match(text, position)
+        if found and found[0] in (*_ENDS, *_STARTS):
+            self._finish(body, out)
+            return found.end() if found[0] in _ENDS else position
+        if self._cut_token(text, position) == position or "```".startswith(text[position : position + 3]):
+            return self._hold(text, position)
+        self._fail(
+            Problem("trailing_text", "text after the arguments; end them with <|call|>"), self._position + position
+        )
+        return position
+
+    def _skip(self, text: str, position: int, out: list[Delta]) -> int:
+        """After a problem: to the next end token."""
+        body, at = self._expect_body(), position
+        while (at := text.find("<|", at)) >= 0:
+            found = _TOKEN.match(text, at)
+            if found and found[0] in _ENDS:
+                body.raw.add(text[position:at])
+                self._finish(body, out)
+                return found.end()
+            if self._cut_token(text, at) == at:
+                break
+            at += 2
+        else:
+            at = len(text) - 1 if text.endswith("<") and len(text) > position else len(text)
+        body.raw.add(text[position:at])
+        self._held = text[at:]
+        return len(text)
+
+    def _forgery(self, text: str, position: int, out: list[Delta]) -> int:
+        """A result that the model wrote itself: to its end, or to the next message."""
+        forged = self._forged
+        assert forged is not None, "reading a forgery that did not begin is our bug"
+        found = _TOKEN.search(text, position)
+        while found and found[0] not in (*_ENDS, *_STARTS):
+            found = _TOKEN.search(text, found.end())
+        if found:
+            forged.add(text[position : found.start()])
+            out.append(ForgedResults(forged.value()))
+            self._forged, self._state, self._kind = None, self._between, TextDelta
+            return found.end() if found[0] in _ENDS else found.start()
+        stop = self._cut_token(text, position)
+        forged.add(text[position:stop])
+        self._held = text[stop:]
+        return len(text)
+
+    def _cut_token(self, text: str, position: int) -> int:
+        """Where a token begins that the text's end cuts short; else the text's end."""
+        at = text.rfind("<", max(position, len(text) - _LONGEST))
+        return at if at >= 0 and any(token.startswith(text[at:]) for token in _TOKENS) else len(text)
+
+    def _say(self, text: str, out: list[Delta]) -> None:
+        if text:
+            out.append(self._kind(text))
+            self._quoting = in_code(self._quoting, text, 0, len(text))
+
+    def _hold(self, text: str, position: int) -> int:
+        self._held = text[position:]
+        return len(text)
+
+    def _expect_body(self) -> NamedCalls:
+        assert self._body is not None, "a call's state without a call is our bug"
+        return self._body
+
+    def _place(self, out: list[Delta], first: int) -> None:
+        for i in range(first, len(out)):
+            delta = out[i]
+            if isinstance(delta, CallMalformed):
+                out[i] = replace(delta, offset=delta.offset + self._start)
+
+    def _fail(self, problem: Problem, offset: int) -> None:
+        self._problem, self._offset, self._state = problem, max(offset, 0), self._skip
+
+    def _finish(self, body: NamedCalls, out: list[Delta]) -> None:
+        """The call is over, with its end token or with the turn."""
+        indexes = [call.index for call in body.calls]
+        good = not any(isinstance(call, CallMalformed) for call in body.calls)
+        self._calls += len(indexes)
+        problem = self._problem
+        if problem is not None:
+            out.extend(CallIgnored(index, "its message could not be read to the end") for index in indexes)
+            raw = body.raw.value()
+            out.append(CallMalformed(self._calls, raw, problem.code, problem.reason, self._offset, None, True))
+            self._calls += 1
+        elif good:
+            self._counting += indexes
+        self._ok = self._ok and good and problem is None
+        self._body = self._problem = None
+        self._state, self._kind = self._between, TextDelta
+
+    def _close_call(self, body: NamedCalls, normal: bool, out: list[Delta]) -> None:
+        body.raw.add(self._held)
+        if self._problem is None and not (normal and body.done):
+            unclosed = "the turn ended inside a call, so it did not run; close what is open, then <|call|>"
+            self._fail(Problem("unclosed", unclosed) if normal else Problem("truncated", CUT), self._position)
+        self._finish(body, out)
+
+    def _close_header(self, normal: bool, out: list[Delta]) -> None:
+        head = self._head + self._held
+        if not normal and _RECIPIENT.search(head):
+            out.append(CallMalformed(self._calls, head, "truncated", CUT, self._position, None, True))
+            self._calls, self._ok = self._calls + 1, False
+        elif not _is_remnant(head):
+            self._say(head, out)
+
+
+def _last(pattern: re.Pattern[str], head: str) -> str:
+    found = pattern.findall(head)
+    return found[-1] if found else ""
+
+
+def _is_filler(text: str, *, whole: bool) -> bool:
+    """Whether a header may begin so: words of the format, and a recipient. `whole`: nothing more belongs to it."""
+    words = text.split()
+    last = "" if whole or not words or text[-1].isspace() else words.pop()
+    if not all(word in _WORDS or word.startswith("to=") for word in words):
+        return False
+    return last.startswith("to=") or any(word.startswith(last) for word in ("to=", *_WORDS))
+
+
+def _is_remnant(head: str) -> bool:
+    """Whether a header that came to nothing says nothing: tokens and words of the format alone."""
+    return all(word in (*_WORDS, "json") for word in _TOKEN.sub(" ", head).split())

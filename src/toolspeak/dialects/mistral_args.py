@@ -1,0 +1,141 @@
+"""Mistral's newer form: `[TOOL_CALLS]`, the name, and the arguments as JSON; repeated, with nothing to end a call."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.markers import Marker, MarkerTable, behind
+from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
+from toolspeak.dialects.render import dump_json, result_text
+from toolspeak.dialects.scan import Caps
+
+_CALL, _ARGS, _CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
+_RESULTS, _CONTENT, _RESULTS_END = "[TOOL_RESULTS]", "[TOOL_CONTENT]", "[/TOOL_RESULTS]"
+_LIVE = re.compile(r"\[(?=TOOL_CALLS\]|ARGS\]|CALL_ID\]|/?TOOL_RESULTS\]|TOOL_CONTENT\]|/?THINK\])")
+_HEADER = re.compile(rf"\s*(?P<name>{NAME})\s*(?:\[CALL_ID\]\s*(?P<id>{NAME})?\s*)?(?:\[ARGS\]\s*)?")
+_SHAPE = NamedShape(lambda text: _read_header(text), f"{_CALL}name{_ARGS}{{…}}", others=(_CALL, _RESULTS), bare=True)
+_NAME_FIRST = re.compile(rf"{NAME}|{{")  # a name is missing before a '{': the model is told
+_NAME_LATER = re.compile(rf"\s+{NAME}\s*[{{\[]")
+_NAME_COMING = re.compile(rf"\s*(?:{NAME}\s*)?")
+
+
+def _read_header(text: str) -> Header | None:
+    found = _HEADER.fullmatch(text)
+    return Header(found["name"], found["id"]) if found else None
+
+
+def _behind(rest: str) -> bool | None:
+    """A name stands right behind the marker; behind white space only one that more than prose follows."""
+    if not rest:
+        return None
+    if _NAME_FIRST.match(rest) or _NAME_LATER.match(rest):
+        return True
+    return None if _NAME_COMING.fullmatch(rest) else False
+
+
+def _new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
+    return NamedCalls(_SHAPE, first_index, caps, single=True)
+
+
+def _writer(between: Callable[[ToolCall], str]) -> Callable[[Calls, Tools], str]:
+    def write(call: ToolCall | MalformedCall) -> str:
+        if isinstance(call, MalformedCall):
+            return _CALL + call.raw
+        return f"{_CALL}{call.name}{between(call)}{dump_json(dict(call.arguments), _LIVE)}"
+
+    return lambda calls, _tools: "".join(write(call) for call in calls)
+
+
+def _write_results(results: Sequence[ToolResult]) -> str:
+    return "".join(f"{_RESULTS}{result_text(result, _LIVE)}{_RESULTS_END}" for result in results)
+
+
+def _write_results_with_ids(results: Sequence[ToolResult]) -> str:
+    return "".join(
+        f"{_RESULTS}{_nine(result.call_id)}{_CONTENT}{result_text(result, _LIVE)}{_RESULTS_END}" for result in results
+    )
+
+
+def _nine(own: str) -> str:
+    """An id as Mistral's template demands it: nine letters and digits. Another id becomes one, always the same."""
+    if re.fullmatch(r"[A-Za-z0-9]{9}", own):
+        return own
+    return hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+
+
+_TABLE = MarkerTable(
+    [
+        # The one in a thought is talk about a call: these models close their thoughts by themselves.
+        Marker("reasoning", "[THINK]", "[/THINK]"),
+        Marker("calls", _CALL, None, follows=behind(_behind)),
+        Marker("results", _RESULTS, _RESULTS_END, plain=True),
+    ]
+)
+_RULES = (
+    "- Each call begins with [TOOL_CALLS] and the tool's name right behind it; the arguments are one JSON object.\n"
+    "  Several calls follow each other without anything between them."
+)
+
+MISTRAL_ARGS = DeclaredDialect(
+    info=DialectInfo(
+        "mistral-args",
+        "[TOOL_CALLS]name[ARGS]{…}, repeated",
+        "mistral-common tokenizer v13; chat template of mistralai/Devstral-Small-2507",
+        "parallel",
+        aliases=("mistral-v13",),
+        models=("devstral", "ministral-3", "magistral"),
+        results="[TOOL_RESULTS]…[/TOOL_RESULTS]",
+        reasoning="[THINK]",
+        stop=("</s>",),
+    ),
+    table=_TABLE,
+    new_body=_new_body,
+    write_calls=_writer(lambda _: _ARGS),
+    write_results=_write_results,
+    live=_LIVE,
+    rules=_RULES,
+)
+
+MISTRAL_IDS = DeclaredDialect(
+    info=DialectInfo(
+        "mistral-ids",
+        "[TOOL_CALLS]name[CALL_ID]id[ARGS]{…}, repeated",
+        "mistral-common tokenizer v11; chat template of mistralai/Mistral-Small-3.2-24B-Instruct-2506",
+        "parallel",
+        models=("mistral-small-3.2",),
+        results="[TOOL_RESULTS]id[TOOL_CONTENT]…[/TOOL_RESULTS]",
+        reasoning="[THINK]",
+        stop=("</s>",),
+    ),
+    table=_TABLE,
+    new_body=_new_body,
+    write_calls=_writer(lambda call: f"{_CALL_ID}{_nine(call.provider_id or call.id)}{_ARGS}"),
+    write_results=_write_results_with_ids,
+    live=_LIVE,
+    rules=f"{_RULES}\n- Each call has an id of its own, nine letters and digits; its result carries the same.",
+)
+
+MISTRAL_V11 = DeclaredDialect(
+    info=DialectInfo(
+        "mistral-v11",
+        "[TOOL_CALLS]name{…}, repeated",
+        "vllm-project/vllm, vllm/tool_parsers/mistral_tool_parser.py (tokenizers from v11 on)",
+        "parallel",
+        models=("mistral-small-3.1", "mistral-medium-3"),
+        results="[TOOL_RESULTS]…[/TOOL_RESULTS]",
+        reasoning="[THINK]",
+        stop=("</s>",),
+    ),
+    table=_TABLE,
+    new_body=_new_body,
+    write_calls=_writer(lambda _: ""),
+    write_results=_write_results,
+    live=_LIVE,
+    rules=_RULES,
+)

@@ -1,0 +1,316 @@
+"""The body of a block whose calls have their name outside of the JSON: a header, then the arguments as one object.
+
+One call: `begin` header separator `{…}` `end`. A block holds several of them, or (`single`) is one call whose `begin`
+was the block's own marker and whose end marker the frame reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.messages import JSON
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json, shorten
+
+NAME = r"[^\s<>{}\[\]\"'`]+"
+"""A tool's name in a header: no white space, and nothing that begins a marker or a value."""
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_FENCE = re.compile(r"```[\w+.-]{0,16}\s*")
+_FENCE_START = re.compile(r"`{1,2}|```[\w+.-]{0,16}\s*")
+_NOT_AN_OBJECT = Problem("arguments_not_object", "the arguments must be one JSON object: {…}")
+
+
+def plain_name(text: str) -> str:
+    """A name or id as one word in which no marker stands, for a place where the format knows no escape."""
+    return re.sub(r"[^\w.:/-]", "_", text)[:128]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a call's header says."""
+
+    name: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedShape:
+    """How a dialect writes a call whose name stands outside of its JSON.
+
+    `separator` ends the header; where it is empty, a code fence or the '{' of the arguments does. `others` are the
+    markers that may follow a header by mistake. `read_header` reads what stands between `begin` and the arguments
+    (`example` tells the model what that should be). `fenced`: the arguments stand in a code fence by rule.
+    `bare`: a turn may end with a name alone, which is a call without arguments.
+    """
+
+    read_header: Callable[[str], Header | None]
+    example: str
+    begin: str = ""
+    separator: str = ""
+    end: str = ""
+    block_ends: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    fenced: bool = False
+    bare: bool = False
+
+    @property
+    def follows(self) -> tuple[str, ...]:
+        """The markers after which a call is over."""
+        return tuple(each for each in (self.end, self.begin, *self.block_ends, *self.others) if each)
+
+    @property
+    def header_ends(self) -> tuple[str, ...]:
+        return (*((self.separator,) if self.separator else ("{", "```")), *self.follows)
+
+
+@dataclass(slots=True)
+class _Call:
+    """The call being read; `header` is what was read of it, `value` the arguments."""
+
+    raw: Buffer
+    value: Buffer
+    offset: int
+    header: str = ""
+    name: str | None = None
+    id: str | None = None
+    arguments: Mapping[str, JSON] | None = None
+    problem: Problem | None = None
+    notes: tuple[str, ...] = ()
+
+
+class NamedCalls(Body):
+    """Implements `Body`; argument text leaves as it comes."""
+
+    def __init__(self, shape: NamedShape, first_index: int, caps: Caps, *, single: bool = False) -> None:
+        super().__init__(caps)
+        self._shape = shape
+        self._single = single
+        self._index = first_index
+        self._base = 0  # the body's offset of the current chunk's character 0
+        self._wait = False
+        self._scanner = JsonScanner(caps)
+        ends = sorted(shape.header_ends, key=len, reverse=True)
+        self._header_end = re.compile("|".join(re.escape(each) for each in ends))
+        self._longest = len(ends[0])
+        self._call = _Call(Buffer(caps.characters), Buffer(caps.characters), 0)
+        self._state = self._header if single else self._between
+
+    _state: Callable[[str, int, list[Delta]], int]
+
+    def feed(self, text: str, start: int, out: list[Delta]) -> int:
+        position, end = start, len(text)
+        self._base = self.raw.length - start
+        self._wait = False
+        while position < end and not (self.done or self.problem or self._wait):
+            position = self._state(text, position, out)
+        self.raw.add(text[start:position])
+        return position
+
+    def end(self, out: list[Delta]) -> None:
+        call = self._call
+        if self._state == self._after_arguments:
+            self._end_call(out)
+            self.done = True
+        elif self._state == self._between:
+            self.done = bool(self.calls)
+        elif self._state == self._header and self._shape.bare:
+            self._announce(call.header, out)
+            self._no_arguments(out)
+            self.done = True
+
+    # States: each takes what it can from text[position:], and returns where the next begins; one that needs
+    # more characters sets `_wait` and returns where they begin.
+
+    def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._skip_space(text, position)
+        if stop == len(text):
+            return stop
+        shape = self._shape
+        if text.startswith(shape.begin, stop):
+            self._call = _Call(Buffer(self.caps.characters), Buffer(self.caps.characters), self._base + stop)
+            self._call.raw.add(shape.begin)
+            self._state = self._header
+            return stop + len(shape.begin)
+        if text.startswith(shape.block_ends, stop):
+            self.done = bool(self.calls)
+            if not self.calls:
+                self._fail("empty_batch", f"the block holds no call; write {shape.example}", stop)
+        elif self._cut_short(text, stop, (shape.begin, *shape.block_ends)):
+            self._wait = True
+        else:
+            self._fail("not_a_call", f"expected {shape.example}, found {text[stop]!r}", stop)
+        return stop
+
+    def _header(self, text: str, position: int, out: list[Delta]) -> int:
+        """Taken as it comes, so that what is left at the turn's end may be a call without arguments (`bare`)."""
+        call = self._call
+        found = self._header_end.search(text, position, position + MAX_CANDIDATE + self._longest)
+        stop = found.start() if found else self._possible_end(text, position)
+        room = MAX_CANDIDATE - len(call.header)
+        if stop - position > room:
+            read = (call.header + text[position : position + room]).strip()
+            reason = f"expected {self._shape.example}, found {shorten(read)!r}"
+            self._fail("no_name", reason, position - len(call.header))
+            return position + room
+        call.header += text[position:stop]
+        call.raw.add(text[position:stop])
+        if found is None:
+            self._wait = stop < len(text)
+            return stop
+        return self._end_header(text, stop, found[0], out)
+
+    def _possible_end(self, text: str, position: int) -> int:
+        """Where a marker begins that the text's end cuts short; else the text's end."""
+        first = max(position, len(text) - self._longest)
+        markers = self._shape.header_ends
+        return next((at for at in range(first, len(text)) if self._cut_short(text, at, markers)), len(text))
+
+    def _end_header(self, text: str, stop: int, ended_by: str, out: list[Delta]) -> int:
+        call, shape = self._call, self._shape
+        self._announce(call.header, out)
+        if ended_by in shape.follows:
+            self._state = self._after_arguments
+            if shape.bare:
+                self._no_arguments(out)
+                self.done = True
+            else:
+                call.problem = call.problem or Problem("no_arguments", f"the arguments are missing; {shape.example}")
+                if self._single:
+                    self._end_call(out)
+                    self.done = True
+            return stop
+        self._state = self._before_arguments
+        if not shape.separator:
+            return stop
+        call.raw.add(shape.separator)
+        return stop + len(shape.separator)
+
+    def _announce(self, header: str, out: list[Delta]) -> None:
+        call = self._call
+        read = self._shape.read_header(header)
+        if read is None:
+            reason = f"{shorten(header.strip())!r} names no tool; write {self._shape.example}"
+            call.problem = Problem("no_name", reason)
+        else:
+            call.name, call.id = read.name, read.id
+            out.append(CallStarted(self._index, read.name, read.id))
+
+    def _no_arguments(self, out: list[Delta]) -> None:
+        if self._call.problem is None:
+            out.append(ArgumentsDelta(self._index, "{}"))
+            self._call.arguments = {}
+        self._end_call(out)
+
+    def _before_arguments(self, text: str, position: int, out: list[Delta]) -> int:
+        """White space and a code fence, then the first character of the value."""
+        call, shape = self._call, self._shape
+        stop = self._take(text, position, self._skip_space(text, position))
+        if stop == len(text):
+            return stop
+        if text[stop] == "`":
+            rest = text[stop : stop + MAX_CANDIDATE]
+            fence = _FENCE.match(rest)
+            if fence is not None and fence.end() < len(rest):
+                if not shape.fenced:
+                    call.notes = ("code_fence",)
+                return self._take(text, stop, stop + fence.end())
+            if _FENCE_START.fullmatch(rest) and len(rest) < MAX_CANDIDATE:
+                self._wait = True
+                return stop
+        follows = shape.follows
+        if text.startswith(follows, stop):
+            call.problem = call.problem or Problem("no_arguments", f"the arguments are missing; {shape.example}")
+            self._state = self._after_arguments
+            if self._single:
+                self._end_call(out)
+                self.done = True
+            return stop
+        if self._cut_short(text, stop, follows):
+            self._wait = True
+            return stop
+        if text[stop] != "{":
+            call.problem = call.problem or _NOT_AN_OBJECT
+        self._scanner, self._state = JsonScanner(self.caps, depth=2), self._arguments
+        return stop
+
+    def _arguments(self, text: str, position: int, out: list[Delta]) -> int:
+        call, scanner = self._call, self._scanner
+        stop = scanner.feed(text, position)
+        if scanner.problem is not None:
+            self.problem, self.problem_offset = scanner.problem, self._base + stop - scanner.back
+        room = self.caps.characters - call.value.length
+        if stop - position > room:
+            stop = position + room
+            self._fail("too_large", f"the arguments are over {self.caps.characters} characters", stop)
+        piece = text[position:stop]
+        call.raw.add(piece)
+        call.value.add(piece)
+        if call.problem is None and piece:
+            out.append(ArgumentsDelta(self._index, piece))
+        if scanner.done and self.problem is None:
+            value = None if call.problem else decode_json(call.value.value())
+            if isinstance(value, Problem):
+                call.problem = value
+            else:
+                call.arguments = value
+            self._state = self._after_arguments
+            if self._single:
+                self._end_call(out)
+                self.done = True
+        return stop
+
+    def _after_arguments(self, text: str, position: int, out: list[Delta]) -> int:
+        """The call's end marker, a code fence before it; or what follows a call whose end marker is missing."""
+        call, shape = self._call, self._shape
+        stop = self._take(text, position, self._skip_space(text, position))
+        if stop == len(text):
+            return stop
+        if text.startswith("```", stop):
+            return self._take(text, stop, stop + 3)
+        if text.startswith(shape.end, stop):
+            call.raw.add(shape.end)
+            self._end_call(out)
+            return stop + len(shape.end)
+        if text.startswith(shape.follows, stop):
+            call.notes = (*call.notes, "missing_closer")
+            self._end_call(out)
+        elif self._cut_short(text, stop, (*shape.follows, "```")):
+            self._wait = True
+        else:
+            self._fail("trailing_text", f"text after the arguments; close the call with {shape.end}", stop)
+        return stop
+
+    def _end_call(self, out: list[Delta]) -> None:
+        call = self._call
+        if call.problem is None and call.name is not None and call.arguments is not None:
+            delta: CallCompleted | CallMalformed = CallCompleted(
+                self._index, call.name, call.arguments, call.id, call.notes
+            )
+        else:
+            problem = call.problem or _NOT_AN_OBJECT
+            raw = call.raw.value()
+            delta = CallMalformed(self._index, raw, problem.code, problem.reason, call.offset, call.name)
+        out.append(delta)
+        self.calls.append(delta)
+        self._index += 1
+        self._state = self._between
+
+    def _cut_short(self, text: str, at: int, markers: tuple[str, ...]) -> bool:
+        """Whether the text ends within one of these markers."""
+        rest = text[at : at + MAX_CANDIDATE]
+        return any(len(rest) < len(each) and each.startswith(rest) for each in markers)
+
+    def _skip_space(self, text: str, position: int) -> int:
+        found = _SPACE.match(text, position)
+        return found.end() if found else position
+
+    def _take(self, text: str, start: int, stop: int) -> int:
+        self._call.raw.add(text[start:stop])
+        return stop
+
+    def _fail(self, code: str, reason: str, position: int) -> None:
+        self.problem, self.problem_offset = Problem(code, reason), self._base + position

@@ -1,0 +1,576 @@
+"""The promises of design 4.1 for the dialects whose calls have their names outside of the JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+import pytest
+from dialect_strategies import NASTY_VALUES, RESULTS, STRINGS, TOOLS, cuts, tools_and_calls
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallStarted, ForgedResults, TextDelta
+from toolspeak.data.messages import FinishReason, MalformedCall, Message, TextPart, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn
+from toolspeak.testing import (
+    check_deltas,
+    check_results_cannot_forge,
+    check_round_trip,
+    check_splits,
+    chunks,
+    every_split,
+    join_deltas,
+    parse_pieces,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A dialect, its markers, and how a call of `write` opens and closes around a string argument."""
+
+    name: str
+    markers: tuple[str, ...]
+    opened: str
+    closed: str
+    think: tuple[str, str]
+
+    @property
+    def dialect(self) -> Dialect:
+        return get_dialect(self.name)
+
+    def call(self, value: str) -> str:
+        return f"{self.opened}{value}{self.closed}"
+
+
+DEEPSEEK_WORDS = ("calls▁begin", "calls▁end", "call▁begin", "call▁end", "sep")
+DEEPSEEK_RESULTS = ("outputs▁begin", "outputs▁end", "output▁begin", "output▁end")
+DEEPSEEK = tuple(f"<｜tool▁{each}｜>" for each in (*DEEPSEEK_WORDS, *DEEPSEEK_RESULTS))
+KIMI_WORDS = ("s_section_begin", "s_section_end", "_section_begin", "_section_end", "_begin", "_end", "_argument_begin")
+KIMI = tuple(f"<|tool_call{each}|>" for each in KIMI_WORDS)
+HARMONY = tuple(f"<|{each}|>" for each in ("start", "end", "message", "channel", "constrain", "return", "call"))
+MISTRAL = ("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[TOOL_RESULTS]", "[TOOL_CONTENT]", "[/TOOL_RESULTS]")
+THINK, NO_THINK = ("<think>", "</think>"), ("", "")
+BRACKETS = ("[THINK]", "[/THINK]")
+CASES = [
+    Case(
+        "deepseek-v3",
+        DEEPSEEK,
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>write\n```json\n{"content": ',
+        "}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        THINK,
+    ),
+    Case(
+        "deepseek-v31",
+        DEEPSEEK,
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>write<｜tool▁sep｜>{"content": ',
+        "}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        THINK,
+    ),
+    Case(
+        "kimi-k2",
+        (*KIMI, "\n## Return of functions.rm:0\n"),
+        '<|tool_calls_section_begin|><|tool_call_begin|>functions.write:0<|tool_call_argument_begin|>{"content": ',
+        "}<|tool_call_end|><|tool_calls_section_end|>",
+        THINK,
+    ),
+    Case("mistral-args", MISTRAL, '[TOOL_CALLS]write[ARGS]{"content": ', "}", BRACKETS),
+    Case("mistral-ids", MISTRAL, '[TOOL_CALLS]write[CALL_ID]abcdefgh1[ARGS]{"content": ', "}", BRACKETS),
+    Case("mistral-v11", MISTRAL, '[TOOL_CALLS]write{"content": ', "}", BRACKETS),
+    Case("functionary-v31", ("<function=", "</function>"), '<function=write>{"content": ', "}</function>", NO_THINK),
+    Case("functionary-v32", (">>>", ">>>all\n"), '>>>write\n{"content": ', "}", NO_THINK),
+    Case(
+        "harmony",
+        HARMONY,
+        '<|start|>assistant<|channel|>commentary to=functions.write <|constrain|>json<|message|>{"content": ',
+        "}<|call|>",
+        ("<|channel|>analysis<|message|>", "<|end|>"),
+    ),
+]
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+PIECES = [
+    *(
+        "write",
+        "ping",
+        "function",
+        "functions.write:0",
+        "functions.",
+        ":0",
+        ":",
+        "all",
+        "assistant",
+        "analysis",
+        "final",
+    ),
+    *(
+        " to=functions.write",
+        " to=assistant",
+        "commentary",
+        "json",
+        '{"content": "a"}',
+        "{}",
+        "[]",
+        "{",
+        "}",
+        '"',
+        "\\",
+    ),
+    *(
+        "\n",
+        " ",
+        "  \n ",
+        "```",
+        "```json\n",
+        "`",
+        "<",
+        "<|",
+        "<｜",
+        "[",
+        ">",
+        ">>",
+        "|>",
+        "</",
+        "prose ",
+        "é😀",
+        "\ud800",
+    ),
+    *("<think>", "</think>", "[THINK]", "[/THINK]", "x" * 200, " " * 200, "\x00", '{"a": 1, "a": 2}', "nul", "1"),
+]
+
+
+def soup(case: Case) -> st.SearchStrategy[str]:
+    """Texts in which the dialect's markers, names and JSON meet without any order, or nearly in order."""
+    whole = [case.call('"a"'), case.opened, case.closed, *case.markers, *(each for each in case.think if each)]
+    cut = [marker[:-1] for marker in whole if len(marker) > 1]
+    piece = st.one_of(st.sampled_from(whole), st.sampled_from([*PIECES, *cut]), st.text(max_size=2))
+    return st.lists(piece, max_size=14).map("".join)
+
+
+def examples(count: int) -> settings:
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    return settings(deadline=None, max_examples=count, suppress_health_check=slow)
+
+
+@each_case
+@given(data=st.data())
+@examples(200)
+def test_splits_do_not_matter(case: Case, data: st.DataObject):
+    text = data.draw(soup(case))
+    splits = [tuple(chunks(text, 1)), tuple(chunks(text, 4)), data.draw(cuts(text))]
+    starts: list[Section] = ["text", "reasoning"]
+    finishes: list[FinishReason] = ["stop", "length", "tool_calls", "closed_by_us", "error"]
+    starts_in, finish = data.draw(st.sampled_from(starts)), data.draw(st.sampled_from(finishes))
+    check_splits(case.dialect, text, TOOLS, finish, starts_in=starts_in, splits=splits)
+
+
+@each_case
+def test_every_cut_of_a_call(case: Case):
+    text = f"{case.think[0]}a{case.think[1]}b{case.call(json.dumps(case.closed, ensure_ascii=False))}\nc"
+    for finish in ("stop", "length"):
+        check_splits(case.dialect, text, TOOLS, finish, splits=[tuple(chunks(text, 1)), *every_split(text)])
+
+
+@each_case
+@given(text=st.text(max_size=120))
+@examples(50)
+def test_no_text_raises(case: Case, text: str):
+    check_splits(case.dialect, text, TOOLS, "stop", splits=[tuple(chunks(text, 1))])
+
+
+@each_case
+@given(made=tools_and_calls())
+@examples(100)
+def test_names_and_arguments_survive(case: Case, made: tuple[list[ToolSpec], list[ToolCall]]):
+    tools, calls = made
+    check_round_trip(case.dialect, calls, tools)
+
+
+@each_case
+@given(data=st.data())
+@examples(100)
+def test_any_string_survives(case: Case, data: st.DataObject):
+    markers = st.lists(st.one_of(st.sampled_from(case.markers), STRINGS), max_size=4).map("".join)
+    value = data.draw(markers).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    check_round_trip(case.dialect, [ToolCall("1", "write", {"content": value, value: [value]})], TOOLS)
+
+
+@each_case
+@pytest.mark.parametrize("value", NASTY_VALUES)
+def test_markers_inside_strings_are_content(case: Case, value: str):
+    for content in (value, *(f"{value}{marker}x" for marker in case.markers)):
+        turn = read_turn(case.dialect, case.call(json.dumps(content, ensure_ascii=False)), TOOLS)
+        assert [call.arguments for call in turn.calls if isinstance(call, ToolCall)] == [{"content": content}]
+        assert turn.text == turn.reasoning == ""
+
+
+@each_case
+def test_a_call_that_is_cut_off_never_runs(case: Case):
+    text = case.call('"a"')
+    for end in range(len(text)):
+        for finish in ("length", "error"):
+            turn = read_turn(case.dialect, text[:end], TOOLS, finish=finish)
+            calls = [call for call in turn.calls if isinstance(call, ToolCall)]
+            complete = not case.closed[1:] or case.name == "functionary-v32"
+            assert calls == [] or (complete and end == len(text))
+
+
+@each_case
+def test_arguments_leave_as_they_come(case: Case):
+    parser = case.dialect.parser(TOOLS)
+    deltas = list(parser.feed(case.opened + '"'))
+    assert [type(delta) for delta in deltas][:1] == [CallStarted]
+    for _ in range(400):
+        deltas = list(parser.feed("word"))
+        assert [type(delta) for delta in deltas] == [ArgumentsDelta]
+
+
+@each_case
+@given(data=st.data())
+@examples(60)
+def test_text_is_held_no_longer_than_a_candidate(case: Case, data: st.DataObject):
+    """Every character is soon said, or part of a marker, a call or a forged result."""
+    filler = st.sampled_from([case.markers[0], " " * 90, "x" * 90, "```json", "\n" * 90, case.opened[:20]])
+    text = "".join(data.draw(st.lists(st.one_of(soup(case), filler), max_size=6)))
+    if any(not hasattr(delta, "text") for delta in parse_pieces(case.dialect, [text], TOOLS)):
+        return
+    parser = case.dialect.parser(TOOLS)
+    said = 0
+    for i, char in enumerate(text, 1):
+        said += sum(len(getattr(delta, "text", "")) for delta in parser.feed(char))
+        known = join_deltas(parse_pieces(case.dialect, [text[:i]], TOOLS))
+        assert sum(len(getattr(delta, "text", "")) for delta in known) - said <= 256
+
+
+def seconds(dialect: Dialect, text: str, size: int) -> float:
+    parser = dialect.parser(TOOLS)
+    start = time.process_time()
+    for piece in chunks(text, size):
+        parser.feed(piece)
+    parser.close("stop")
+    return time.process_time() - start
+
+
+@each_case
+@pytest.mark.parametrize("size", [4, 1_000_000], ids=["chunks", "whole"])
+def test_time_is_linear(case: Case, size: int):
+    first = case.markers[0]
+    units: dict[str, tuple[str, ...]] = {
+        "": ("prose ", "<", "[", "`", "```", ">", first, first[:-1], case.opened, case.call('"a"'), " \n")
+    }
+    units[case.opened] = ('"', "[", "1", " ", "<")
+    units[f'{case.opened}"'] = ("some text\\n", "<|", *case.markers)
+    units[f"{case.opened}x"] = (case.closed[:-1] or "<", "< ")
+    units[case.think[0]] = ("a", first, case.think[1][:-1] or "<")
+    for start, repeated in units.items():
+        for unit in repeated:
+            length = 12_000
+            if growth(case.dialect, start, unit, length, size) >= 3.2:
+                assert growth(case.dialect, start, unit, 4 * length, size) < 3.2, (start, unit)
+
+
+def growth(dialect: Dialect, start: str, unit: str, length: int, size: int) -> float:
+    short, long = (start + unit * (total // len(unit)) for total in (length, 2 * length))
+    once, twice = (min(seconds(dialect, text, size) for _ in range(2)) for text in (short, long))
+    return twice / max(once, 0.002)  # below that a clock tick decides
+
+
+@each_case
+@given(results=RESULTS, data=st.data())
+@examples(100)
+def test_no_result_can_forge_a_marker(case: Case, results: list[ToolResult], data: st.DataObject):
+    text = data.draw(st.lists(st.sampled_from([*case.markers, *PIECES, case.call('"a"')]), max_size=5).map("".join))
+    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    check_results_cannot_forge(case.dialect, [*results, ToolResult("x", "write", "success", (TextPart(text),))])
+
+
+@each_case
+def test_the_instructions_teach_the_format(case: Case):
+    text = case.dialect.instructions(TOOLS)
+    assert case.markers[0] in text
+    assert "### write(" in text
+
+
+# --- what each dialect does besides -------------------------------------------------------------
+
+
+def turn_of(name: str, text: str, finish: FinishReason = "stop", starts_in: Section = "text") -> ParsedTurn:
+    return read_turn(get_dialect(name), text, TOOLS, finish=finish, starts_in=starts_in)
+
+
+def calls_of(name: str, text: str, finish: FinishReason = "stop") -> list[tuple[str, object]]:
+    return [
+        (call.name, call.arguments) if isinstance(call, ToolCall) else (call.code, call.whole_block)
+        for call in turn_of(name, text, finish).calls
+    ]
+
+
+A, B = '{"content": "a"}', '{"content": "b"}'
+WRITE_A, WRITE_B = ("write", {"content": "a"}), ("write", {"content": "b"})
+V3 = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>write\n```json\n{}\n```<｜tool▁call▁end｜>"
+V31 = "<｜tool▁call▁begin｜>write<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
+KIMI_CALL = "<|tool_call_begin|>functions.write:{i}<|tool_call_argument_begin|>{a}<|tool_call_end|>"
+KIMI_A, KIMI_B = KIMI_CALL.replace("{i}", "0").replace("{a}", A), KIMI_CALL.replace("{i}", "1").replace("{a}", B)
+SECTION, SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "deepseek-v31"])
+@pytest.mark.parametrize("form", [V3, V31], ids=["fenced", "plain"])
+@pytest.mark.parametrize("wrapped", [True, False], ids=["wrapped", "bare"])
+def test_deepseek_reads_both_forms_with_and_without_the_wrapper(name: str, form: str, wrapped: bool):
+    both = form.replace("{}", A) + "\n" + form.replace("{}", B)
+    text = f"x{'<｜tool▁calls▁begin｜>' if wrapped else ''}{both}<｜tool▁calls▁end｜>"
+    turn = turn_of(name, text)
+    assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == [WRITE_A, WRITE_B]
+    assert turn.text.strip() == "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("deepseek-v31", f"<｜tool▁calls▁begin｜>{V31.replace('{}', A)}<｜tool▁calls▁end｜>"),
+        ("kimi-k2", f"{SECTION}{KIMI_A}{SECTION_END}"),
+    ],
+)
+def test_special_tokens_end_reasoning(name: str, text: str):
+    starts: list[tuple[Section, str]] = [("reasoning", ""), ("text", "<think>")]
+    for starts_in, opener in starts:
+        turn = turn_of(name, f"{opener}Let me see. {text}", starts_in=starts_in)
+        assert turn.reasoning == "Let me see. "
+        assert [call.name for call in turn.calls] == ["write"]
+
+
+def test_a_call_in_a_thought_of_mistral_is_talk():
+    text = f"[THINK]I would [TOOL_CALLS]write[ARGS]{A}.[/THINK]done"
+    assert calls_of("mistral-args", text) == []
+
+
+@pytest.mark.parametrize("begin", [SECTION, "<|tool_call_section_begin|>"])
+@pytest.mark.parametrize("end", [SECTION_END, "<|tool_call_section_end|>", ""])
+def test_kimi_spells_its_section_in_two_ways_and_forgets_its_end(begin: str, end: str):
+    assert calls_of("kimi-k2", f"{begin}{KIMI_A}{KIMI_B}{end}") == [WRITE_A, WRITE_B]
+
+
+def test_kimi_without_a_section_and_with_lone_tokens():
+    turn = turn_of("kimi-k2", f"a {KIMI_A}{KIMI_B}{SECTION_END} b<|tool_call_end|>")
+    assert [call.name for call in turn.calls] == ["write", "write"]
+    assert turn.text == "a  b"
+
+
+def test_kimi_tokens_in_inline_code_are_text():
+    text = f"Write `{SECTION}`, then `{KIMI_A}` and `<|tool_call_end|>`; {SECTION} alone is nothing."
+    assert join_deltas(parse_pieces(get_dialect("kimi-k2"), [text], TOOLS)) == [TextDelta(text)]
+
+
+@pytest.mark.parametrize("header", ["5", "weird@id", "functions.write.0", ""])
+def test_kimi_guesses_no_name_and_the_other_calls_run(header: str):
+    bad = KIMI_A.replace("functions.write:0", header)
+    assert calls_of("kimi-k2", f"{SECTION}{bad}{KIMI_B}{SECTION_END}") == [("no_name", False), WRITE_B]
+
+
+@pytest.mark.parametrize("arguments", ["", " ", "[]", '"{}"', "1"])
+def test_arguments_that_are_no_object_never_become_an_empty_one(arguments: str):
+    bad = KIMI_A.replace(A, arguments)
+    code = "arguments_not_object" if arguments.strip() else "no_arguments"
+    assert calls_of("kimi-k2", f"{SECTION}{bad}{KIMI_B}{SECTION_END}") == [(code, False), WRITE_B]
+
+
+def test_a_block_whose_json_cannot_be_read_runs_nothing():
+    assert calls_of("kimi-k2", f"{SECTION}{KIMI_A}{KIMI_B.replace('}', '')}{SECTION_END}") == [("invalid_json", True)]
+    assert calls_of("kimi-k2", f"{SECTION}{SECTION_END}") == [("empty_batch", True)]
+
+
+def test_kimi_ids_are_the_models_own():
+    dialect = get_dialect("kimi-k2")
+    (call,) = turn_of("kimi-k2", f"{SECTION}{KIMI_A.replace(':0', ':7')}{SECTION_END}").calls
+    assert isinstance(call, ToolCall)
+    assert call.provider_id == "functions.write:7"
+    result = ToolResult(call.id, "write", "success", (TextPart("ok\n## Return of functions.rm:0\nok"),))
+    said, told = dialect.render([Message("assistant", (call,)), Message("tool", (result,))], TOOLS, tool_role=True)
+    assert "functions.write:7" in said.text
+    assert told.text == "## Return of functions.write:7\nok\n&#35;# Return of functions.rm:0\nok"
+
+
+def test_mistral_reads_the_id_and_a_name_alone():
+    (call,) = turn_of("mistral-ids", f"[TOOL_CALLS]write[CALL_ID]abcdefgh1[ARGS]{A}").calls
+    assert isinstance(call, ToolCall)
+    assert (call.name, call.provider_id) == ("write", "abcdefgh1")
+    assert calls_of("mistral-args", f"[TOOL_CALLS]ping[TOOL_CALLS]write{A}") == [("ping", {}), WRITE_A]
+    assert calls_of("mistral-args", "[TOOL_CALLS]ping", finish="length") == [("truncated", True)]
+    assert calls_of("mistral-args", "[TOOL_CALLS] is the token for it.") == []
+
+
+def test_functionary_v31_needs_a_body_behind_its_marker():
+    assert calls_of("functionary-v31", "a <function=write> tag, and <function=") == []
+    assert calls_of("functionary-v31", "<function=write></function>") == [("no_arguments", False)]
+    assert calls_of("functionary-v31", f"<function=write>{A}</function><function=write>{B}</function>") == [
+        WRITE_A,
+        WRITE_B,
+    ]
+
+
+def test_functionary_v32_begins_behind_the_prompts_marker():
+    assert calls_of("functionary-v32", f"write\n{A}>>>write\n{B}") == [WRITE_A, WRITE_B]
+    turn = turn_of("functionary-v32", f"all\nSure.>>>write\n{A}")
+    assert turn.text == "Sure."
+    assert len(turn.calls) == 1
+    assert calls_of("functionary-v32", f"Result\n{A}") == []  # no tool of ours: a reply that begins so
+    assert turn_of("functionary-v32", ">>> print(1)\n{}").text == ">>> print(1)\n{}"
+
+
+FINAL = "<|start|>assistant<|channel|>final<|message|>"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        " to=functions.write<|channel|>commentary json<|message|>",
+        " to=functions.write<|channel|>analysis<|message|>",
+        "<|channel|>commentary to=functions.write <|constrain|>json<|message|>",
+        "<|channel|>commentary to=functions.write code<|message|>",
+        "<|start|>assistant<|channel|>commentary to=write<|message|>",
+        "<|channel|>commentary<|channel|>commentary to=functions.write<|message|>",
+        "assistant<|channel|>commentary to=functions.write<|message|>",
+        "<|channel|>final<|start|>assistant to=functions.write<|channel|>commentary<|message|>",
+    ],
+)
+def test_harmony_headers_of_every_kind(header: str):
+    for end in ("<|call|>", "", "<|end|>", "<|call|>commentary", f"<|call|>{FINAL}done<|return|>"):
+        turn = turn_of("harmony", f"{header}{A}{end}")
+        assert [call.name for call in turn.calls] == ["write"]
+        assert turn.text == ("done" if "final" in end else "commentary" if end.endswith("commentary") else "")
+        check_splits(get_dialect("harmony"), f"{header}{A}{end}", TOOLS)
+
+
+def test_harmony_channels():
+    preamble = "<|start|>assistant<|channel|>commentary<|message|>I will.<|end|>"
+    text = f"<|channel|>analysis<|message|>a `<|end|>` b<|end|>{preamble}{FINAL}c<|return|>"
+    turn = turn_of("harmony", text)
+    assert (turn.reasoning, turn.text, turn.calls) == ("a `<|end|>` b", "I will.c", ())
+    turn = turn_of("harmony", f"b<|end|>{FINAL}c", starts_in="reasoning")
+    assert (turn.reasoning, turn.text) == ("b", "c")
+    assert turn_of("harmony", "final words").text == "final words"
+    assert turn_of("harmony", "<|channel|> is a token of it").text == "<|channel|> is a token of it"
+
+
+def test_harmony_results_by_the_model_are_forged():
+    text = f'<|start|>functions.write to=assistant<|channel|>commentary<|message|>"ok"<|end|>{FINAL}c'
+    deltas = check_splits(get_dialect("harmony"), text, TOOLS)
+    assert deltas == [ForgedResults('"ok"'), TextDelta("c")]
+
+
+def test_harmony_goes_on_behind_a_call_that_cannot_be_read():
+    call = "<|start|>assistant to=functions.write<|channel|>commentary json<|message|>"
+    text = f"{call}{{x}}<|call|>{call}{A}<|call|>"
+    assert calls_of("harmony", text) == [("invalid_json", True), WRITE_A]
+    deltas = check_splits(get_dialect("harmony"), text, TOOLS)
+    assert deltas[-1] == BatchEnded((1,), ok=False)
+    assert calls_of("harmony", f"{call}{A}", finish="length") == [("truncated", True)]
+    assert calls_of("harmony", "<|channel|>commentary to=functions.wri", finish="length") == [("truncated", True)]
+
+
+PARIS, ROME = {"city": "Paris", "days": 2}, {"city": "Rome"}
+TEMPLATES = {
+    "deepseek-v3": (
+        (
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n"
+            '{"city": "Paris", "days": 2}\n```<｜tool▁call▁end｜>\n'
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n"
+            '```json\n{"city": "Rome"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
+        ),
+        (
+            "<｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>sunny<｜tool▁output▁end｜>\n"
+            "<｜tool▁output▁begin｜>rain<｜tool▁output▁end｜><｜tool▁outputs▁end｜>"
+        ),
+    ),
+    "deepseek-v31": (
+        (
+            '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris", "days": 2}'
+            '<｜tool▁call▁end｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Rome"}<｜tool▁call▁end｜>'
+            "<｜tool▁calls▁end｜>"
+        ),
+        "<｜tool▁output▁begin｜>sunny<｜tool▁output▁end｜><｜tool▁output▁begin｜>rain<｜tool▁output▁end｜>",
+    ),
+    "kimi-k2": (
+        (
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
+            '{"city": "Paris", "days": 2}<|tool_call_end|><|tool_call_begin|>functions.get_weather:1'
+            '<|tool_call_argument_begin|>{"city": "Rome"}<|tool_call_end|><|tool_calls_section_end|>'
+        ),
+        "## Return of functions.get_weather:0\nsunny\n## Return of functions.get_weather:1\nrain",
+    ),
+    "mistral-args": (
+        '[TOOL_CALLS]get_weather[ARGS]{"city": "Paris", "days": 2}[TOOL_CALLS]get_weather[ARGS]{"city": "Rome"}',
+        "[TOOL_RESULTS]sunny[/TOOL_RESULTS][TOOL_RESULTS]rain[/TOOL_RESULTS]",
+    ),
+    "mistral-ids": (
+        (
+            '[TOOL_CALLS]get_weather[CALL_ID]abcdefgh1[ARGS]{"city": "Paris", "days": 2}'
+            '[TOOL_CALLS]get_weather[CALL_ID]abcdefgh2[ARGS]{"city": "Rome"}'
+        ),
+        "[TOOL_RESULTS]abcdefgh1[TOOL_CONTENT]sunny[/TOOL_RESULTS][TOOL_RESULTS]abcdefgh2[TOOL_CONTENT]rain[/TOOL_RESULTS]",
+    ),
+    "mistral-v11": (
+        '[TOOL_CALLS]get_weather{"city": "Paris", "days": 2}[TOOL_CALLS]get_weather{"city": "Rome"}',
+        "[TOOL_RESULTS]sunny[/TOOL_RESULTS][TOOL_RESULTS]rain[/TOOL_RESULTS]",
+    ),
+    "functionary-v31": (
+        (
+            '<function=get_weather>{"city": "Paris", "days": 2}</function>'
+            '<function=get_weather>{"city": "Rome"}</function>'
+        ),
+        "sunny\nrain",
+    ),
+    "functionary-v32": (
+        '>>>get_weather\n{"city": "Paris", "days": 2}>>>get_weather\n{"city": "Rome"}',
+        "sunny\nrain",
+    ),
+    "harmony": (
+        (
+            "<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>"
+            '{"city": "Paris", "days": 2}<|call|>'
+            '<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Rome"}<|call|>'
+        ),
+        (
+            '<|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>"sunny"<|end|>'
+            '<|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>"rain"<|end|>'
+        ),
+    ),
+}
+"""Two calls and their results as the models' chat templates write them, role markers aside."""
+
+
+@each_case
+def test_history_is_what_the_chat_template_writes(case: Case):
+    calls = (ToolCall("abcdefgh1", "get_weather", PARIS), ToolCall("abcdefgh2", "get_weather", ROME))
+    results = tuple(
+        ToolResult(call.id, call.name, "success", (TextPart(text),))
+        for call, text in zip(calls, ("sunny", "rain"), strict=True)
+    )
+    rendered = case.dialect.render([Message("assistant", calls), Message("tool", results)], tool_role=True)
+    assert tuple(entry.text for entry in rendered) == TEMPLATES[case.name]
+
+
+def test_a_malformed_call_is_written_as_it_came():
+    for name, text in (
+        ("kimi-k2", f"{SECTION}{KIMI_A.replace(A, '[]')}{KIMI_B}{SECTION_END}"),
+        ("mistral-args", "[TOOL_CALLS]write[ARGS]{x"),
+        ("functionary-v31", "<function=write>{x</function>"),
+        ("functionary-v32", ">>>write\n{x"),
+        ("harmony", "<|start|>assistant to=functions.write<|channel|>commentary<|message|>{x<|call|>"),
+    ):
+        turn = turn_of(name, text)
+        assert any(isinstance(call, MalformedCall) for call in turn.calls)
+        (said,) = get_dialect(name).render([turn.message], TOOLS)
+        assert said.text == text
+
+
+def test_an_odd_turn_is_sound_at_every_point():
+    for case in CASES:
+        text = case.call('"a"') * 3
+        for end in range(0, len(text), 3):
+            deltas = parse_pieces(case.dialect, [text[:end]], TOOLS)
+            check_deltas(deltas)
+            assert len([delta for delta in deltas if isinstance(delta, CallCompleted)]) <= 3
