@@ -9,7 +9,15 @@ from typing import Literal
 
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
-MarkerKind = Literal["calls", "reasoning", "results"]
+MarkerKind = Literal["calls", "reasoning", "results", "stray"]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How a body must begin, where its first character says too little: the pattern, and its every beginning."""
+
+    whole: re.Pattern[str]
+    beginning: re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,9 @@ class Marker:
     for an element, a line break for one right behind the marker); with `starts` empty the marker alone decides. An
     element (`<name>`) is also known in another case and with attributes; any other marker is taken literally.
     `plain`: the body is text without structure, read up to `end`. `ends_reasoning`: it starts inside reasoning too.
+    `head` says more exactly than `starts` how a body begins; with a head and no `end` the marker is the body's own
+    first character. `may_be_empty`: `end` may follow right away. `label` is dropped where reasoning begins. Reasoning
+    that is not `nested` holds its own marker as text. A marker of kind `stray` opens nothing and is dropped.
     """
 
     kind: MarkerKind
@@ -28,6 +39,10 @@ class Marker:
     starts: str = ""
     plain: bool = False
     ends_reasoning: bool = False
+    head: Head | None = None
+    may_be_empty: bool = False
+    label: str = ""
+    nested: bool = True
 
     @property
     def element(self) -> str:
@@ -93,7 +108,7 @@ class MarkerTable:
             return "undecided" if self._may_become_marker(held[start:]) else "text"
         if marker.kind == "reasoning":
             return "text" if start else Found(marker, stop)
-        if not marker.starts:
+        if not marker.starts and marker.head is None:
             return "text" if start else Found(marker, stop)
         if "\n" in marker.starts and stop < len(held) and held[stop] in "\r\n":
             return Found(marker, stop, start > 0)
@@ -119,6 +134,13 @@ class MarkerTable:
         position = inner.end() if inner else stop
         if position == len(held) or (held[position] == "`" and _INNER_FENCE_START.fullmatch(held, stop)):
             return waiting
+        if marker.may_be_empty and marker.end and held[position] == marker.end[0]:
+            if held.startswith(marker.end, position):
+                return Found(marker, position, fenced, tuple(notes))
+            if marker.end.startswith(held[position:]):
+                return waiting
+        if marker.head is not None:
+            return self._head(held, fenced, marker, marker.head, stop, position)
         if held[position] not in marker.starts:
             return "text"
         if held[position] == "<":
@@ -129,6 +151,16 @@ class MarkerTable:
         if fenced or "`" in held[stop:position]:
             notes.append("code_fence")
         return Found(marker, position, fenced, tuple(notes))
+
+    def _head(self, held: str, fenced: bool, marker: Marker, head: Head, stop: int, position: int) -> Verdict:
+        if not marker.end and "`" in held[stop:position]:
+            return "text"
+        if head.whole.match(held, position):
+            notes = ("code_fence",) if fenced or "`" in held[stop:position] else ()
+            return Found(marker, position if marker.end else stop - len(marker.text), fenced, notes)
+        if not head.beginning.fullmatch(held, position):
+            return "text"
+        return "opened" if marker.end and marker.kind == "calls" else "undecided"
 
     def _may_become_marker(self, text: str) -> bool:
         if any(marker.text.startswith(text) for marker in self._literals):
