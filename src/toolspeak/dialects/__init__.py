@@ -11,12 +11,25 @@ from __future__ import annotations
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
+from toolspeak.dialects.gemma import FUNCTIONGEMMA, GEMMA4
 from toolspeak.dialects.hermes import HERMES
+from toolspeak.dialects.pythonic import LFM2, LLAMA4_PYTHONIC, OLMO3, PYTHONIC
 from toolspeak.dialects.tool_call import ToolCallDialect
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
 
-DIALECTS: tuple[Dialect, ...] = (CogencyJson(), CogencyXml(), ToolCallDialect(), HERMES)
+DIALECTS: tuple[Dialect, ...] = (
+    CogencyJson(),
+    CogencyXml(),
+    ToolCallDialect(),
+    HERMES,
+    PYTHONIC,
+    LLAMA4_PYTHONIC,
+    LFM2,
+    OLMO3,
+    GEMMA4,
+    FUNCTIONGEMMA,
+)
 """Adding a dialect: one file, one line here, its samples in `tests/samples`."""
 
 _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *dialect.info.aliases)}
