@@ -6,8 +6,10 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import cast
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.messages import JSON
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.scan import Buffer, Caps, Problem, decode_json
 
@@ -69,7 +71,8 @@ class FunctionCalls(Body):
         self._call_raw.add(text[self._from : stop])
         value = decode_json(self._json.value())
         if isinstance(value, dict):
-            delta: CallCompleted | CallMalformed = CallCompleted(self._index, self._name, value)
+            arguments = cast("dict[str, JSON]", value)
+            delta: CallCompleted | CallMalformed = CallCompleted(self._index, self._name, arguments)
         else:
             problem = value if isinstance(value, Problem) else Problem("invalid_json", "the arguments are no object")
             raw = self._call_raw.value()
@@ -81,16 +84,20 @@ class FunctionCalls(Body):
     def _say(self, fragment: str, out: list[Delta]) -> None:
         if not fragment or self.problem is not None:
             return
+        room = self.caps.characters - self._json.length
+        if len(fragment) > room:
+            fragment = fragment[:room]
+            reason = f"the arguments are over {self.caps.characters} characters"
+            self.problem, self.problem_offset = Problem("too_large", reason), self._offset
         self._json.add(fragment)
-        if self._json.overflown:
-            self._fail("too_large", f"the arguments are over {self.caps.characters} characters", self._from)
-        else:
+        if fragment:
             out.append(ArgumentsDelta(self._index, fragment))
 
     def _take_word(self, piece: str, position: int, what: str) -> None:
+        room = MAX_NAME - len(self._word)
         self._word += piece
-        if len(self._word) > MAX_NAME:
-            self._fail("too_large", f"{what} is over {MAX_NAME} characters", position)
+        if len(piece) > room:
+            self._fail("too_large", f"{what} is over {MAX_NAME} characters", position + room)
 
     def _fail(self, code: str, reason: str, position: int) -> int:
         self.problem, self.problem_offset = Problem(code, reason), max(0, self._base + position)

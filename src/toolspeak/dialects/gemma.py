@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
@@ -15,6 +16,7 @@ from toolspeak.dialects.gemma_calls import GemmaCalls
 from toolspeak.dialects.markers import Head, Marker, MarkerTable
 from toolspeak.dialects.render import ERROR, dump_json, escape_text, marker_prefix, result_value
 from toolspeak.dialects.scan import Caps
+from toolspeak.dialects.typed_text import as_mapping
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]{0,127}")
 _NEEDS_JSON = re.compile("[\x00\ud800-\udfff]")
@@ -42,9 +44,13 @@ class GemmaFormat:
             case str():
                 return self._string(value)
             case Mapping():
-                return "{" + ",".join(f"{self._key(str(key))}:{self.write(each)}" for key, each in value.items()) + "}"
+                return (
+                    "{"
+                    + ",".join(f"{self._key(key)}:{self.write(each)}" for key, each in as_mapping(value).items())
+                    + "}"
+                )
             case list() | tuple():
-                return "[" + ",".join(self.write(each) for each in value) + "]"
+                return "[" + ",".join(self.write(each) for each in cast("Sequence[JSON]", value)) + "]"
             case _:
                 return json.dumps(value)
 

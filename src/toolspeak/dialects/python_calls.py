@@ -42,8 +42,21 @@ _ESCAPE = re.compile(
 _ESCAPE_START = re.compile(
     r"\\(?:[0-7]{1,2}|x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|N(?:\{[^{}]{0,64})?|\r)?"
 )
-_SIMPLE = {"\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_SIMPLE |= {"v": "\v", "\n": "", "\r": ""}
+_SIMPLE = {
+    "v": "\v",
+    "\n": "",
+    "\r": "",
+    "\r\n": "",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+}
 
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
@@ -320,7 +333,7 @@ class PythonCalls(FunctionCalls):
         stop = min(stop, position + self.caps.digits + 1 - len(self._word))
         self._word += text[position:stop]
         if len(self._word) > self.caps.digits:
-            return self._fail("too_large", f"a number or word is over {self.caps.digits} characters", position)
+            return self._fail("too_large", f"a number or word is over {self.caps.digits} characters", stop)
         if stop == len(text):
             return stop
         word = self._word

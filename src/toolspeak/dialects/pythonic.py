@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
@@ -19,6 +20,7 @@ from toolspeak.dialects.markers import Head, Marker, MarkerTable
 from toolspeak.dialects.python_calls import KEY, NAME, VALUE_START, PythonCalls
 from toolspeak.dialects.render import ERROR, dump_json, marker_prefix, result_text, result_value
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
+from toolspeak.dialects.typed_text import as_mapping
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _BARE_CALL = re.compile(rf"\[(?=\s*+{NAME.replace('*', '*+')}\s*+\()")
@@ -36,10 +38,13 @@ def write_literal(value: JSON, quote: str, live: re.Pattern[str]) -> str:
             text = _TO_ESCAPE.sub(_escape, value).replace(quote, f"\\{quote}")
             return quote + live.sub("\\\\x3c", text) + quote
         case Mapping():
-            items = (f"{write_literal(str(k), quote, live)}: {write_literal(v, quote, live)}" for k, v in value.items())
+            items = (
+                f"{write_literal(k, quote, live)}: {write_literal(v, quote, live)}"
+                for k, v in as_mapping(value).items()
+            )
             return "{" + ", ".join(items) + "}"
         case list() | tuple():
-            return "[" + ", ".join(write_literal(each, quote, live) for each in value) + "]"
+            return "[" + ", ".join(write_literal(each, quote, live) for each in cast("Sequence[JSON]", value)) + "]"
         case _:
             return repr(value)
 
