@@ -1,4 +1,4 @@
-"""The engines' own cases for the dialects in function notation: whole, in pieces of four, and one character at a time."""
+"""The engines' own cases for the dialects in function notation: whole, in fours, and one character at a time."""
 
 from __future__ import annotations
 
