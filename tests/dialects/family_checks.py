@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import cast
 
 from dialect_strategies import PIECES, TOOLS, joined_surrogates
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult
-from toolspeak.dialects import Dialect
+from toolspeak.data.messages import FinishReason, Message, TextPart, ToolCall, ToolResult
+from toolspeak.dialects import Dialect, Section
 from toolspeak.testing import check_deltas, check_results_cannot_forge, check_splits, chunks, parse_pieces
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -26,9 +27,9 @@ def soup(fragments: Sequence[str]) -> st.SearchStrategy[str]:
     )
 
 
-def check_any_text(dialect: Dialect, text: str, finish: str, starts_in: str, cut: Sequence[str]) -> None:
+def check_any_text(dialect: Dialect, text: str, finish: str, starts_in: Section, cut: Sequence[str]) -> None:
     splits = [tuple(chunks(text, 1)), tuple(chunks(text, 4)), cut]
-    check_splits(dialect, text, TOOLS, finish, starts_in=starts_in, splits=splits)
+    check_splits(dialect, text, TOOLS, cast("FinishReason", finish), starts_in=starts_in, splits=splits)
 
 
 def written(dialect: Dialect, *calls: ToolCall) -> str:

@@ -50,7 +50,7 @@ def arguments(dialect: Dialect, value: str) -> Any:
     return call.arguments["content"] if isinstance(call, ToolCall) else call.code
 
 
-LITERALS = [
+LITERALS: list[tuple[str, Any]] = [
     ("'a'", "a"),
     ('"it\'s"', "it's"),
     ("'it\\'s'", "it's"),

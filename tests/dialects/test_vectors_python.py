@@ -10,7 +10,7 @@ import pytest
 
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import ParsedTurn, TurnCollector, get_dialect
+from toolspeak.dialects import ParsedTurn, Section, TurnCollector, get_dialect
 from toolspeak.testing import chunks
 
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -31,7 +31,7 @@ def spec(tool: dict[str, Any]) -> ToolSpec:
     return ToolSpec(tool["name"], tool.get("description", ""), tool.get("parameters") or {"type": "object"})
 
 
-def read(row: dict[str, Any], size: int, starts_in: str | None = None) -> ParsedTurn:
+def read(row: dict[str, Any], size: int, starts_in: Section | None = None) -> ParsedTurn:
     dialect = get_dialect(row["dialect"].replace("_", "-"))
     parser = dialect.parser([spec(tool) for tool in row["tools"]], starts_in or row.get("starts_in", "text"))
     collector = TurnCollector(lambda index: f"call_{index}")

@@ -17,7 +17,7 @@ WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "fals
 RUNS = {quote: re.compile(rf'[^{quote}\\]*+(?:\\(?:[nrtbf"\\]|u[0-9a-fA-F]{{4}})[^{quote}\\]*+)*+') for quote in "'\""}
 RAW_RUNS = {quote: re.compile(rf"[^{quote}\\]*") for quote in "'\""}
 _NOT_JSON = re.compile(r'\\.|["\x00-\x1f]', re.DOTALL)
-_NEEDS_CARE = {"'": re.compile(r'["\x00-\x1f]'), '"': re.compile(r"[\x00-\x1f]")}
+_CONTROL = re.compile(r"[\x00-\x1f]")
 ESCAPE = re.compile(
     r"\\(?:[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^{}]{1,64}\}|\r\n|[^xuUN])", re.DOTALL
 )
@@ -41,7 +41,11 @@ _SIMPLE = {
 
 def quoted_content(piece: str, quote: str) -> str:
     """A piece between `quote` signs whose escapes are JSON's too, as it stands in JSON quotes."""
-    return _NOT_JSON.sub(_care, piece) if _NEEDS_CARE[quote].search(piece) else piece
+    if quote == "'" and '"' in piece:
+        if '\\"' in piece or "\\\\" in piece:  # else every quote is bare
+            return _NOT_JSON.sub(_care, piece)
+        piece = piece.replace('"', '\\"')
+    return _CONTROL.sub(_care, piece) if _CONTROL.search(piece) else piece
 
 
 def _care(found: re.Match[str]) -> str:
