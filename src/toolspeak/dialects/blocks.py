@@ -75,7 +75,8 @@ class BlockParser:
         self._inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
         if self._thought is NO_REASONING:
             starts_in = "text"  # a dialect without reasoning has nowhere else to start
-        self._state = self._text if starts_in == "text" else self._reasoning
+        inside = self._label if self._thought.label else self._reasoning
+        self._state = self._text if starts_in == "text" else inside
         self._depth = 0 if starts_in == "text" else 1
         self._restated = starts_in == "reasoning"  # the model may yet write the marker that the prompt ended with
         self._held = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
@@ -145,7 +146,8 @@ class BlockParser:
             return body_at
         self._quoting = False
         if marker.kind == "reasoning":
-            self._depth, self._state, self._thought = 1, self._reasoning, marker
+            self._depth, self._thought, self._restated = 1, marker, self._restated or not marker.nested
+            self._state = self._label if marker.label else self._reasoning
             self._thought_ends = (self._ends[marker],)
             return body_at
         if marker.kind == "calls":
@@ -182,8 +184,9 @@ class BlockParser:
                 if self._restated:
                     self._restated = False
                     self._emit(ReasoningDelta, text, start, at, out)
+                    self._state = self._label if self._thought.label else self._reasoning
                     return at + verdict.length
-                self._depth += 1
+                self._depth += self._thought.nested
                 position = at + verdict.length
             elif isinstance(verdict, Found) and (verdict.marker.ends_reasoning or verdict.marker.kind == "noise"):
                 self._emit(ReasoningDelta, text, start, at, out)
@@ -194,6 +197,16 @@ class BlockParser:
                 return len(text)
             else:
                 position = at + 1
+
+    def _label(self, text: str, position: int, out: list[Delta]) -> int:
+        """Drops the label with which reasoning may begin."""
+        label = self._thought.label
+        rest = text[position : position + len(label)]
+        if rest != label and label.startswith(rest):
+            self._held = text[position:]
+            return len(text)
+        self._state = self._reasoning
+        return position + len(label) if rest == label else position
 
     def _body(self, text: str, position: int, out: list[Delta]) -> int:
         block = self._expect_block()
@@ -363,7 +376,9 @@ class BlockParser:
             if not self._held.strip().startswith("`"):
                 out.append(TextDelta(self._held))
             return
-        if self._state == self._reasoning:
+        if self._state == self._label and self._held == self._thought.label.strip():
+            return
+        if self._state in (self._reasoning, self._label):
             out.append(ReasoningDelta(self._held))
         elif not normal and self._table.decide(self._held, False) == "opened":
             self._saw_block = True

@@ -9,6 +9,7 @@ from toolspeak.dialects.cohere import COHERE_COMMAND, COMMAND_R_PLUS
 from toolspeak.dialects.deepseek import DEEPSEEK_V3, DEEPSEEK_V31
 from toolspeak.dialects.dsml import DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41
 from toolspeak.dialects.functionary import FUNCTIONARY_V31, FUNCTIONARY_V32
+from toolspeak.dialects.gemma import FUNCTIONGEMMA, GEMMA4
 from toolspeak.dialects.glm import GLM45, GLM47, LING3, POOLSIDE_V1, SPARK25
 from toolspeak.dialects.harmony import HARMONY
 from toolspeak.dialects.hermes import ERNIE45, GRANITE4, HERMES
@@ -30,6 +31,7 @@ from toolspeak.dialects.open_json import (
     XLAM,
 )
 from toolspeak.dialects.plamo3 import PLAMO3
+from toolspeak.dialects.pythonic import LFM2, LLAMA4_PYTHONIC, OLMO3, PYTHONIC
 from toolspeak.dialects.qwen3_coder import MIMO, QWEN3_CODER, SEED_OSS, STEP3P5
 from toolspeak.dialects.tagged_json import (
     APERTUS,
@@ -111,4 +113,6 @@ _ELEMENTS: tuple[Dialect, ...] = (
     DEEPSEEK_V41,
 )
 
-DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON, *_NAMED, *_ELEMENTS, *_PAIRS)
+_FUNCTIONS: tuple[Dialect, ...] = (PYTHONIC, LLAMA4_PYTHONIC, LFM2, OLMO3, GEMMA4, FUNCTIONGEMMA)
+
+DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON, *_NAMED, *_ELEMENTS, *_PAIRS, *_FUNCTIONS)

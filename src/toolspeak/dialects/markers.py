@@ -10,6 +10,7 @@ from typing import Literal
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
 MarkerKind = Literal["calls", "reasoning", "results", "noise"]
+"""`noise` opens nothing: a special token around the text, dropped from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,17 @@ class Signature:
         return body
 
 
-"""`noise` opens nothing: a special token around the text, dropped from it."""
-
 Answer = Literal["yes", "no", "undecided"]
 Follows = Callable[[str, int], Answer]
 """Whether what stands in a text at a position may follow a marker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How a body must begin, where its first character says too little: the pattern, and its every beginning."""
+
+    whole: re.Pattern[str]
+    beginning: re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,9 @@ class Marker:
     `first`, in place of `starts`: the texts one of which must follow. `bare`: the marker is the beginning of the body's
     first tag (`<function=name>`), and `first` must follow that tag. `tails`: texts that are dropped right behind the
     block, such as the end marker of a wrapper that was never opened.
+    `head` says more exactly than `starts` how a body begins; with a head and no `end` the marker is the body's own
+    first character. `may_be_empty`: `end` may follow right away. `label` is dropped where reasoning begins. Reasoning
+    that is not `nested` holds its own marker as text.
     """
 
     kind: MarkerKind
@@ -82,6 +92,10 @@ class Marker:
     first: tuple[str, ...] = ()
     bare: bool = False
     tails: tuple[str, ...] = ()
+    head: Head | None = None
+    may_be_empty: bool = False
+    label: str = ""
+    nested: bool = True
 
     @property
     def element(self) -> str:
@@ -194,7 +208,7 @@ class MarkerTable:
             return self._follows(held, start > 0, marker, marker.follows, stop, notes)
         if marker.bare:
             return self._bare(held, start, marker)
-        if not (marker.starts or marker.first):
+        if not (marker.starts or marker.first or marker.head):
             return "text" if start else Found(marker, stop)
         if "\n" in marker.starts and stop < len(held) and held[stop] in "\r\n":
             return Found(marker, stop, start > 0)
@@ -230,6 +244,13 @@ class MarkerTable:
         position = inner.end() if inner else stop
         if position == len(held) or (held[position] == "`" and _INNER_FENCE_START.fullmatch(held, stop)):
             return waiting
+        if marker.may_be_empty and marker.end and held[position] == marker.end[0]:
+            if held.startswith(marker.end, position):
+                return Found(marker, position, fenced, tuple(notes))
+            if marker.end.startswith(held[position:]):
+                return waiting
+        if marker.head is not None:
+            return self._head(held, fenced, marker, marker.head, stop, position)
         if marker.first:
             followed = _follows(held, position, marker.first)
             if followed != "yes":
@@ -253,6 +274,16 @@ class MarkerTable:
         if followed == "yes":
             return Found(marker, start, start > 0, ("code_fence",) if start else ())
         return "opened" if followed == "undecided" else "text"
+
+    def _head(self, held: str, fenced: bool, marker: Marker, head: Head, stop: int, position: int) -> Verdict:
+        if not marker.end and "`" in held[stop:position]:
+            return "text"
+        if head.whole.match(held, position):
+            notes = ("code_fence",) if fenced or "`" in held[stop:position] else ()
+            return Found(marker, position if marker.end else stop - len(marker.text), fenced, notes)
+        if not head.beginning.fullmatch(held, position):
+            return "text"
+        return "opened" if marker.end and marker.kind == "calls" else "undecided"
 
     def _may_become_marker(self, text: str) -> bool:
         if any(marker.text.startswith(text) for marker in self._literals):

@@ -29,11 +29,15 @@ def marker_prefix(names: Iterable[str]) -> re.Pattern[str]:
 
 
 def dump_json(value: JSON, markers: re.Pattern[str]) -> str:
-    r"""JSON in which no live marker stands: its '<' is written `\u003c`. Lone surrogates are escaped too,
+    r"""JSON in which no live marker stands: its first character is escaped (`\u003c`). Lone surrogates are escaped too,
     because no request body can carry them."""
     text = json.dumps(value, ensure_ascii=False)
-    text = markers.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    text = markers.sub(_json_escape, text)
+    return _SURROGATE.sub(_json_escape, text)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def escape_text(text: str, markers: re.Pattern[str]) -> str:

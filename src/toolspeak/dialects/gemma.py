@@ -1,0 +1,154 @@
+"""Gemma 4 and FunctionGemma: `call:f{k:<|"|>text<|"|>,n:2}` between markers, one call in each block."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.gemma_calls import GemmaCalls
+from toolspeak.dialects.markers import Head, Marker, MarkerTable
+from toolspeak.dialects.render import ERROR, dump_json, escape_text, marker_prefix, result_value
+from toolspeak.dialects.scan import Caps
+from toolspeak.dialects.typed_text import as_mapping
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]{0,127}")
+_NEEDS_JSON = re.compile("[\x00\ud800-\udfff]")
+_CALL = Head(re.compile(r"(?:call)?:\s*[\w$]"), re.compile(r"(?:c|ca|cal|(?:call)?(?::\s*)?)"))
+
+
+@dataclass(frozen=True, slots=True)
+class GemmaFormat:
+    """Markers of a call and of a result, the delimiter of strings, and what must not stand in a result."""
+
+    call: tuple[str, str]
+    result: tuple[str, str]
+    quote: str
+    live: re.Pattern[str]
+
+    def write_calls(self, calls: Calls, _tools: Tools) -> str:
+        start, end = self.call
+        return "".join(f"{start}{self._call(call)}{end}" for call in calls)
+
+    def _call(self, call: ToolCall | MalformedCall) -> str:
+        return call.raw if isinstance(call, MalformedCall) else f"call:{call.name}{self.write(call.arguments)}"
+
+    def write(self, value: JSON) -> str:
+        match value:
+            case str():
+                return self._string(value)
+            case Mapping():
+                return (
+                    "{"
+                    + ",".join(f"{self._key(key)}:{self.write(each)}" for key, each in as_mapping(value).items())
+                    + "}"
+                )
+            case list() | tuple():
+                return "[" + ",".join(self.write(each) for each in cast("Sequence[JSON]", value)) + "]"
+            case _:
+                return json.dumps(value)
+
+    def _key(self, key: str) -> str:
+        return key if _PLAIN_KEY.fullmatch(key) else self._string(key)
+
+    def _string(self, text: str) -> str:
+        if self.quote in text or self.live.search(text) or _NEEDS_JSON.search(text):
+            return dump_json(text, self.live)  # the delimiters have no escape
+        return f"{self.quote}{text}{self.quote}"
+
+    def write_results(self, results: Sequence[ToolResult]) -> str:
+        start, end = self.result
+        return "".join(f"{start}response:{self._result(result)}{end}" for result in results)
+
+    def _result(self, result: ToolResult) -> str:
+        value = result_value(result)
+        if result.status == "failure":
+            value = ERROR + (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        if isinstance(value, str):
+            value = {"value": value}
+        written = self.write(value if isinstance(value, Mapping) else {"value": value})
+        return escape_text(result.name, self.live) + written
+
+    def new_body(self, _marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+        return GemmaCalls(self.quote, tools, first_index, caps)
+
+
+_RULES = """\
+- One call in each block: call:name{argument:value,argument:value}. Strings stand between two {quote}, without escapes;
+  numbers, true, false, null, [lists] and {objects} stand as they are; keys without quotes.
+- No white space between calls; several blocks for several calls."""
+
+_GEMMA4 = GemmaFormat(
+    ("<|tool_call>", "<tool_call|>"),
+    ("<|tool_response>", "<tool_response|>"),
+    '<|"|>',
+    marker_prefix(
+        ("|tool_call>", "tool_call|>", "|tool_response>", "tool_response|>", "|channel>", "channel|>", '|"|>')
+    ),
+)
+GEMMA4 = DeclaredDialect(
+    info=DialectInfo(
+        "gemma4",
+        '<|tool_call>call:f{k:<|"|>text<|"|>,n:2}<tool_call|>',
+        "chat template of google/gemma-4-31B-it",
+        "parallel",
+        aliases=("gemma4-reasoning",),
+        models=("gemma-4",),
+        arguments='strings between <|"|>, else by schema',
+        results="<|tool_response>response:f{value:…}<tool_response|>",
+        reasoning="<|channel>thought",
+        stop=("<turn|>",),
+    ),
+    table=MarkerTable(
+        [
+            Marker("calls", *_GEMMA4.call, head=_CALL, may_be_empty=True, ends_reasoning=True),
+            Marker("results", *_GEMMA4.result, plain=True),
+            Marker("reasoning", "<|channel>", "<channel|>", label="thought\n", nested=False),
+            Marker("noise", "<channel|>", None),
+        ]
+    ),
+    new_body=_GEMMA4.new_body,
+    write_calls=_GEMMA4.write_calls,
+    write_results=_GEMMA4.write_results,
+    live=_GEMMA4.live,
+    rules=_RULES.replace("{quote}", '<|"|>'),
+)
+
+_FUNCTIONGEMMA = GemmaFormat(
+    ("<start_function_call>", "<end_function_call>"),
+    ("<start_function_response>", "<end_function_response>"),
+    "<escape>",
+    marker_prefix(
+        ("start_function_call", "end_function_call", "start_function_response", "end_function_response", "escape>")
+    ),
+)
+FUNCTIONGEMMA = DeclaredDialect(
+    info=DialectInfo(
+        "functiongemma",
+        "<start_function_call>call:f{k:<escape>text<escape>,n:2}<end_function_call>",
+        "chat template of google/functiongemma-270m-it",
+        "parallel",
+        models=("functiongemma",),
+        arguments="strings between <escape>, else by schema",
+        results="<start_function_response>response:f{value:…}<end_function_response>",
+        reasoning="",
+        stop=("<end_of_turn>", "<start_function_response>"),
+    ),
+    table=MarkerTable(
+        [
+            Marker("calls", *_FUNCTIONGEMMA.call, head=_CALL, may_be_empty=True),
+            Marker("results", *_FUNCTIONGEMMA.result, plain=True),
+        ]
+    ),
+    new_body=_FUNCTIONGEMMA.new_body,
+    write_calls=_FUNCTIONGEMMA.write_calls,
+    write_results=_FUNCTIONGEMMA.write_results,
+    live=_FUNCTIONGEMMA.live,
+    rules=_RULES.replace("{quote}", "<escape>"),
+)

@@ -1,0 +1,300 @@
+"""The body of a block whose call is written as Gemma does: `call:f{k:<|"|>text<|"|>,n:2}`.
+
+Strings stand between a pair of equal delimiters and know no escapes: a delimiter ends a string only if something that
+may follow a string follows it. A value without delimiters is what the tool's schema says; a schema that leaves it open
+lets it be JSON, and without a schema it stays text. A string in JSON's own quotes is read as JSON: so a text that holds
+the delimiter has a way to be written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.function_calls import FunctionCalls, json_content, skip_space
+from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json
+from toolspeak.dialects.typed_text import as_mapping, json_type, resolve, schema_types
+
+_HEAD = re.compile(r"(?:call)?:")
+_HEAD_START = re.compile(r"c(?:a(?:ll?)?)?")
+_NAME_RUN = re.compile(r"[^\s{}<>\"\[\],]*")
+_KEY_RUN = re.compile(r"[^\s{}<>\"\[\],:]*")
+_BARE_RUN = re.compile(r"[^,{}\[\]<\"]*")
+_NEXT_KEY = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*:|[}<\"])")
+_NEXT_KEY_START = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*)?")
+_WORDS: dict[str, JSON] = {"True": True, "False": False, "None": None}
+_UNKNOWN: Mapping[str, JSON] = {"type": "string"}
+
+
+@dataclass(slots=True)
+class _Level:
+    """An open bracket and the schema of what it is."""
+
+    closer: str
+    schema: JSON
+    count: int = 0
+    key: str = ""
+
+
+class GemmaCalls(FunctionCalls):
+    """Implements `Body` for one call; `quote` is the delimiter of strings."""
+
+    def __init__(self, quote: str, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
+        super().__init__(first_index, caps)
+        self._quote = quote
+        self._tools = tools
+        self._spec: ToolSpec | None = None
+        self._levels: list[_Level] = []
+        self._in_key = False
+        self._text = Buffer(caps.characters)  # of a quoted key or a bare value
+        self._scanner = JsonScanner(caps)
+
+    def _start(self, text: str, position: int, out: list[Delta]) -> int:
+        if text[position] == "<":
+            return self._fail("empty_batch", "the block holds no call; write call:name{argument:value}", position)
+        found = _HEAD.match(text, position)
+        if found is None:
+            self._wait = _HEAD_START.fullmatch(text, position) is not None
+            return position if self._wait else self._unexpected("call:name{…}", text, position)
+        self._begin_raw(position)
+        self._state = self._name_start
+        return found.end()
+
+    def _name_start(self, text: str, position: int, out: list[Delta]) -> int:
+        position = skip_space(text, position)
+        if position < len(text):
+            self._state = self._call_name
+        return position
+
+    def _call_name(self, text: str, position: int, out: list[Delta]) -> int:
+        found = _NAME_RUN.match(text, position)
+        stop = found.end() if found else position
+        self._take_word(text[position:stop], position, "the name of a tool")
+        if stop < len(text):
+            self._state = self._call_open
+        return stop
+
+    def _call_open(self, text: str, position: int, out: list[Delta]) -> int:
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        if not self._word or text[position] != "{":
+            return self._unexpected("call:name{…}", text, position)
+        self._begin_call(out)
+        self._spec = self._tools.get(self._name)
+        self._push("{", self._spec.parameters if self._spec else _UNKNOWN, out)
+        return position + 1
+
+    def _push(self, char: str, schema: JSON, out: list[Delta]) -> None:
+        self._say(char, out)
+        self._levels.append(_Level("}" if char == "{" else "]", schema))
+        self._state = self._key if char == "{" else self._value
+
+    def _key(self, text: str, position: int, out: list[Delta]) -> int:
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        self._text = Buffer(self.caps.characters)
+        if text[position] == "}":
+            return self._close(text, position, out)
+        if text[position] == '"':
+            self._in_key, self._scanner, self._state = True, JsonScanner(self.caps), self._json_string
+        elif text[position] == "<":
+            return self._open_string(text, position, True, out)
+        else:
+            self._word, self._state = "", self._key_name
+        return position
+
+    def _key_name(self, text: str, position: int, out: list[Delta]) -> int:
+        found = _KEY_RUN.match(text, position)
+        stop = found.end() if found else position
+        self._take_word(text[position:stop], position, "the name of an argument")
+        if stop == len(text):
+            return stop
+        if not self._word:
+            return self._unexpected("a key, as in key:value", text, stop)
+        self._text.add(self._word)
+        self._state = self._colon
+        return stop
+
+    def _colon(self, text: str, position: int, out: list[Delta]) -> int:
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        if text[position] != ":":
+            return self._unexpected("':' after the key", text, position)
+        level = self._levels[-1]
+        level.key = self._text.value()
+        self._separate(level, out)
+        self._say(f"{json.dumps(level.key, ensure_ascii=False)}: ", out)
+        self._state = self._value
+        return position + 1
+
+    def _separate(self, level: _Level, out: list[Delta]) -> None:
+        self._say(", " if level.count else "", out)
+        level.count += 1
+
+    def _value(self, text: str, position: int, out: list[Delta]) -> int:
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        level, char = self._levels[-1], text[position]
+        if level.closer == "]":
+            if char == "]":
+                return self._close(text, position, out)
+            if char != "<" or text.startswith(self._quote, position):
+                self._separate(level, out)
+        if char == "<":
+            return self._open_string(text, position, False, out)
+        if char == '"':
+            self._in_key, self._scanner, self._state = False, JsonScanner(self.caps), self._json_string
+        elif char in "[{":
+            if len(self._levels) >= self.caps.depth:
+                return self._too_deep(position)
+            self._push(char, self._schema(), out)
+            return position + 1
+        else:
+            self._text, self._state = Buffer(self.caps.characters), self._bare
+        return position
+
+    def _open_string(self, text: str, position: int, in_key: bool, out: list[Delta]) -> int:
+        if not text.startswith(self._quote, position):
+            if self._quote.startswith(text[position:]):
+                self._wait = True
+                return position
+            return self._unexpected(f"a value or {self._quote}", text, position)
+        self._in_key, self._state = in_key, self._string
+        self._say("" if in_key else '"', out)
+        return position + len(self._quote)
+
+    def _string(self, text: str, position: int, out: list[Delta]) -> int:
+        quote = self._quote
+        at = text.find(quote, position)
+        if at < 0:
+            tail = max(position, len(text) - len(quote) + 1)
+            stop = next((i for i in range(tail, len(text)) if quote.startswith(text[i:])), len(text))
+            self._content(text[position:stop], out)
+            self._wait = stop < len(text)
+            return stop
+        self._content(text[position:at], out)
+        ends = self._ends(text, at)
+        if ends == "wait":
+            self._wait = True
+            return at
+        if ends == "content":
+            self._content(text[at : at + 1], out)
+            return at + 1
+        self._say("" if self._in_key else '"', out)
+        self._state = self._colon if self._in_key else self._after
+        return at + len(quote)
+
+    def _content(self, piece: str, out: list[Delta]) -> None:
+        if self._in_key:
+            self._text.add(piece)
+        else:
+            self._say(json_content(piece), out)
+
+    def _ends(self, text: str, at: int) -> Literal["end", "content", "wait"]:
+        """What the delimiter at text[at] is: followed by nothing that may follow a string, it is content."""
+        after = skip_space(text, at + len(self._quote))
+        closer = self._levels[-1].closer
+        if after - at >= MAX_CANDIDATE:
+            return "end"
+        if after == len(text):
+            return "wait"
+        if self._in_key or text[after] not in "," + closer:
+            return "end" if self._in_key and text[after] == ":" else "content"
+        if text[after] == closer or closer == "]":
+            return "end"
+        window = text[after + 1 : at + 2 * MAX_CANDIDATE]
+        if _NEXT_KEY.match(window):
+            return "end"
+        return "wait" if len(text) < at + 2 * MAX_CANDIDATE and _NEXT_KEY_START.fullmatch(window) else "content"
+
+    def _json_string(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = self._scanner.feed(text, position)
+        piece = text[position:stop]
+        if self._in_key:
+            self._text.add(piece)
+        else:
+            self._say(piece, out)
+        if self._scanner.problem is not None:
+            return self._fail(self._scanner.problem.code, self._scanner.problem.reason, stop)
+        if self._scanner.done and self._in_key:
+            key = decode_json(self._text.value())
+            self._text = Buffer(self.caps.characters)
+            self._text.add(key if isinstance(key, str) else "")
+        if self._scanner.done:
+            self._state = self._colon if self._in_key else self._after
+        return stop
+
+    def _bare(self, text: str, position: int, out: list[Delta]) -> int:
+        """A value without delimiters, up to what ends a value."""
+        found = _BARE_RUN.match(text, position)
+        stop = found.end() if found else position
+        self._text.add(text[position:stop])
+        if self._text.overflown:
+            return self._fail("too_large", f"a value is over {self.caps.characters} characters", position)
+        if stop == len(text):
+            return stop
+        bare = self._text.value().strip()
+        if not bare or text[stop] not in ",}]":
+            return self._unexpected("a value", text, stop)
+        value = self._typed(bare)
+        if isinstance(value, Problem):
+            return self._fail(value.code, value.reason, stop)
+        self._say(value, out)
+        self._state = self._after
+        return stop
+
+    def _typed(self, bare: str) -> str | Problem:
+        """The JSON of a value without delimiters."""
+        types = schema_types(self._schema(), self._spec.parameters if self._spec else {})
+        value = _WORDS[bare] if bare in _WORDS else decode_json(bare, self.caps)
+        text = json.dumps(bare, ensure_ascii=False)
+        if isinstance(value, Problem):
+            return value if value.code != "invalid_json" and "string" not in types else text
+        whole = isinstance(value, float) and value.is_integer() and "integer" in types
+        if "string" in types and not whole and json_type(value) not in types:
+            return text
+        return json.dumps(value)
+
+    def _schema(self) -> JSON:
+        """The schema of the value that comes next."""
+        if self._spec is None:
+            return _UNKNOWN
+        level, root = self._levels[-1], self._spec.parameters
+        schema = as_mapping(level.schema)
+        if isinstance(schema.get("$ref"), str):
+            schema = as_mapping(resolve(schema["$ref"], root))
+        if level.closer == "]":
+            return schema.get("items", {})
+        key = self._spec.aliases.get(level.key, level.key) if len(self._levels) == 1 else level.key
+        return as_mapping(schema.get("properties")).get(key, {})
+
+    def _after(self, text: str, position: int, out: list[Delta]) -> int:
+        """After a value."""
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        level = self._levels[-1]
+        if text[position] == level.closer:
+            return self._close(text, position, out)
+        if text[position] != ",":
+            return self._unexpected(f"',' or '{level.closer}' after a value", text, position)
+        self._state = self._value if level.closer == "]" else self._key
+        return position + 1
+
+    def _close(self, text: str, position: int, out: list[Delta]) -> int:
+        self._say(self._levels.pop().closer, out)
+        self._state = self._after
+        if not self._levels and self.problem is None:
+            self._end_call(text, position + 1, out)
+            self.done = True
+        return position + 1

@@ -1,0 +1,87 @@
+"""The body of a block whose calls are Python calls with literal arguments: `[f(a='x', n=2), g()]`, or one a line."""
+
+from __future__ import annotations
+
+import re
+
+from toolspeak.data.deltas import Delta
+from toolspeak.dialects.function_calls import skip_space
+from toolspeak.dialects.python_arguments import PythonArguments
+from toolspeak.dialects.scan import Caps, shorten
+
+NAME = r"[^\W\d][\w.:/-]*"
+KEY = r"[^\W\d][\w-]*"
+VALUE_START = r"['\"\w+.\-\[{(]"
+
+_WORD_RUN = re.compile(r"[\w.:/-]*")
+
+
+class PythonCalls(PythonArguments):
+    """Implements `Body`. `brackets`: the calls stand in a list (else one a line); the other way is read leniently."""
+
+    def __init__(self, brackets: bool, first_index: int, caps: Caps) -> None:
+        super().__init__(brackets, first_index, caps)
+        self._expected = brackets
+
+    def end(self, out: list[Delta]) -> None:
+        between = self._state in (self._between, self._after_call)
+        self.done = between and not self._brackets and bool(self.calls)
+
+    def _start(self, text: str, position: int, out: list[Delta]) -> int:
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        self._brackets = text[position] == "["
+        if self._brackets != self._expected:
+            self.notes = ("array" if self._brackets else "single_object",)
+        self._state = self._between
+        return position + 1 if self._brackets else position
+
+    def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        """Before a call."""
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        char = text[position]
+        if char == "<" and not self._brackets and self.calls:
+            self.done = True
+        elif char == "]" and self._brackets and self.calls:
+            self.done = True
+            return position + 1
+        elif char == "_" or char.isalpha():
+            self._begin_raw(position)
+            self._state = self._call_name
+        elif char in "<]" and not self.calls:
+            return self._fail("empty_batch", "there is no call here; write name(argument=value)", position)
+        else:
+            return self._unexpected("a call such as name(argument=value)", text, position)
+        return position
+
+    def _call_name(self, text: str, position: int, out: list[Delta]) -> int:
+        found = _WORD_RUN.match(text, position)
+        stop = found.end() if found else position
+        self._take_word(text[position:stop], position, "the name of a tool")
+        if stop < len(text):
+            self._state = self._call_open
+        return stop
+
+    def _call_open(self, text: str, position: int, out: list[Delta]) -> int:
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        if text[position] != "(":
+            return self._unexpected(f"'(' after the name {shorten(self._word)}", text, position)
+        self._begin_arguments(out)
+        return position + 1
+
+    def _after_call(self, text: str, position: int, out: list[Delta]) -> int:
+        position = skip_space(text, position)
+        if position == len(text):
+            return position
+        if text[position] in ",;":
+            self._state = self._between
+            return position + 1
+        if self._brackets and text[position] != "]":
+            return self._unexpected("',' or ']' after a call", text, position)
+        self._state = self._between
+        return position

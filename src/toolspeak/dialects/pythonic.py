@@ -1,0 +1,282 @@
+"""Llama 3.2 and 4, LFM2, Olmo 3: calls written as Python, `[f(a='x', n=2), g()]`, bare or between markers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, Section
+from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.json_calls import CallShape, JsonCalls
+from toolspeak.dialects.markers import Head, Marker, MarkerTable
+from toolspeak.dialects.python_calls import KEY, NAME, VALUE_START, PythonCalls
+from toolspeak.dialects.render import ERROR, dump_json, marker_prefix, result_text, result_value
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
+from toolspeak.dialects.typed_text import as_mapping
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_BARE_CALL = re.compile(rf"\[(?=\s*+{NAME.replace('*', '*+')}\s*+\()")
+_TO_ESCAPE = re.compile(r"[\\\x00-\x1f\x7f\ud800-\udfff\u2028\u2029]")
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def write_literal(value: JSON, quote: str, live: re.Pattern[str]) -> str:
+    """A value as a Python literal, on one line, in which no live marker stands."""
+    match value:
+        case str():
+            text = _TO_ESCAPE.sub(_escape, value).replace(quote, f"\\{quote}")
+            return quote + live.sub("\\\\x3c", text) + quote
+        case Mapping():
+            items = (
+                f"{write_literal(k, quote, live)}: {write_literal(v, quote, live)}"
+                for k, v in as_mapping(value).items()
+            )
+            return "{" + ", ".join(items) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(write_literal(each, quote, live) for each in cast("Sequence[JSON]", value)) + "]"
+        case _:
+            return repr(value)
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
+    return _ESCAPES.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}")
+
+
+def write_call(call: ToolCall | MalformedCall, quote: str, live: re.Pattern[str]) -> str:
+    """One call; arguments whose names are no Python names stand in `**{…}`."""
+    if isinstance(call, MalformedCall):
+        return call.raw
+    named = [(key, value) for key, value in call.arguments.items() if _PLAIN_KEY.fullmatch(key)]
+    others = {key: value for key, value in call.arguments.items() if not _PLAIN_KEY.fullmatch(key)}
+    parts = [f"{key}={write_literal(value, quote, live)}" for key, value in named]
+    parts += [f"**{write_literal(others, quote, live)}"] if others else []
+    return f"{call.name}({', '.join(parts)})"
+
+
+def _write_list(calls: Calls, quote: str, live: re.Pattern[str], start: str = "", end: str = "") -> str:
+    """The calls in one list; a malformed block, which is more than a call, as the model wrote it."""
+    blocks: list[str] = []
+    listed: list[str] = []
+    for call in calls:
+        if isinstance(call, MalformedCall) and call.whole_block:
+            blocks.append(call.raw)
+        else:
+            listed.append(write_call(call, quote, live))
+    blocks += [f"[{', '.join(listed)}]"] if listed else []
+    return "\n".join(f"{start}{each}{end}" for each in blocks)
+
+
+def _write_quoted_results(results: Sequence[ToolResult]) -> str:
+    return "\n".join(_quoted(result) for result in results)
+
+
+def _quoted(result: ToolResult) -> str:
+    value = result_value(result)
+    if result.status == "failure":
+        value = ERROR + (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return dump_json(value, _LLAMA_RESULTS)
+
+
+# --- Llama --------------------------------------------------------------------------------------
+
+_LLAMA = marker_prefix(("|python_start|>", "|python_end|>"))
+_LLAMA_RESULTS = re.compile(f"{_BARE_CALL.pattern}|{_LLAMA.pattern}")
+_ARGUMENT = rf"(?:\)|\*\*|{KEY}\s*=\s*{VALUE_START})"
+_BARE_START = re.compile(rf"(?:{NAME}\s*(?:\(\s*(?:\*|{KEY}\s*(?:=\s*)?)?)?)?")
+_PYTHON_START = Marker("calls", "<|python_start|>", "<|python_end|>", "[", may_be_empty=True)
+
+
+def _llama_table(tools: Sequence[ToolSpec]) -> MarkerTable:
+    """Without a marker only the name of a tool tells a call from a list in prose or in an example."""
+    names = "|".join(re.escape(spec.name) for spec in tools) or NAME
+    bare = Head(re.compile(rf"(?:{names})\s*\(\s*{_ARGUMENT}"), _BARE_START)
+    return MarkerTable([_PYTHON_START, Marker("calls", "[", None, head=bare)])
+
+
+def _new_list(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
+    return PythonCalls(True, first_index, caps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareDialect(DeclaredDialect):
+    """A dialect whose calls may stand without a marker: its tools' names tell them from prose."""
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+        def new_body(_marker: Marker, first_index: int, caps: Caps) -> Body:
+            return PythonCalls(True, first_index, caps)
+
+        return BlockParser(BlockFormat(_llama_table(tools), self.batch, new_body), starts_in)
+
+
+_RULES = """\
+- Calls are Python: every argument as name=value with a literal (strings in quotes, numbers, True, False, None, lists,
+  dicts); no variables, no expressions. An argument whose name is no Python name goes into **{'its name': value}.
+"""
+
+PYTHONIC = BareDialect(
+    info=DialectInfo(
+        "pythonic",
+        "[f(a='x', n=2), g()], without markers",
+        "chat template of meta-llama/Llama-3.2-3B-Instruct (tools in the system prompt)",
+        "parallel",
+        models=("llama-3.2", "toolace"),
+        arguments="Python literals",
+        results="ipython turn, JSON",
+        reasoning="",
+        stop=("<|eom_id|>", "<|eot_id|>"),
+    ),
+    table=_llama_table(()),
+    new_body=_new_list,
+    write_calls=lambda calls, _tools: _write_list(calls, "'", _LLAMA),
+    write_results=_write_quoted_results,
+    live=_LLAMA_RESULTS,
+    rules=_RULES + "- All calls stand in one list, in square brackets.",
+)
+LLAMA4_PYTHONIC = BareDialect(
+    info=DialectInfo(
+        "llama4-pythonic",
+        "<|python_start|>[f(a='x', n=2), g()]<|python_end|>; the markers may be missing",
+        "chat template of meta-llama/Llama-4-Scout-17B-16E-Instruct",
+        "parallel",
+        models=("llama-4",),
+        arguments="Python literals",
+        results="ipython turn, JSON",
+        reasoning="",
+        stop=("<|eom|>", "<|eot|>"),
+    ),
+    table=_llama_table(()),
+    new_body=_new_list,
+    write_calls=lambda calls, _tools: _write_list(calls, "'", _LLAMA, "<|python_start|>", "<|python_end|>"),
+    write_results=_write_quoted_results,
+    live=_LLAMA_RESULTS,
+    rules=_RULES + "- All calls stand in one list, in square brackets, between <|python_start|> and <|python_end|>.",
+)
+
+# --- LFM2 ---------------------------------------------------------------------------------------
+
+_LFM2 = marker_prefix(
+    ("|tool_call_start|>", "|tool_call_end|>", "|tool_response_start|>", "|tool_response_end|>", "think")
+)
+
+
+class PythonOrJson(Body):
+    """Implements `Body`: LFM2 writes Python calls, or JSON where the system prompt asked for it."""
+
+    def __init__(self, first_index: int, caps: Caps) -> None:
+        super().__init__(caps)
+        self._first_index = first_index
+        self._inner: Body | None = None
+
+    def feed(self, text: str, start: int, out: list[Delta]) -> int:
+        if self._inner is None:
+            inner = text[start : start + MAX_CANDIDATE].replace("[", "", 1).lstrip()
+            if not inner and len(text) - start < MAX_CANDIDATE:
+                return start
+            array = text[start] == "["
+            if inner.startswith("{"):
+                shape = CallShape(arguments_key="arguments", array=array, arguments_required=False)
+                self._inner = JsonCalls(shape, self._first_index, self.caps)
+            else:
+                self._inner = PythonCalls(True, self._first_index, self.caps)
+            self.raw, self.calls = self._inner.raw, self._inner.calls
+        stop = self._inner.feed(text, start, out)
+        self._copy(self._inner)
+        return stop
+
+    def end(self, out: list[Delta]) -> None:
+        if self._inner is not None:
+            self._inner.end(out)
+            self._copy(self._inner)
+
+    def _copy(self, inner: Body) -> None:
+        self.done, self.notes = inner.done, inner.notes
+        self.problem, self.problem_offset = inner.problem, inner.problem_offset
+
+
+def _lfm2_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
+    return PythonOrJson(first_index, caps)
+
+
+def _write_lfm2_results(results: Sequence[ToolResult]) -> str:
+    return "\n".join(f"<|tool_response_start|>{result_text(each, _LFM2)}<|tool_response_end|>" for each in results)
+
+
+LFM2 = DeclaredDialect(
+    info=DialectInfo(
+        "lfm2",
+        '<|tool_call_start|>[f(a="x", n=2), g()]<|tool_call_end|>',
+        "chat template of LiquidAI/LFM2-8B-A1B",
+        "parallel",
+        models=("lfm2",),
+        arguments="Python literals",
+        results="<|tool_response_start|>…<|tool_response_end|> in a tool turn",
+        stop=("<|im_end|>",),
+    ),
+    table=MarkerTable(
+        [
+            Marker("calls", "<|tool_call_start|>", "<|tool_call_end|>", "[{", may_be_empty=True),
+            Marker("results", "<|tool_response_start|>", "<|tool_response_end|>", plain=True),
+            Marker("reasoning", "<think>", "</think>"),
+        ]
+    ),
+    new_body=_lfm2_body,
+    write_calls=lambda calls, _tools: _write_list(calls, '"', _LFM2, "<|tool_call_start|>", "<|tool_call_end|>"),
+    write_results=_write_lfm2_results,
+    live=_LFM2,
+    rules=_RULES + "- All calls stand in one list, in square brackets, between the two markers.",
+)
+
+# --- Olmo 3 -------------------------------------------------------------------------------------
+
+_OLMO3 = marker_prefix(("function_calls", "think"))
+_LINE = Head(re.compile(rf"\[?\s*{NAME}\s*\("), re.compile(rf"\[?\s*(?:{NAME}\s*)?"))
+
+
+def _olmo3_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
+    return PythonCalls(False, first_index, caps)
+
+
+def _write_olmo3_calls(calls: Calls, _tools: Tools) -> str:
+    written = "\n".join(write_call(call, '"', _OLMO3) for call in calls)
+    return f"<function_calls>{written}</function_calls>"
+
+
+def _write_olmo3_results(results: Sequence[ToolResult]) -> str:
+    return "\n".join(result_text(result, _OLMO3) for result in results)
+
+
+OLMO3 = DeclaredDialect(
+    info=DialectInfo(
+        "olmo3",
+        '<function_calls>f(a="x", n=2)</function_calls>, one call a line',
+        "chat template of allenai/Olmo-3-7B-Instruct",
+        "parallel",
+        models=("olmo-3",),
+        arguments="Python literals",
+        results="plain text in a turn of the role environment",
+        stop=("<|im_end|>",),
+    ),
+    table=MarkerTable(
+        [
+            Marker("calls", "<function_calls>", "</function_calls>", head=_LINE, may_be_empty=True),
+            Marker("reasoning", "<think>", "</think>"),
+        ]
+    ),
+    new_body=_olmo3_body,
+    write_calls=_write_olmo3_calls,
+    write_results=_write_olmo3_results,
+    live=_OLMO3,
+    rules=_RULES + "- One call a line, without brackets around them.",
+)
