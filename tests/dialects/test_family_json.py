@@ -52,7 +52,7 @@ def marker_texts(dialect: Dialect) -> list[str]:
     for marker in table(dialect).markers:
         parts = marker.signature.parts if marker.signature else (marker.text,)
         texts += [part for part in parts if isinstance(part, str)]
-        texts += [end for end in (marker.end, marker.separator, *marker.also_ends) if end]
+        texts += [end for end in (marker.end, "".join(marker.tails), *marker.also_ends) if end]
     return sorted(set(texts))
 
 

@@ -47,6 +47,7 @@ class CogencyJson(CogencyDialect):
         '<execute>[{"name": …, "args": {…}}, …]</execute>; results as a JSON array',
         "Cogency, docs/execution.md (v3.2+)",
         "parallel",
+        results="a JSON array in <results>, in a user turn",
     )
     introduction = _INTRODUCTION
 

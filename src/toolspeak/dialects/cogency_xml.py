@@ -52,6 +52,8 @@ class CogencyXml(CogencyDialect):
         "<execute><tool><argument>value</argument></tool>…</execute>; results as a JSON array",
         "Cogency, docs/xml-protocol.md",
         "sequential",
+        arguments="text, typed by the tool's schema",
+        results="a JSON array in <results>, in a user turn",
     )
     introduction = _INTRODUCTION
 

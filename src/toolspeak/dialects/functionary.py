@@ -107,6 +107,12 @@ def _write_v32(calls: Calls, _tools: Tools) -> str:
     )
 
 
+def _write_results_v32(results: Sequence[ToolResult]) -> str:
+    text = _write_results(results, _LIVE_V32)
+    # A line break in front, for otherwise the text could be a turn that begins behind the prompt's `>>>`.
+    return f"\n{text}" if _BEHIND_V32.match(text) or text.startswith("all\n") else text
+
+
 class _FunctionaryV32(DeclaredDialect):
     """The prompt ends with the first `>>>`, so that a turn may begin behind it."""
 
@@ -175,7 +181,7 @@ FUNCTIONARY_V32 = _FunctionaryV32(
     table=MarkerTable([Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, follows=behind(_behind_v32))]),
     new_body=_body_v32,
     write_calls=_write_v32,
-    write_results=lambda results: _write_results(results, _LIVE_V32),
+    write_results=_write_results_v32,
     live=_LIVE_V32,
     rules="- The name stands on a line of its own behind >>>; the arguments are one JSON object on the next line.",
 )

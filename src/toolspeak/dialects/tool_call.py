@@ -64,6 +64,7 @@ class ToolCallDialect:
         '<tool_call>{"name": …, "arguments": {…}}</tool_call>, the last one counts; results as tool messages',
         "AstraCodex, tool_protocol.md (branch openai-format)",
         "sequential",
+        results="a tool turn, or <tool_result> in a user turn",
     )
     batch: BatchRule = _BATCH
 

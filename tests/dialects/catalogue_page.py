@@ -1,0 +1,46 @@
+"""Writes docs/dialects.md from the catalogue; run it as a script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from toolspeak.dialects import DIALECTS, PROTOCOLS
+
+PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
+_COUNTS = {"first_block": "the first block's", "last_call": "the last one", "all_calls": "all"}
+
+
+def page() -> str:
+    own = len(DIALECTS) - len(PROTOCOLS)
+    lines = [
+        "# Dialects",
+        "",
+        f"{len(PROTOCOLS)} published protocols, for models that know no format of their own, and {own} formats that open",
+        "models were trained on. Made by `python tests/dialects/catalogue_page.py`; a test keeps it current.",
+        "",
+        "| name | how calls are written | which count | arguments | results | reasoning | models | also called | source |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for dialect in DIALECTS:
+        info = dialect.info
+        cells = [
+            f"`{info.name}`",
+            code(info.summary),
+            _COUNTS[dialect.batch.counts],
+            info.arguments,
+            info.results.replace("<", "&lt;"),
+            code(info.reasoning) if info.reasoning else "none",
+            ", ".join(info.models) or "any",
+            ", ".join(f"`{alias}`" for alias in info.aliases) or "",
+            info.source,
+        ]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def code(text: str) -> str:
+    return f"``{text}``" if "`" in text else f"`{text}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
