@@ -25,6 +25,7 @@ from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import LimitReached, ModelAnswered, ModelAsked, RunFinished, ToolStarted
 from toolspeak.data.messages import Usage
 from toolspeak.dialects import get_dialect
+from toolspeak.execute import Decision
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
 NOTES = {
@@ -249,17 +250,23 @@ def test_a_tool_cut_by_the_limit_ends_the_run_even_if_the_clock_stands_still():
     assert (result.answer, result.reason) == ("I gave up.", "seconds")
 
 
-def test_an_approver_that_never_answers_is_cut_by_the_time_limit():
+def test_the_time_a_person_takes_to_answer_does_not_count():
+    @tool
+    async def send() -> str:
+        "Sends."
+        return "sent"
+
     async def approve(request):
-        await asyncio.Event().wait()
+        await asyncio.sleep(3600)
+        return Decision(True)
 
     async def main():
-        turns = [calling("cogency-json", ("note", {"path": "x"})), "Nobody answered."]
-        return await an_agent(turns, approve=approve, limits=Limits(seconds=10), clock=loop_clock).run("go")
+        turns = ['<execute>[{"name": "send", "args": {}}]</execute>', "Noted."]
+        return await an_agent(turns, [send], approve=approve, limits=Limits(seconds=10), clock=loop_clock).run("go")
 
     result = run_jumping(main())
-    assert (result.answer, result.reason) == ("Nobody answered.", "seconds")
-    assert [one.code for one in result.messages[2].results] == ["skipped"]
+    assert (result.answer, result.reason) == ("Noted.", "answer")
+    assert [one.status for one in result.messages[2].results] == ["success"]
 
 
 def test_limits_of_a_run_replace_those_of_the_agent():

@@ -220,17 +220,6 @@ def test_being_ended_from_outside_kills_the_command_too(folder: Path, number: si
     assert "Traceback" not in screen
 
 
-def test_a_question_that_outlasts_the_run_is_given_up(folder: Path):
-    model = book(folder, calls(write("a")), "{{find:time limit of 1 seconds}} it was")
-    with at_terminal(folder, model, "--max-seconds", "1") as process:
-        process.read_until(ASKS)
-        code, screen = process.finish()
-    assert code == 0
-    assert "! the limit of 1 seconds is reached: asking for a final answer" in screen
-    assert "time limit of 1 seconds it was\n" in screen
-    assert "toolspeak: answered (seconds): " in screen
-
-
 # --- redirected streams ------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,8 @@ from seed_examples import called, read_checked
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect, read_turn
+from toolspeak.dialects.scan import Caps
+from toolspeak.dialects.xml_calls import XmlCalls
 
 DIALECT = get_dialect("cogency-xml")
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}}
@@ -241,3 +243,13 @@ def test_an_open_schema_takes_any_argument_as_a_sibling():
     spec = ToolSpec("put", "", {"properties": {"a": {"type": "string"}}, "additionalProperties": True})
     turn = read_turn(get_dialect("cogency-xml"), "<execute><put><a>1</a><b>2</b></put></execute>", [spec])
     assert [call.arguments for call in turn.calls] == [{"a": "1", "b": "2"}]
+
+
+def test_a_value_of_white_space_past_the_cap_fails_and_is_not_cut():
+    def new_body(first_index, caps):
+        return XmlCalls("execute", {}, first_index, caps)
+
+    text = f"<w><a>{' ' * 60}</a></w></execute>"
+    body = new_body(0, Caps(characters=50))
+    body.feed(text, 0, [])
+    assert (body.problem.code, body.problem_offset, body.done) == ("too_large", 56, False)

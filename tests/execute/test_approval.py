@@ -6,7 +6,8 @@ from executor_helpers import Recorder, a_call, result_of, results_of, run_batch
 
 from toolspeak.data.tools import READ_ANYTHING, UNDECLARED, Effects
 from toolspeak.errors import UsageError
-from toolspeak.execute import Decision, approve_all, approve_none, needs_approval, resolve_approver
+from toolspeak.execute import Decision, Interceptor, approve_all, approve_none, resolve_approver
+from toolspeak.execute.approval import approval_reason
 from toolspeak.tools import tool
 
 ran = []
@@ -51,17 +52,18 @@ class Person:
 @pytest.mark.parametrize(
     ("effects", "expected"),
     [
-        (READ_ANYTHING, False),
-        (Effects(reads={"file:a"}), False),
-        (Effects(), False),
-        (Effects(writes={"file:a"}), True),
-        (Effects(writes={"file:a"}, idempotent=True, destructive=False), True),
-        (Effects(reads={"web:"}, external=True), True),
-        (UNDECLARED, True),
+        (READ_ANYTHING, ""),
+        (Effects(reads={"file:a"}), ""),
+        (Effects(), ""),
+        (Effects(writes={"file:b", "file:a"}), "writes file:a, file:b"),
+        (Effects(writes={"file:a"}, idempotent=True, destructive=False), "writes file:a"),
+        (Effects(reads={"web:"}, external=True), "leaves this machine"),
+        (Effects(writes={"web:"}, external=True), "writes web: and leaves this machine"),
+        (UNDECLARED, "does not declare what it touches"),
     ],
 )
-def test_what_needs_a_yes(effects, expected):
-    assert needs_approval(effects) is expected
+def test_what_needs_a_yes_and_why(effects, expected):
+    assert approval_reason(effects) == expected
 
 
 def test_an_approver_is_asked_in_call_order_before_anything_runs():
@@ -165,7 +167,7 @@ def test_only_a_decision_is_an_answer(answer):
 
 
 def test_a_preview_that_fails_does_not_prevent_the_question():
-    def broken(arguments):
+    def broken(arguments, context=None):
         raise OSError("no such file")
 
     person = Person(Decision(True))
@@ -179,12 +181,68 @@ def test_a_long_preview_is_shortened():
     assert len(person.asked[0].preview) <= 64 * 1024
 
 
-def test_a_question_does_not_outlast_the_deadline():
-    class Absent(Person):
-        async def __call__(self, request):
+class Slow(Person):
+    """Answers once the event loop's clock has gone on by `seconds`."""
+
+    def __init__(self, seconds, *answers):
+        super().__init__(*answers)
+        self.seconds = seconds
+
+    async def __call__(self, request):
+        later = asyncio.Event()
+        asyncio.get_running_loop().call_later(self.seconds, later.set)
+        await later.wait()
+        return await super().__call__(request)
+
+
+def test_time_at_a_question_does_not_count():
+    person = Slow(0.15, Decision(True), Decision(True))
+    batch = asyncio.run(run_batch([write, read], WRITES, approver=person, deadline=0.1))
+    assert [result.status for result in batch.results] == ["success"] * 3
+    assert batch.waited >= 0.29
+
+
+def test_after_a_question_the_deadline_still_holds():
+    @tool(effects=Effects(writes={"here"}))
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    batch = asyncio.run(run_batch([endless], [a_call("endless")], approver=Slow(0.1, Decision(True)), deadline=0.05))
+    assert [result.code for result in batch.results] == ["timeout"]
+    assert batch.waited >= 0.09
+
+
+def test_what_is_not_a_question_still_counts():
+    class Ponders(Interceptor):
+        async def before(self, call, context):
             await asyncio.Event().wait()
 
-    results = results_of([write, read], WRITES, approver=Absent(), deadline=0.05)
-    assert [result.code for result in results] == ["skipped"] * 3
-    assert "time limit was reached" in results[0].text
+    batch = asyncio.run(
+        run_batch([write], WRITES[:1], approver=Person(), deadline=0.05, options={"call_pipeline": (Ponders(),)})
+    )
+    assert [result.code for result in batch.results] == ["skipped"]
+    assert batch.waited == 0
+
+
+@pytest.mark.parametrize("approver", [None, approve_all])
+def test_nobody_asked_is_nobody_waited_for(approver):
+    assert asyncio.run(run_batch([write, read], WRITES, approver=approver)).waited == 0
+
+
+def test_a_question_ends_when_the_batch_is_cancelled():
+    asked = asyncio.Event()
+
+    class Absent(Person):
+        async def __call__(self, request):
+            asked.set()
+            await asyncio.Event().wait()
+
+    async def main():
+        task = asyncio.create_task(run_batch([write], WRITES[:1], approver=Absent(), deadline=0.05))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
     assert ran == []

@@ -5,7 +5,7 @@ from executor_helpers import a_call, run_batch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects
+from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects, covers
 from toolspeak.errors import UsageError
 from toolspeak.execute import Executor, plan
 from toolspeak.tools import Toolset, tool
@@ -23,7 +23,22 @@ KEYS = [
     "a:b:c",
     EVERYTHING,
 ]
-EFFECTS = st.builds(Effects, st.sets(st.sampled_from(KEYS), max_size=2), st.sets(st.sampled_from(KEYS), max_size=2))
+SOME_KEYS = st.sets(st.sampled_from(KEYS), max_size=2)
+EFFECTS = st.builds(Effects, SOME_KEYS, SOME_KEYS, external=st.booleans(), idempotent=st.booleans()) | st.just(
+    UNDECLARED
+)
+
+
+def conflict(left, right):
+    """The definition: one writes what the other touches, or both send something that counts."""
+    touched = [
+        (a, b)
+        for ours, theirs in ((left.writes, right.writes), (left.writes, right.reads), (left.reads, right.writes))
+        for a in ours
+        for b in theirs
+    ]
+    sent = all((one.external or not one.declared) and not one.idempotent for one in (left, right))
+    return sent or any(covers(a, b) or covers(b, a) for a, b in touched)
 
 
 def closure(edges):
@@ -36,7 +51,7 @@ def closure(edges):
 
 @given(st.lists(EFFECTS, max_size=12))
 def test_serializable_orders_the_conflicting_calls_and_waits_for_no_others(effects):
-    pairwise = [[j for j in range(i) if effects[j].conflicts(effects[i])] for i in range(len(effects))]
+    pairwise = [[j for j in range(i) if conflict(effects[j], effects[i])] for i in range(len(effects))]
     planned = plan(effects, "serializable")
     assert closure(planned) == closure(pairwise)
     assert all(set(waits) <= set(conflicting) for waits, conflicting in zip(planned, pairwise, strict=True))
@@ -46,6 +61,38 @@ def test_parallel_waits_for_nothing_and_sequential_for_the_one_before():
     assert plan([UNDECLARED] * 3, "parallel") == ((), (), ())
     assert plan([READ_ANYTHING] * 3, "sequential") == ((), (0,), (1,))
     assert plan([], "serializable") == plan([], "sequential") == ()
+
+
+POST = Effects(external=True)
+GET = Effects(external=True, idempotent=True)
+
+
+def test_external_calls_that_are_not_idempotent_keep_their_order():
+    assert plan([POST, GET, POST, READ_ANYTHING, POST], "serializable") == ((), (), (0,), (), (2,))
+    assert plan([POST, UNDECLARED, POST], "serializable") == ((), (0,), (1,))
+    assert plan([POST, POST], "parallel") == ((), ())
+
+
+def test_external_calls_end_in_their_order():
+    async def main():
+        sent, second_may_go = [], asyncio.Event()
+
+        @tool(external=True, effects=Effects())
+        async def post(text: str) -> None:
+            if text == "first":
+                await second_may_go.wait()
+            sent.append(text)
+
+        @tool(read_only=True)
+        async def release() -> None:
+            second_may_go.set()
+
+        await run_batch(
+            [post, release], [a_call("post", text="first"), a_call("post", text="second"), a_call("release")]
+        )
+        return sent
+
+    assert asyncio.run(main()) == ["first", "second"]
 
 
 def test_readers_between_two_writers_run_together():
@@ -59,6 +106,8 @@ def test_readers_between_two_writers_run_together():
         [UNDECLARED],
         [READ_ANYTHING],
         [UNDECLARED, READ_ANYTHING, READ_ANYTHING],
+        [POST],
+        [POST, UNDECLARED, GET],
         [Effects(writes={"file:a"}), Effects(reads={"file:a"})],
         [Effects(reads={"file:a"}), Effects(reads={"file:a/b"}), Effects(reads={EVERYTHING})],
     ],

@@ -1,7 +1,12 @@
+import json
+from dataclasses import replace
+from typing import Annotated
+
 import pytest
 from executor_helpers import Recorder, a_call, result_of
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import AfterValidator, Field
 
 from toolspeak.data.messages import JsonPart, TextPart
 from toolspeak.data.tools import Effects
@@ -27,6 +32,53 @@ def test_a_value_is_found_in_json_text():
     assert SECRETS.hide(r'{"key": "line \"1\"\nline 2"}') == '{"key": "{{secret:KEY}}"}'
 
 
+PEM = """\
+-----BEGIN PRIVATE KEY-----
+MIIEvQIBADANBgkqhkiG9w0BAQEFAASC
+  kSyZ"quoted"\\q8
+short
+-----END PRIVATE KEY-----
+"""
+PEM_LINES = [line.strip() for line in PEM.splitlines() if line != "short"]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        PEM,
+        PEM.replace("\n", "\r\n"),
+        "".join(f"+{line}\n" for line in PEM.splitlines()),
+        "".join(f"{number:6}  {line}\n" for number, line in enumerate(PEM.splitlines(), 1)),
+        json.dumps([f"  {line}" for line in PEM.splitlines()]),
+        PEM_LINES[1],
+    ],
+    ids=["whole", "crlf", "diff", "numbered", "json", "one line"],
+)
+def test_every_line_of_a_longer_value_is_found(shown):
+    secrets = Secrets({"PEM": PEM, "TOKEN": "s3cr3t"})
+    hidden = secrets.hide_text(shown)
+    for line in PEM_LINES:
+        assert line not in hidden
+        assert json.dumps(line)[1:-1] not in hidden
+    assert secrets.hide_text(hidden) == hidden
+    assert "PRIVATE" not in hidden
+
+
+def test_a_line_is_revealed_as_the_line_it_was():
+    secrets = Secrets({"PEM": PEM})
+    hidden = secrets.hide_text(f"+{PEM_LINES[1]}\n+short\n+{PEM_LINES[2]}\n")
+    assert hidden == "+{{secret:PEM:2}}\n+short\n+{{secret:PEM:3}}\n"
+    assert secrets.reveal(hidden) == f"+{PEM_LINES[1]}\n+short\n+{PEM_LINES[2]}\n"
+    assert secrets.hide_text(PEM) == "{{secret:PEM}}"
+    assert "PEM:2" not in repr(secrets)
+
+
+def test_a_value_is_its_own_before_it_is_another_ones_spelling():
+    secrets = Secrets({"A": 'say "hi"', "B": r"say \"hi\"", "C": "first line\nsecond line", "D": "second line"})
+    for name in "ABCD":
+        assert secrets.hide(secrets.reveal(f"{{{{secret:{name}}}}}")) == f"{{{{secret:{name}}}}}"
+
+
 def test_placeholders_are_left_alone_by_values_inside_them():
     assert SECRETS.hide("secret s3cr3t {{secret:TOKEN}}") == "{{secret:WORD}} {{secret:TOKEN}} {{secret:TOKEN}}"
 
@@ -48,11 +100,15 @@ def test_no_secrets_cost_nothing():
 
 
 def test_a_secret_is_named_and_not_empty_and_never_printed():
-    with pytest.raises(UsageError, match="empty"):
+    with pytest.raises(UsageError, match="'A' is empty"):
         Secrets({"A": ""})
+    with pytest.raises(UsageError, match=r"'A' has 3 characters.*leave it out"):
+        Secrets({"A": "abc"})
+    assert Secrets({"A": "abcd"}).hide("xabcdx") == "x{{secret:A}}x"
     with pytest.raises(UsageError, match="name"):
         Secrets({"a}}": "x"})
     assert "s3cr3t" not in repr(SECRETS)
+    assert "line" not in repr(SECRETS)
 
 
 received = []
@@ -113,6 +169,86 @@ def test_errors_do_not_leak():
     wrong = result_of([leak], a_call("leak", token=["{{secret:TOKEN}}"]), options={"secrets": SECRETS})
     assert wrong.code == "invalid_arguments"
     assert "s3cr3t" not in wrong.text
+
+
+LONG_VALUE = "S3CR3T-" + "abcdefgh" * 40
+LONG_SECRETS = Secrets({"LONG": LONG_VALUE, "PORT": "54321"})
+
+
+def reject(value):
+    raise ValueError(f"cannot use {value[:30]}")
+
+
+def crash(value):
+    raise RuntimeError(f"cannot use {value[:30]}")
+
+
+@tool(read_only=True)
+async def connect(
+    host: str = "",
+    port: int = 0,
+    code: Annotated[str, Field(max_length=20)] = "",
+    strict: Annotated[str, AfterValidator(reject)] = "",
+    broken: Annotated[str, AfterValidator(crash)] = "",
+    headers: dict[str, Annotated[str, Field(max_length=3)]] | None = None,
+) -> str:
+    return f"{host} {port} {code}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"port": "{{secret:LONG}}"}, 'port: expected an integer, got "{{secret:LONG}}" (string)'),
+        ({"port": "x", "host": "{{secret:LONG}}"}, 'port: expected an integer, got "x" (string)'),
+        ({"code": "{{secret:LONG}}"}, "code: the secret's value does not fit"),
+        ({"strict": "{{secret:LONG}}"}, "strict: cannot use {{secret:LONG}}"),
+        ({"headers": {"{{secret:LONG}}": "much too long"}}, "the secret's value does not fit"),
+        ({"{{secret:LONG}}": 1}, "the secret's value does not fit"),
+        ({"broken": "{{secret:LONG}}"}, ""),
+    ],
+)
+def test_argument_problems_show_no_part_of_a_secret(arguments, told):
+    result = result_of([connect], a_call("connect", **arguments), options={"secrets": LONG_SECRETS})
+    assert result.code == "invalid_arguments"
+    assert told in result.text
+    assert all(LONG_VALUE[start : start + 4] not in result.text for start in range(len(LONG_VALUE) - 3))
+
+
+def test_a_reader_that_raises_shows_no_part_of_a_secret():
+    def cuts(arguments):
+        raise ValueError(f"cannot use {arguments['host'][:30]}")
+
+    def cuts_values_only(arguments):
+        if "{{" not in arguments["host"]:
+            cuts(arguments)
+        return arguments
+
+    call, tell = a_call("connect", host="{{secret:LONG}}"), {"secrets": LONG_SECRETS}
+    told = [result_of([replace(connect, read_arguments=one)], call, options=tell) for one in (cuts, cuts_values_only)]
+    start = "the arguments of 'connect' cannot be read: "
+    assert told[0].text == start + "ValueError: cannot use {{secret:LONG}}"
+    assert told[1].text == start + "a secret's value does not fit"
+
+
+def test_a_value_that_fits_is_used_even_if_its_placeholder_would_not():
+    call = a_call("connect", code="{{secret:PORT}}", host="{{secret:UNKNOWN}}")
+    result = result_of([connect], call, options={"secrets": LONG_SECRETS})
+    assert result.text == "{{secret:UNKNOWN}} 0 {{secret:PORT}}"
+    limited = Secrets({"TOO_LONG_A_NAME_FOR_CODE": "s3cr3t"})
+    call = a_call("connect", code="{{secret:TOO_LONG_A_NAME_FOR_CODE}}")
+    assert result_of([connect], call, options={"secrets": limited}).text == " 0 {{secret:TOO_LONG_A_NAME_FOR_CODE}}"
+
+
+def test_what_an_approver_says_is_recorded_without_secrets():
+    recorder = Recorder()
+
+    async def person(request):
+        return Decision(False, "do not send s3cr3t there", by="ann")
+
+    result = result_of([login], CALL, emit=recorder, approver=person, options={"secrets": SECRETS})
+    assert result.text == "the call was rejected: do not send {{secret:TOKEN}} there"
+    assert recorder.events[1].reason == "do not send {{secret:TOKEN}} there"
+    assert "s3cr3t" not in repr(recorder.events)
 
 
 def test_a_secret_at_the_cut_is_not_halved():

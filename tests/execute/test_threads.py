@@ -4,11 +4,13 @@ import asyncio
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 from executor_helpers import Recorder, a_call, results_of, run_batch
 
 from toolspeak.data.tools import Effects
+from toolspeak.execute import Interceptor
 from toolspeak.tools import RunContext, tool
 
 
@@ -147,3 +149,123 @@ def test_only_so_many_synchronous_calls_run_at_once():
     *held, last = results_of([hold, release], calls, emit=recorder)
     assert [result.status for result in held] == ["success"] * 400
     assert last.structured == 129
+
+
+@pytest.fixture
+def released():
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+ran = []
+
+
+@tool(effects=lambda key: Effects(writes={key}))
+async def touch(key: str) -> str:
+    ran.append(key)
+    return key
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("serializable", ["timeout", "skipped", "skipped", None, "skipped", None]),
+        ("sequential", ["timeout", "skipped", "skipped", None, "skipped", None]),
+        ("parallel", ["timeout", None, None, None, None, None]),
+    ],
+)
+def test_what_conflicts_with_an_abandoned_call_is_not_started(released, schedule, expected):
+    ran.clear()
+
+    @tool(effects=Effects(writes={"file:a/b"}), timeout=0.05)
+    def hang() -> None:
+        released.wait()
+
+    recorder = Recorder()
+    keys = ["file:a", "file:a/b/c", "file:a/d", "file:a/b", "file:e"]
+    calls = [a_call("hang", "h"), *(a_call("touch", f"t{number}", key=key) for number, key in enumerate(keys))]
+    results = results_of([hang, touch], calls, emit=recorder, options={"schedule": schedule})
+    assert [result.code for result in results] == expected
+    assert sorted(ran) == sorted(key for key, code in zip(keys, expected[1:], strict=True) if code is None)
+    assert len(recorder.finished) == 6
+    if schedule != "parallel":
+        assert results[1].text == "not started: it depends on hang, which is still running after its timeout"
+        assert "t0" not in recorder.started
+
+
+def test_an_abandoned_call_that_ended_meanwhile_holds_up_nobody():
+    ran.clear()
+    released, loop_side = threading.Event(), {}
+
+    class Value:
+        """Dropped by the worker once nothing of the call is left."""
+
+    @tool(effects=Effects(writes={"file:a"}), timeout=0.05)
+    def hang() -> object:
+        released.wait()
+        value = Value()
+        weakref.finalize(value, lambda: loop_side["loop"].call_soon_threadsafe(loop_side["ended"].set))
+        return value
+
+    class Watching(Recorder):
+        async def __call__(self, event):
+            await super().__call__(event)
+            if "h" in self.finished:
+                loop_side["timed_out"].set()
+
+    @tool(effects=Effects(writes={"file:b"}))
+    async def meanwhile() -> None:
+        await loop_side["timed_out"].wait()
+        released.set()
+        await loop_side["ended"].wait()
+
+    @tool(effects=Effects(writes={"file:a", "file:b"}))
+    async def after() -> str:
+        return "ran"
+
+    async def main():
+        loop_side.update(loop=asyncio.get_running_loop(), ended=asyncio.Event(), timed_out=asyncio.Event())
+        calls = [a_call("hang", "h"), a_call("meanwhile"), a_call("after")]
+        return await run_batch([hang, meanwhile, after], calls, emit=Watching())
+
+    results = asyncio.run(main()).results
+    assert [result.code for result in results] == ["timeout", None, None]
+    assert results[2].text == "ran"
+
+
+def test_async_calls_have_ended_at_their_timeout_and_hold_up_nobody():
+    ran.clear()
+
+    @tool(effects=Effects(writes={"file:a"}), timeout=0.02)
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    results = results_of([endless, touch], [a_call("endless"), a_call("touch", key="file:a")])
+    assert [result.code for result in results] == ["timeout", None]
+    assert ran == ["file:a"]
+
+
+def test_a_call_abandoned_by_an_interceptor_holds_up_its_followers(released):
+    ran.clear()
+
+    class Impatient(Interceptor):
+        async def around(self, call, proceed):
+            if call.name != "hang":
+                return await proceed(call)
+            entered = asyncio.create_task(proceed(call))
+            await asyncio.to_thread(begun.wait)
+            entered.cancel()
+            return await entered
+
+    begun = threading.Event()
+
+    @tool(effects=Effects(writes={"file:a"}))
+    def hang() -> None:
+        begun.set()
+        released.wait()
+
+    calls = [a_call("hang"), a_call("touch", key="file:a"), a_call("touch", key="file:b")]
+    results = results_of([hang, touch], calls, options={"call_pipeline": (Impatient(),)})
+    assert [result.code for result in results] == ["cancelled", "skipped", None]
+    assert ran == ["file:b"]

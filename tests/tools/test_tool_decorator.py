@@ -1,6 +1,7 @@
 """`@tool`: what it makes of a function, what effects it declares, what it refuses."""
 
 import asyncio
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,16 @@ from toolspeak.tools import Effects, RunContext, Tool, tool
 def greet(name: str, times: int = 1) -> str:
     """Greet somebody."""
     return f"hello {name} " * times
+
+
+def test_an_annotation_that_does_not_exist_is_refused_by_name():
+    # Before Python 3.14 the function itself cannot be made; from then on nobody has looked at the annotation yet.
+    late = sys.version_info >= (3, 14)
+    said = r"parameter 'b'.*define or import 'Missing' at module level" if late else "Missing"
+    with pytest.raises(ToolDefinitionError if late else NameError, match=said):
+
+        @tool
+        def f(a: int, b: list[Missing]) -> Absent: ...  # noqa: F821
 
 
 def test_bare_decorator_keeps_the_function_callable():
@@ -111,6 +122,17 @@ def test_preview_gets_named_arguments_and_never_raises():
     assert failing(arguments).startswith("(no preview: FileNotFoundError: ")
 
 
+def test_a_preview_may_ask_for_the_context():
+    def would(target: str, ctx: "RunContext[int] | None" = None) -> str:
+        return f"{target} {ctx and ctx.deps}"
+
+    shown = tool(copy, preview=would).preview
+    arguments = {"source": "a", "target": "b", "force": False}
+    assert shown(arguments) == "b None"
+    assert shown(arguments, RunContext(5, ToolCall("1", "copy", {}))) == "b 5"
+    assert tool(copy, preview=lambda source: source).preview(arguments, RunContext(5, ToolCall("1", "copy", {}))) == "a"
+
+
 def test_context_parameter_is_found_wherever_it_stands():
     def first(ctx: RunContext[int], a: int) -> int:
         return ctx.deps + a
@@ -185,6 +207,7 @@ REFUSED = [
     (copy, {"effects": async_effects}, ["async"]),
     (copy, {"effects": "file:a"}, ["Effects(…)"]),
     (copy, {"preview": lambda path: ""}, ["preview", "'path'"]),
+    (copy, {"preview": "text"}, ["preview", "signature cannot be read"]),
     (copy, {"read_only": True, "effects": Effects(writes="file:a")}, ["read_only", "file:a"]),
     (copy, {"read_only": True, "effects": lambda: Effects(), "effects_bound": Effects(writes="x")}, ["effects_bound"]),
     (copy, {"effects_bound": Effects()}, ["effects_bound"]),

@@ -297,7 +297,7 @@ class Run:
         )
         if batch.pending:
             await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))
-        elif until is not None and loop.time() >= until:
+        elif until is not None and loop.time() >= until + batch.waited:
             await self.record(self._time_is_over())
 
     def _estimate(self, turn: ParsedTurn) -> Usage:
@@ -380,8 +380,10 @@ def decisions_of(given: Mapping[str, bool | Decision]) -> dict[str, Decision]:
     Decision: the text "no" is a true value."""
     decisions: dict[str, Decision] = {}
     for waiting, said in given.items():
-        decision: object = Decision(said, by="caller") if isinstance(said, bool) else said
-        if not isinstance(decision, Decision) or not isinstance(cast("object", decision.approved), bool):
+        decision = Decision(said, by="caller") if isinstance(said, bool) else said
+        if not isinstance(cast("object", decision), Decision) or not isinstance(
+            cast("object", decision.approved), bool
+        ):
             raise UsageError(f"{waiting} is decided by True, False or a Decision, not {said!r}")
         decisions[waiting] = decision
     return decisions

@@ -19,19 +19,14 @@ def covers(upper: str, lower: str) -> bool:
     return lower.startswith(upper if upper.endswith((":", "/")) else upper + "/")
 
 
-def overlap(left: Iterable[str], right: Iterable[str]) -> bool:
-    """Whether a resource of one side is, or lies above or below, one of the other."""
-    others = tuple(right)
-    return any(covers(a, b) or covers(b, a) for a in left for b in others)
-
-
 @dataclass(frozen=True, slots=True)
 class Effects:
     """What one call reads and writes, as hierarchical resource keys.
 
     `external`: leaves the machine (MCP's openWorldHint). `idempotent`: a second run with the same
-    arguments changes nothing more. `destructive`: a write may remove or replace what was there.
-    `declared` is False for a tool that says nothing: it then counts as a write of everything.
+    arguments changes nothing more; external calls that are not idempotent keep their order. `destructive`:
+    a write may remove or replace what was there. `declared` is False for a tool that says nothing: it then
+    counts as a write of everything.
     """
 
     reads: frozenset[str] = frozenset()
@@ -61,14 +56,9 @@ class Effects:
 
     @property
     def read_only(self) -> bool:
-        """Changes nothing on this machine or elsewhere."""
+        """Writes no resource: nothing changes on this machine. What an `external` call sends may still change
+        something elsewhere."""
         return not self.writes
-
-    def conflicts(self, other: Effects) -> bool:
-        """Whether the order of the two calls can be seen in their outcome."""
-        return (
-            overlap(self.writes, other.writes) or overlap(self.writes, other.reads) or overlap(self.reads, other.writes)
-        )
 
 
 READ_ANYTHING = Effects(reads={EVERYTHING}, idempotent=True, destructive=False)

@@ -169,6 +169,10 @@ class XmlCalls(Body):
         value = self._expect_value()
         found = _SPACE.match(text, position)
         stop = found.end() if found else position
+        room = self.caps.characters - value.pending.length
+        if stop - position > room:
+            self._fail("too_large", f"an argument is over {self.caps.characters} characters", position + room)
+            return position + room
         value.pending.add(text[position:stop])
         if stop == len(text):
             return stop

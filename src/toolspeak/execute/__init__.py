@@ -4,10 +4,8 @@ from toolspeak.execute.approval import (
     ApprovalRequest,
     Approver,
     Decision,
-    PendingApproval,
     approve_all,
     approve_none,
-    needs_approval,
     resolve_approver,
 )
 from toolspeak.execute.batch import Batch, BatchContext, Emit
@@ -27,13 +25,11 @@ __all__ = [
     "Emit",
     "Executor",
     "Interceptor",
-    "PendingApproval",
     "Proceed",
     "ScheduleName",
     "Secrets",
     "approve_all",
     "approve_none",
-    "needs_approval",
     "plan",
     "resolve_approver",
 ]

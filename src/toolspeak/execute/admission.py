@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested
@@ -15,7 +15,6 @@ from toolspeak.execute.approval import (
     ApprovalRequest,
     Approver,
     Decision,
-    PendingApproval,
     StandingApprover,
     approval_reason,
     ask,
@@ -26,6 +25,7 @@ from toolspeak.execute.interceptors import Answer, Interceptor, run_before
 from toolspeak.execute.results import cap_text, describe, result_of
 from toolspeak.execute.secrets import Secrets
 from toolspeak.execute.threads import in_thread
+from toolspeak.tools.context import RunContext
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.toolset import Toolset
 
@@ -59,12 +59,12 @@ class Settled:
     recorded: bool = False
 
 
-Admitted: TypeAlias = Ready | Settled | PendingApproval
+Admitted: TypeAlias = Ready | Settled | ApprovalRequest
 
 
 @dataclass(slots=True)
 class Admission:
-    """Admits the calls of one batch; make a new one for each."""
+    """Admits the calls of one batch; make a new one for each. `waited` are the seconds an approver took so far."""
 
     tools: Toolset
     pipeline: Sequence[Interceptor]
@@ -74,6 +74,7 @@ class Admission:
     approver: Approver | None
     decided: Mapping[str, Decision]
     deadline: Deadline
+    waited: float = 0.0
 
     async def admit_all(
         self, calls: Sequence[ToolCall | MalformedCall], finished: Mapping[str, ToolResult], max_calls: int | None
@@ -142,7 +143,7 @@ class Admission:
 
     async def _refusal(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects
-    ) -> Settled | PendingApproval | None:
+    ) -> Settled | ApprovalRequest | None:
         reason = approval_reason(effects)
         decision = self.decided.get(call.id)
         if decision is None:
@@ -162,34 +163,40 @@ class Admission:
 
     async def _ask(self, approver: Approver, request: ApprovalRequest) -> Decision:
         await self.emit(ApprovalRequested(request.call.id, request.reason, request.preview))
-        decision = await self._in_time(ask(approver, request))
+        # A person's time does not count: the question is not under the deadline, which moves on instead.
+        clock = asyncio.get_running_loop()
+        asked = clock.time()
+        decision = await ask(approver, request)
+        waited = clock.time() - asked
+        self.waited += waited
+        self.deadline.move_on(waited)
+        decision = replace(decision, reason=self.secrets.hide_text(decision.reason))
         await self.emit(ApprovalDecided(request.call.id, decision.approved, decision.reason, decision.by))
         return decision
+
+    def _run_context(self, call: ToolCall) -> RunContext[Any]:
+        return RunContext(self.context.deps, call, memory=self.context.memory, state=self.context.state)
 
     async def _request(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, reason: str
     ) -> ApprovalRequest:
-        preview = cap_text(self.secrets.hide_text(await self._in_time(_preview(tool, arguments))), _PREVIEW_BYTES)
+        preview = cap_text(
+            self.secrets.hide_text(await self._in_time(_preview(tool, arguments, self._run_context(call)))),
+            _PREVIEW_BYTES,
+        )
         if self.secrets:
             reads, writes = map(self.secrets.hide, (sorted(effects.reads), sorted(effects.writes)))
-            effects = Effects(
-                reads,
-                writes,
-                external=effects.external,
-                idempotent=effects.idempotent,
-                destructive=effects.destructive,
-                declared=effects.declared,
-            )
+            effects = replace(effects, reads=reads, writes=writes)
         return ApprovalRequest(call, tool.spec, effects, preview, self.secrets.hide_text(reason))
 
 
-async def _preview(tool: Tool, arguments: Mapping[str, Any]) -> str:
+async def _preview(tool: Tool, arguments: Mapping[str, Any], context: RunContext[Any]) -> str:
     if tool.preview is None:
         return ""
     make = tool.preview
     try:
         async with asyncio.timeout(_PREVIEW_SECONDS):
-            outcome = await in_thread(lambda: make(arguments))
+            outcome = await in_thread(lambda: make(arguments, context))
     except TimeoutError:
         return f"(no preview: it took more than {_PREVIEW_SECONDS:g} seconds)"
     if isinstance(outcome.error, Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import Literal, Protocol, cast
 
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
@@ -32,10 +32,6 @@ class ApprovalRequest:
     effects: Effects
     preview: str
     reason: str
-
-
-PendingApproval: TypeAlias = ApprovalRequest
-"""A request nobody was there to answer."""
 
 
 class Approver(Protocol):
@@ -90,13 +86,9 @@ async def ask(approver: Approver, request: ApprovalRequest) -> Decision:
     return answer
 
 
-def needs_approval(effects: Effects) -> bool:
-    """Whether a call with these effects waits for a yes: it writes, leaves the machine, or does not say."""
-    return bool(approval_reason(effects))
-
-
 def approval_reason(effects: Effects) -> str:
-    """Why a call with these effects waits for a yes, in words; "" when it does not."""
+    """Why a call with these effects waits for a yes: it writes, leaves the machine, or does not say; "" if it
+    does not wait."""
     if not effects.declared:
         return "does not declare what it touches"
     reasons: list[str] = []

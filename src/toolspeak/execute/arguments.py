@@ -3,25 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias, cast
 
-from toolspeak.data.messages import ToolCall, ToolResult, failure
+from toolspeak.data.messages import JSON, ToolCall, ToolResult, failure
+from toolspeak.errors import ToolError
 from toolspeak.execute.results import describe
 from toolspeak.execute.secrets import Secrets
-from toolspeak.tools.tool import Tool
+from toolspeak.tools.tool import ArgumentProblem, Tool
+
+_Found: TypeAlias = Mapping[str, Any] | tuple[ArgumentProblem, ...]
 
 
 def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str, Any] | ToolResult:
     """The function's keyword arguments with secrets revealed, or the failure that lists every problem.
 
     The values stay within the executor until the function runs: what an approver, an interceptor or a
-    journal sees is the call, which holds placeholders.
+    journal sees is the call, which holds placeholders. No problem shows a secret or a part of one.
     """
-    try:
-        found = tool.read_arguments(secrets.reveal(call.arguments))
-    except Exception as error:  # noqa: BLE001 - a validator of the tool's own may raise anything
-        return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} cannot be read: {describe(error)}")
-    if not isinstance(found, tuple):
+    revealed = secrets.reveal(call.arguments)
+    found = _read(tool, revealed)
+    if isinstance(found, Mapping):
         return found
+    if revealed != call.arguments:
+        # Its words may quote a value, shortened: then `hide` would not know it again.
+        found = _without_values(found, tool, call, secrets)
+    if isinstance(found, Exception):
+        return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} cannot be read: {describe(found)}")
     listed = "\n".join(f"- {problem.message}" for problem in found)
     return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} do not fit:\n{listed}")
+
+
+def _read(tool: Tool, arguments: Mapping[str, JSON]) -> _Found | Exception:
+    try:
+        return tool.read_arguments(arguments)
+    except Exception as error:  # noqa: BLE001 - a validator of the tool's own may raise anything
+        return error
+
+
+def _without_values(
+    found: tuple[ArgumentProblem, ...] | Exception, tool: Tool, call: ToolCall, secrets: Secrets
+) -> tuple[ArgumentProblem, ...] | Exception:
+    """The problems in the words of a reading that knew the placeholders only, or in none."""
+    unrevealed = _read(tool, call.arguments)
+    if isinstance(found, Exception):
+        return unrevealed if isinstance(unrevealed, Exception) else ToolError("a secret's value does not fit")
+    told = {problem.path: problem for problem in unrevealed} if isinstance(unrevealed, tuple) else {}
+    paths_tell = _placeholder_as_key(call.arguments, secrets)
+    problems: dict[ArgumentProblem, None] = {}
+    for path in (problem.path for problem in found):
+        place = "" if paths_tell or not path else f"{path}: "
+        problems[told.get(path) or ArgumentProblem("", f"{place}the secret's value does not fit")] = None
+    return tuple(problems)
+
+
+def _placeholder_as_key(value: JSON, secrets: Secrets) -> bool:
+    """Whether a place in the value may be called like a secret."""
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[str, JSON]", value)
+        return any(secrets.reveal(key) != key or _placeholder_as_key(entries[key], secrets) for key in entries)
+    if isinstance(value, list | tuple):
+        return any(_placeholder_as_key(inner, secrets) for inner in cast("list[JSON]", value))
+    return False

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolResult
-from toolspeak.execute.approval import PendingApproval
+from toolspeak.execute.approval import ApprovalRequest
 from toolspeak.tools.context import StateView
 
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
@@ -42,13 +42,14 @@ class BatchContext:
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The results, complete and in call order; or no results and the calls that wait for a decision,
-    in which case nothing was executed."""
+    in which case nothing was executed. `waited` are the seconds an approver took: they moved the deadline on."""
 
     results: tuple[ToolResult, ...]
-    pending: tuple[PendingApproval, ...] = ()
+    pending: tuple[ApprovalRequest, ...] = ()
+    waited: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Deadline:
     """When the run's time is over, in the event loop's time; None is no limit."""
 
@@ -58,6 +59,10 @@ class Deadline:
     def after(cls, seconds: float | None) -> Deadline:
         at = None if seconds is None else asyncio.get_running_loop().time() + seconds
         return cls(at)
+
+    def move_on(self, seconds: float) -> None:
+        if self.at is not None:
+            self.at += seconds
 
     def passed(self) -> bool:
         return self.at is not None and asyncio.get_running_loop().time() >= self.at

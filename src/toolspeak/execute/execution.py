@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from toolspeak.execute.batch import BatchContext, Deadline, Emit
 from toolspeak.execute.interceptors import Interceptor, run_around
 from toolspeak.execute.invoke import invoke
 from toolspeak.execute.results import describe, finish_result, result_of
-from toolspeak.execute.schedule import ScheduleName, plan
+from toolspeak.execute.schedule import Conflicts, ScheduleName, plan
 from toolspeak.execute.secrets import Secrets
 
 _MAX_THREADS = 128
@@ -34,6 +35,25 @@ class _Turn:
     returned: ToolResult | None = None
     result: ToolResult | None = None
     task: asyncio.Task[None] | None = None
+
+
+class _Abandoned:
+    """The synchronous calls that were given up and go on in their threads: nothing that conflicts may start."""
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[str, threading.Event]] = []
+        self._conflicts = Conflicts()
+
+    def add(self, entry: Ready, ended: threading.Event) -> None:
+        self._conflicts.add(len(self._calls), entry.effects)
+        self._calls.append((entry.tool.name, ended))
+
+    def in_the_way_of(self, entry: Ready) -> str:
+        """The name of one that conflicts with this call and is still running, or ""."""
+        if not self._calls:
+            return ""
+        conflicting = (self._calls[index] for index in sorted(self._conflicts.with_(entry.effects)))
+        return next((name for name, ended in conflicting if not ended.is_set()), "")
 
 
 class Execution:
@@ -61,6 +81,7 @@ class Execution:
         self._max_result_bytes = max_result_bytes
         self._turns = [_Turn(entry) for entry in entries]
         _chain([turn for turn in self._turns if isinstance(turn.entry, Ready)], schedule)
+        self._abandoned = None if schedule == "parallel" else _Abandoned()
         self._left = len(self._turns)
         self._ready = deque(turn for turn in self._turns if not turn.waits)
         self._starting = False
@@ -136,6 +157,10 @@ class Execution:
     async def _run_call(self, turn: _Turn, entry: Ready) -> ToolResult:
         if self._is_late():
             return failure(entry.call, "skipped", self._deadline.before_start())
+        running = self._abandoned.in_the_way_of(entry) if self._abandoned is not None else ""
+        if running:
+            reason = f"not started: it depends on {running}, which is still running after its timeout"
+            return failure(entry.call, "skipped", reason)
         turn.phase = "waiting"
         try:
             result = await run_around(self._pipeline, entry.call, lambda: self._call_in_turn(turn, entry))
@@ -175,6 +200,7 @@ class Execution:
     async def _call_function(self, turn: _Turn, entry: Ready) -> ToolResult:
         call, tool = entry.call, entry.tool
         seconds = self._tool_timeout if tool.timeout is None else tool.timeout
+        ended = threading.Event()
         try:
             outcome, timed_out = await invoke(
                 tool,
@@ -184,8 +210,10 @@ class Execution:
                 seconds=seconds,
                 context=self._context,
                 secrets=self._secrets,
+                ended=ended,
             )
         except asyncio.CancelledError as error:
+            self._give_up(entry, ended)
             if self._is_being_cancelled():
                 raise
             _forget_cancellations()
@@ -194,13 +222,21 @@ class Execution:
             # Even if it was told to stop, or the batch is being cancelled: what was done is recorded if it can be.
             return result_of(call, outcome.value, self._secrets)
         if timed_out:
-            still = "" if tool.is_async else "; it may still be running"
+            still = "; it may still be running" if self._give_up(entry, ended) else ""
             return failure(call, "timeout", f"{tool.name} did not finish within {seconds:g} seconds{still}")
         if isinstance(outcome.error, Exception):
             return failure(call, "exception", self._secrets.hide_text(describe(outcome.error)))
         if isinstance(outcome.error, asyncio.CancelledError):
             return self._interrupted(turn, call, outcome.error)
         raise outcome.error
+
+    def _give_up(self, entry: Ready, ended: threading.Event) -> bool:
+        """Whether the call goes on although nobody waits for it any more: a thread cannot be stopped."""
+        if entry.tool.is_async or ended.is_set():
+            return False
+        if self._abandoned is not None:
+            self._abandoned.add(entry, ended)
+        return True
 
     def _interrupted(self, turn: _Turn, call: ToolCall, error: asyncio.CancelledError) -> ToolResult:
         """The failure of a call that got a CancelledError although nobody cancels the batch."""

@@ -62,11 +62,13 @@ class Executor:
         With no approver, a call that needs a yes and is not in `decided` stops the batch before anything runs:
         the Batch then lists the calls that wait. `finished` results (by call id) are returned as they are.
         `deadline` is in seconds from now: calls that are not finished then are cancelled, calls not started are
-        skipped. Past `max_calls` calls are skipped; malformed and finished ones do not count.
+        skipped. What the approver takes does not count; `Batch.waited` is that time. Past `max_calls` calls are
+        skipped; malformed and finished ones do not count.
 
-        A tool's failure is a result. Raises what `emit` or the approver raises: a fact that cannot be recorded
-        stops the batch, and the call it was about does not run. Cancelling cancels the async tools and waits
-        for them, abandons the synchronous ones, and records nothing for either.
+        A tool's failure is a result. A synchronous tool cannot be stopped at its timeout: while it goes on, calls
+        that conflict with it are skipped (except in the schedule "parallel"). Raises what `emit` or the approver
+        raises: a fact that cannot be recorded stops the batch, and the call it was about does not run. Cancelling
+        cancels the async tools and waits for them, abandons the synchronous ones, and records nothing for either.
         """
         limit = Deadline.after(deadline)
         admission = Admission(
@@ -96,4 +98,4 @@ class Executor:
             tool_timeout=self._tool_timeout,
             max_result_bytes=self._max_result_bytes,
         )
-        return Batch(await execution.run())
+        return Batch(await execution.run(), waited=admission.waited)

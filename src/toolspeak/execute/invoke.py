@@ -27,11 +27,13 @@ async def invoke(
     seconds: float | None,
     context: BatchContext,
     secrets: Secrets,
+    ended: threading.Event,
 ) -> tuple[Outcome, bool]:
     """What the tool's function returned or raised, and whether it was told to stop because `seconds` were over.
 
     An async function is cancelled then, and has ended when this returns; a synchronous one is abandoned in
-    its thread, where `RunContext.cancelled` turns true. Raises CancelledError alone.
+    its thread, where `RunContext.cancelled` turns true; `ended` is set once it does end. Raises CancelledError
+    alone.
     """
     given_up = threading.Event()
     if tool.context_parameter is not None:
@@ -48,7 +50,7 @@ async def invoke(
     limit = asyncio.timeout(None if seconds is None or math.isinf(seconds) else seconds)
     try:
         async with limit:
-            outcome = await _enter(tool, partial(tool.function, **arguments))
+            outcome = await _enter(tool, partial(tool.function, **arguments), ended)
     except TimeoutError as error:
         outcome = Outcome(error=error)
     finally:
@@ -56,11 +58,17 @@ async def invoke(
     return outcome, limit.expired()
 
 
-async def _enter(tool: Tool, function: Callable[[], Any]) -> Outcome:
+async def _enter(tool: Tool, function: Callable[[], Any], ended: threading.Event) -> Outcome:
+    def entered() -> Any:
+        try:
+            return function()
+        finally:
+            ended.set()
+
     try:
         if tool.is_async:
             return Outcome(await function())
-        outcome = await in_thread(function)
+        outcome = await in_thread(entered)
         if isawaitable(outcome.value):
             return Outcome(await outcome.value)
     except asyncio.CancelledError:

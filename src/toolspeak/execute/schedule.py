@@ -30,27 +30,58 @@ def plan(effects: Sequence[Effects], name: ScheduleName) -> tuple[tuple[int, ...
         return ((),) * len(effects)
     if name == "sequential":
         return tuple((index - 1,) if index else () for index in range(len(effects)))
-    readers, writers = _Accesses(), _Accesses()
-    return tuple(_admit(index, one, readers, writers) for index, one in enumerate(effects))
+    earlier, waits = Conflicts(), list[tuple[int, ...]]()
+    for index, one in enumerate(effects):
+        waits.append(tuple(sorted(earlier.with_(one))))
+        earlier.drop_covered(one)
+        earlier.add(index, one)
+    return tuple(waits)
 
 
-def _admit(index: int, effects: Effects, readers: _Accesses, writers: _Accesses) -> tuple[int, ...]:
-    waits: set[int] = set()
-    for key in effects.reads:
-        waits.update(writers.near(key))
-    for key in effects.writes:
-        waits.update(writers.near(key))
-        waits.update(readers.near(key))
-    for key in effects.writes:
-        # Whoever conflicts later with an access below this key conflicts with this write too, and this write
-        # waits for that access: keeping it would only add an edge. This is what keeps barriers linear.
-        readers.drop_below(key)
-        writers.drop_below(key)
-    for key in effects.writes:
-        writers.add(key, index)
-    for key in effects.reads - effects.writes:
-        readers.add(key, index)
-    return tuple(sorted(waits))
+class Conflicts:
+    """Calls by what they touch: finds those whose order with another call can be seen in the outcome.
+
+    These are the calls that touch what the other writes or write what it touches; and of the calls that send
+    something out of the machine which is not idempotent (or that do not say), each conflicts with each.
+    """
+
+    def __init__(self) -> None:
+        self._readers, self._writers = _Accesses(), _Accesses()
+        self._senders: list[int] = []
+
+    def add(self, index: int, effects: Effects) -> None:
+        for key in effects.writes:
+            self._writers.add(key, index)
+        for key in effects.reads - effects.writes:
+            self._readers.add(key, index)
+        if _sends(effects):
+            self._senders.append(index)
+
+    def with_(self, effects: Effects) -> set[int]:
+        """The calls added so far that a call with these effects conflicts with."""
+        found = set(self._senders) if _sends(effects) else set[int]()
+        for key in effects.reads:
+            found.update(self._writers.near(key))
+        for key in effects.writes:
+            found.update(self._writers.near(key))
+            found.update(self._readers.near(key))
+        return found
+
+    def drop_covered(self, effects: Effects) -> None:
+        """Forgets what a call with these effects stands for from now on, once it waits for all it conflicts with.
+
+        Whoever conflicts later with an access below a key it writes conflicts with this write too: keeping the
+        access would only add an edge. This is what keeps barriers linear.
+        """
+        for key in effects.writes:
+            self._readers.drop_below(key)
+            self._writers.drop_below(key)
+        if _sends(effects):
+            self._senders.clear()
+
+
+def _sends(effects: Effects) -> bool:
+    return (effects.external or not effects.declared) and not effects.idempotent
 
 
 class _Accesses:

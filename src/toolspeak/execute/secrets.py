@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
+_MIN_VALUE = 4
+_MIN_LINE = 8  # shorter lines of a longer value are common words and brackets
 
 
 class Secrets:
     """Named secret values.
 
-    `hide` also finds a value as JSON text spells it (escaped quotes and newlines), but no other encoding of
-    it. A placeholder of a known name is revealed wherever it comes from, a tool result included: what leaves
-    the machine stays behind an approval.
+    `hide` also finds a value as JSON text spells it (escaped quotes and newlines) and each longer line of a
+    value of several lines, as `{{secret:KEY:2}}`: a diff or a numbered listing shows none. It finds no other
+    encoding or part. A placeholder of a known name is revealed wherever it comes from, a tool result included:
+    what leaves the machine stays behind an approval.
 
-    Raises UsageError for a name other than letters, digits, `_`, `.` and `-`, and for an empty value.
+    Raises UsageError for a name other than letters, digits, `_`, `.` and `-`, and for a value of fewer than 4
+    characters.
     """
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self._names = tuple(values or ())
         self._values: dict[str, str] = {}
-        self._placeholders: dict[str, str] = {}
         for name, value in (values or {}).items():
-            if not _NAME.fullmatch(name):
-                raise UsageError(f"a secret's name is made of letters, digits, '_', '.' and '-', not {name!r}")
-            if not value:
-                raise UsageError(f"the secret {name!r} is empty: it would be found everywhere")
-            placeholder = f"{{{{secret:{name}}}}}"
-            self._values[placeholder] = value
-            for spelling in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], value):
-                self._placeholders[spelling] = placeholder
+            _check(name, value)
+            self._values[f"{{{{secret:{name}}}}}"] = value
+        for name, value in (values or {}).items():
+            self._values.update((f"{{{{secret:{name}:{number}}}}}", line) for number, line in _lines(value))
+        # What stands first is found: a value before a line of another, both before another one's spelling in JSON.
+        self._placeholders: dict[str, str] = {}
+        for spell in (str, _in_ascii_json, _in_json):
+            for placeholder, value in self._values.items():
+                self._placeholders.setdefault(spell(value), placeholder)
         self._hidden = _any_of(self._placeholders, keep=self._values)
         self._shown = _any_of(self._values)
 
@@ -42,7 +47,7 @@ class Secrets:
         return bool(self._values)
 
     def __repr__(self) -> str:
-        return f"Secrets({', '.join(self._values)})"
+        return f"Secrets({', '.join(self._names)})"
 
     def hide(self, value: JSON) -> JSON:
         """The same text or JSON value with each secret value replaced by its placeholder."""
@@ -60,6 +65,34 @@ class Secrets:
 
     def _reveal_text(self, text: str) -> str:
         return self._shown.sub(lambda found: self._values[found[0]], text)
+
+
+def _check(name: str, value: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"a secret's name is made of letters, digits, '_', '.' and '-', not {name!r}")
+    if not value:
+        raise UsageError(f"the secret {name!r} is empty: it would be found everywhere; leave it out")
+    if len(value) < _MIN_VALUE:
+        raise UsageError(
+            f"the secret {name!r} has {len(value)} characters: less than {_MIN_VALUE} would be found everywhere; "
+            "leave it out and let the tool read it, or choose a longer one"
+        )
+
+
+def _lines(value: str) -> Iterator[tuple[int, str]]:
+    """The longer lines of a value of several, each with its number."""
+    lines = value.splitlines()
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if len(lines) > 1 and len(line) >= _MIN_LINE:
+            yield number, line
+
+
+def _in_ascii_json(value: str) -> str:
+    return json.dumps(value)[1:-1]
+
+
+def _in_json(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
 def _any_of(texts: Mapping[str, str], *, keep: Mapping[str, str] | None = None) -> re.Pattern[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects, covers
 from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools.signature import signature_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,8 @@ def by_name(function: Callable[..., Any], parameters: Sequence[str], where: str)
     Raises ToolDefinitionError for a parameter that is none of the tool's.
     """
     try:
-        wanted = inspect.signature(function).parameters.values()
-    except (ValueError, TypeError) as error:
+        wanted = signature_of(function).parameters.values()
+    except (ValueError, TypeError, NameError) as error:
         raise ToolDefinitionError(f"{where}: its signature cannot be read ({error}); use a lambda") from error
     if inspect.iscoroutinefunction(function):
         raise ToolDefinitionError(f"{where}: must not be async; write it as a plain function")

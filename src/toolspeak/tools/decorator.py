@@ -7,10 +7,11 @@ from typing import Any, overload
 
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools.context import RunContext
 from toolspeak.tools.declaration import Declaration, by_name
 from toolspeak.tools.schema import describe_parameters
-from toolspeak.tools.signature import default_name, read_signature
-from toolspeak.tools.tool import Tool, check_name
+from toolspeak.tools.signature import context_parameter, default_name, read_signature
+from toolspeak.tools.tool import Preview, Tool, check_name
 
 
 @overload
@@ -73,7 +74,7 @@ def tool(
     `external` leaves the machine, `idempotent` may run twice, `destructive=False` only adds. Without any of
     them the tool counts as one that may touch everything. `aliases` maps other names a model may use to
     parameters. `timeout` is in seconds. `preview` is a function of some of the tool's parameters that shows
-    what a call would change.
+    what a call would change; a parameter annotated as RunContext gets the call's, or None where there is none.
 
     Raises ToolDefinitionError, naming the parameter or option and the remedy.
     """
@@ -113,12 +114,14 @@ def tool(
     return make if function is None else make(function)
 
 
-def _previewer(
-    preview: Callable[..., str], parameters: Sequence[str], where: str
-) -> Callable[[Mapping[str, Any]], str]:
-    show = by_name(preview, parameters, f"{where}: preview")
+def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: str) -> Preview:
+    where = f"{where}: preview"
+    wanted = context_parameter(preview, where)
+    show = by_name(preview, parameters if wanted is None else [*parameters, wanted], where)
 
-    def safe(arguments: Mapping[str, Any]) -> str:
+    def safe(arguments: Mapping[str, Any], context: RunContext[Any] | None = None) -> str:
+        if wanted is not None:
+            arguments = {**arguments, wanted: context}
         try:
             return str(show(arguments))
         except Exception as error:  # noqa: BLE001 - a preview is shown to a person who can still decide without it

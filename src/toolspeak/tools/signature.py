@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import NoneType, UnionType
@@ -16,6 +18,9 @@ from toolspeak.tools.context import RunContext
 
 REQUIRED: Any = inspect.Parameter.empty
 """The default of a parameter that has none."""
+
+FORWARDREF: Any = 3
+"""`annotationlib.Format.FORWARDREF` (an IntEnum) without its module, which only Python 3.14 has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,14 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
     return Signature(tuple(parameters), contexts[0] if contexts else None, is_async, description, documentation)
 
 
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature with what can be resolved of the annotations; raises ValueError or TypeError."""
+    if sys.version_info >= (3, 14):
+        # Annotations are evaluated when they are asked for: what is not defined stays a ForwardRef.
+        return inspect.signature(function, annotation_format=FORWARDREF)
+    return inspect.signature(function)
+
+
 def is_context(annotation: Any) -> bool:
     """Whether the annotation is RunContext, RunContext[X], or Annotated or Optional of it."""
     origin: Any = get_origin(annotation)
@@ -94,6 +107,18 @@ def is_context(annotation: Any) -> bool:
     return (origin or annotation) is RunContext
 
 
+def context_parameter(function: Callable[..., Any], where: str) -> str | None:
+    """The parameter annotated as RunContext, if there is one; other parameters may lack annotations."""
+    parameters = _parameters(function, where)
+    namespaces = _namespaces(underlying(function))
+    for parameter in parameters:
+        if parameter.annotation is not inspect.Parameter.empty:
+            with suppress(ToolDefinitionError):
+                if is_context(_annotation(parameter, namespaces, where)):
+                    return parameter.name
+    return None
+
+
 def _bound(function: object) -> Mapping[str, Any]:
     """The keyword arguments a partial has fixed: they are no longer the model's to give."""
     return cast("partial[Any]", function).keywords if isinstance(function, partial) else {}
@@ -101,7 +126,7 @@ def _bound(function: object) -> Mapping[str, Any]:
 
 def _parameters(function: Callable[..., Any], where: str) -> list[inspect.Parameter]:
     try:
-        return list(inspect.signature(function).parameters.values())
+        return list(signature_of(function).parameters.values())
     except (ValueError, TypeError, NameError) as error:
         raise ToolDefinitionError(f"{where}: its signature cannot be read ({error}); wrap it in a function") from error
 
@@ -143,16 +168,17 @@ def _annotation(parameter: inspect.Parameter, namespaces: tuple[dict[str, Any], 
 
     # One parameter at a time, so that the message can name it and the return annotation may stay unresolved.
     holder.__annotations__ = {name: annotation}
+    shown = getattr(annotation, "__forward_arg__", annotation)
     try:
         return get_type_hints(holder, *namespaces, include_extras=True)[name]
     except NameError as error:
         remedy = f"define or import {error.name!r} at module level (not under TYPE_CHECKING, not inside a function)"
         raise ToolDefinitionError(
-            f"{where}: the annotation {annotation!r} of parameter {name!r} cannot be resolved ({error}); {remedy}"
+            f"{where}: the annotation {shown!r} of parameter {name!r} cannot be resolved ({error}); {remedy}"
         ) from error
     except Exception as error:  # evaluating an annotation runs its author's code
         raise ToolDefinitionError(
-            f"{where}: the annotation {annotation!r} of parameter {name!r} is not a type ({error}); correct it"
+            f"{where}: the annotation {shown!r} of parameter {name!r} is not a type ({error}); correct it"
         ) from error
 
 

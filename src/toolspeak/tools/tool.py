@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools.context import RunContext
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
 """What a tool may be called: every model API takes a part of it, and no dialect's markers fit in."""
@@ -38,13 +39,20 @@ class ArgumentReader(Protocol):
     def __call__(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]: ...
 
 
+class Preview(Protocol):
+    """Shows what a call would change, from its validated arguments. `context` is what the run knows, if given."""
+
+    def __call__(self, arguments: Mapping[str, Any], context: RunContext[Any] | None = None) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """Made by `@tool`; calling it calls the function as it was.
 
     `read_arguments` applies aliases and validates strictly; problems are returned, not raised.
     `effects_of` and `preview` take the validated keyword arguments; `effects_of` never raises (a declaration
-    that fails counts as undeclared). `preview` shows what the call would change and may read the disk.
+    that fails counts as undeclared). `preview` shows what the call would change and may read the disk; with
+    the call's RunContext it can say more.
     `context_parameter` is the parameter that wants the RunContext. `timeout` is in seconds.
     """
 
@@ -53,7 +61,7 @@ class Tool:
     is_async: bool
     read_arguments: ArgumentReader
     effects_of: Callable[[Mapping[str, Any]], Effects]
-    preview: Callable[[Mapping[str, Any]], str] | None = None
+    preview: Preview | None = None
     context_parameter: str | None = None
     timeout: float | None = None
 

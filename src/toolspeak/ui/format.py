@@ -133,8 +133,8 @@ def fold(lines: Sequence[str], limit: int = FOLD) -> tuple[Sequence[str], int]:
 
 
 def is_diff(text: str) -> bool:
-    """Whether the text is a unified diff."""
-    return re.match(r"--- [^\n]*\n\+\+\+ [^\n]*\n@@ ", text) is not None
+    """Whether the text is a unified diff, perhaps behind a line that says something about it."""
+    return re.match(r"(?:[^\n]*\n)?--- [^\n]*\n\+\+\+ [^\n]*\n@@ ", text) is not None
 
 
 def diff_style(line: str, number: int) -> str:

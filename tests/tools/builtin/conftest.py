@@ -47,9 +47,16 @@ class Caller:
         return tool(**read)
 
     def preview(self, name: str, /, **arguments: Any) -> str:
+        """The preview for somebody who does not know what the run knows."""
         preview = self.tool(name).preview
         assert preview is not None
         return preview(self.arguments(name, arguments))
+
+    def preview_in_run(self, name: str, /, **arguments: Any) -> str:
+        preview = self.tool(name).preview
+        assert preview is not None
+        call = ToolCall("c1", name, arguments)
+        return preview(self.arguments(name, arguments), RunContext(None, call, memory=self.memory))
 
     def effects(self, name: str, /, **arguments: Any):
         return self.tool(name).effects_of(self.arguments(name, arguments))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import stat
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
+from toolspeak.execute import BatchContext, Executor, approve_all
+from toolspeak.tools.builtin import workspace_tools
 from toolspeak.tools.builtin.diff import unified_diff
 from toolspeak.tools.builtin.edit import edited
 from toolspeak.tools.builtin.line_edit import lines_edited
@@ -47,7 +52,8 @@ def test_edit_replaces_one_place_and_keeps_the_rest(call, root, text, old, new, 
         ("a\nb\na\n", "a", r"occurs 2 times in 'a.txt' \(lines 1, 3\)"),
         ("aaa", "aa", r"occurs 2 times"),
         ("a\r\nb\r\na\r\nb\r\n", "a\nb", r"occurs 2 times in 'a.txt' \(lines 1, 3\)"),
-        ("a\n" * 30, "a\n", r"occurs 30 times in 'a.txt' \(lines 1, 2, .*20, \.\.\.\)"),
+        ("a\n" * 20, "a\n", r"occurs 20 times in 'a.txt' \(lines 1, 2, .* 20\)"),
+        ("a\n" * 30, "a\n", r"occurs more than 20 times in 'a.txt' \(lines 1, 2, .* 20, \.\.\.\)"),
         ("a\n", "b", "occurs 0 times"),
         ("  a\n", "\ta\n\t", "0 times.*Without its outer white space it occurs once, at line 1"),
         ("a", "", "'old' is empty"),
@@ -59,6 +65,18 @@ def test_edit_without_exactly_one_match_changes_nothing(call, root, text, old, m
     with pytest.raises(ToolError, match=message):
         call("edit", path="a.txt", old=old, new="x")
     assert (root / "a.txt").read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize(("text", "old"), [("a" * 2_000_000, "a" * 1_000_000), ("a\r\n" * 600_000, "a\n" * 300_000)])
+def test_many_overlapping_matches_cost_little(text, old):
+    """All of them would be 10^11 characters to compare and more, and a list of as many places."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ToolError, match="occurs more than 20 times"):
+            edited(text, old, "x", "f")
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 def test_binary_files_are_not_edited(call, root):
@@ -184,3 +202,19 @@ def test_a_large_change_is_compared_quickly():
     before = "".join(f"{n % 7}\n" for n in range(100_000))
     after = before[:100_000] + "x\n" * 50_000
     assert len(unified_diff("f", before, after).splitlines()) < 210
+
+
+def test_edits_at_the_same_time_undo_nothing(tmp_path):
+    """`parallel` runs them at once; each reads, changes and replaces the whole file."""
+    words = [f"w{i:03}" for i in range(24)]
+    (tmp_path / "a.txt").write_text("\n".join(words))
+    calls = [ToolCall(w, "edit", {"path": "a.txt", "old": w, "new": w.upper()}) for w in words]
+
+    async def emit(_event):
+        pass
+
+    executor = Executor(workspace_tools(tmp_path), schedule="parallel")
+    context = BatchContext(run_id="r", memory={})
+    batch = asyncio.run(executor.run(calls, emit=emit, context=context, approver=approve_all))
+    assert {result.status for result in batch.results} == {"success"}
+    assert (tmp_path / "a.txt").read_text() == "\n".join(words).upper()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from process_helpers import gone, until
 
+from toolspeak.data.events import Event
+from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
+from toolspeak.execute import BatchContext, Executor, approve_all
 from toolspeak.tools import Toolset
 from toolspeak.tools.builtin import Workspace, shell_tool
 from toolspeak.tools.builtin.capture import Capture
@@ -22,24 +25,6 @@ TREE = "(sh -c 'echo $$ > pid; exec sleep 1000' & echo started; wait)"
 
 def run(call, command: str, **arguments) -> dict:
     return asyncio.run(call("shell", command=command, **arguments))
-
-
-async def until(condition, what: str) -> None:
-    """Wait for something another process does; fail when it does not happen."""
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.01)
-
-
-def gone(pid: int) -> bool:
-    """Whether the process runs no more; where nobody reaps orphans, a zombie is as good."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def written_pid(root) -> int:
@@ -79,6 +64,28 @@ def test_time_over_ends_the_whole_tree(call, root):
     assert "ended after 0.6 seconds" in result["timed_out"]
     assert result["output"] == "started\n"
     asyncio.run(until(lambda: gone(written_pid(root)), "the child's child lives on"))
+
+
+def through_executor(root, command: str, timeout: float):
+    async def emit(_event: Event) -> None: ...
+
+    call = ToolCall("c1", "shell", {"command": command, "timeout": timeout})
+    executor = Executor(Toolset([shell_tool(Workspace(root))]), tool_timeout=0.3)
+    batch = executor.run([call], emit=emit, context=BatchContext("r"), approver=approve_all)
+    (result,) = asyncio.run(batch).results
+    return result
+
+
+def test_the_argument_is_the_limit_whatever_other_tools_may_take(root):
+    result = through_executor(root, "sleep 0.5; echo done", 20)
+    assert (result.status, result.structured) == ("success", {"exit_code": 0, "output": "done\n"})
+
+
+def test_what_a_command_wrote_until_its_time_was_over_reaches_the_model(root):
+    result = through_executor(root, "echo kept; exec sleep 1000", 0.6)
+    assert result.status == "success"
+    assert result.structured["output"] == "kept\n"
+    assert "ended after 0.6 seconds" in result.structured["timed_out"]
 
 
 def test_what_ignores_sigterm_is_killed(call, root):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext
+from toolspeak.tools.builtin.workspace import MAX_EDIT
 
 
 def test_a_new_file_with_its_folders(call, root):
@@ -25,6 +27,70 @@ def test_an_unread_file_is_only_replaced_when_asked_to(call, root):
     assert (root / "a.txt").read_text() == "old"
     assert call("write", path="a.txt", content="new", overwrite=True) == {"bytes": 3}
     assert call("write", path="a.txt", content="newer") == {"bytes": 5}
+
+
+def test_a_file_read_in_part_is_only_replaced_when_asked_to(call, root):
+    (root / "a.txt").write_text("1\n2\n3\n4\n")
+    call("read", path="a.txt", lines=1)
+    with pytest.raises(ToolError, match=r"only in part: read the rest \(go on with start=2\), or pass overwrite: true"):
+        call("write", path="a.txt", content="new")
+    call("read", path="a.txt", start=3)
+    with pytest.raises(ToolError, match="start=2"):
+        call("write", path="a.txt", content="new")
+    call("read", path="a.txt", start=2, lines=1)
+    assert call("write", path="a.txt", content="new") == {"bytes": 3}
+
+
+def test_pages_of_different_contents_do_not_add_up(call, root):
+    (root / "a.txt").write_text("1\n2\n")
+    call("read", path="a.txt", start=2)
+    with pytest.raises(ToolError, match=r"go on with start=1\b"):
+        call("write", path="a.txt", content="new")
+    (root / "a.txt").write_text("1\nsomebody else's\n")
+    call("read", path="a.txt", lines=1)
+    with pytest.raises(ToolError, match=r"go on with start=2\b"):
+        call("write", path="a.txt", content="new")
+    call("edit", path="a.txt", old="1", new="one")
+    with pytest.raises(ToolError, match="was not read"):
+        call("write", path="a.txt", content="new")
+
+
+def test_a_page_of_a_known_file_takes_nothing_away(call, root):
+    (root / "a.txt").write_text("1\n2\n")
+    call("read", path="a.txt")
+    call("read", path="a.txt", lines=1)
+    assert call("write", path="a.txt", content="new") == {"bytes": 3}
+
+
+def test_after_a_page_of_a_changed_file_it_still_counts_as_changed(call, root):
+    (root / "a.txt").write_text("1\n2\n")
+    call("read", path="a.txt")
+    (root / "a.txt").write_text("3\n4\n")
+    with pytest.raises(ToolError, match="changed since"):
+        call("write", path="a.txt", content="new")
+    call("read", path="a.txt", lines=1)
+    with pytest.raises(ToolError, match="only in part"):
+        call("write", path="a.txt", content="new")
+
+
+def test_a_line_that_was_cut_was_not_seen(call, root):
+    (root / "a.txt").write_text("x" * 300_000)
+    call("read", path="a.txt")
+    with pytest.raises(ToolError, match="was not read"):
+        call("write", path="a.txt", content="new")
+
+
+def test_an_empty_file_is_known_when_it_was_read(call, root):
+    (root / "a.txt").write_text("")
+    call("read", path="a.txt")
+    assert call("write", path="a.txt", content="new") == {"bytes": 3}
+
+
+def test_pages_read_at_the_same_time_add_up(call, root):
+    (root / "a.txt").write_text("".join(f"{n}\n" for n in range(1, 41)))
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda start: call("read", path="a.txt", start=start, lines=1), range(1, 41)))
+    assert call("write", path="a.txt", content="new") == {"bytes": 3}
 
 
 def test_a_read_file_may_be_replaced_until_it_changes(call, root):
@@ -93,6 +159,43 @@ def test_append_adds_exactly(call, root):
     assert call("append", path="sub/a.txt", content="a") == {"bytes": 1, "size": 1}
     assert call("append", file="sub/a.txt", content="é\r\n") == {"bytes": 4, "size": 5}
     assert (root / "sub/a.txt").read_bytes() == "aé\r\n".encode()
+
+
+@pytest.mark.parametrize("data", [b"a\0b", b"caf\xe9", b"cut off \xc3"])
+def test_append_to_what_is_no_text_is_refused_and_the_preview_says_so(call, root, data):
+    (root / "a.bin").write_bytes(data)
+    with pytest.raises(ToolError, match=r"only UTF-8 text.*`shell` can .*overwrite: true") as refused:
+        call("append", path="a.bin", content="x")
+    assert (root / "a.bin").read_bytes() == data
+    assert call.preview("append", path="a.bin", content="x") == f"This call would fail: {refused.value}"
+
+
+def test_append_to_a_large_file_is_shown_and_done(call, root):
+    line = "é" * 511 + "\n"
+    (root / "a.log").write_text(line * (MAX_EDIT // len(line.encode()) + 1))
+    size = (root / "a.log").stat().st_size
+    preview = call.preview("append", path="a.log", content="new\x1b\n")
+    assert preview == "a.log is too large for a diff. This would be added at its end:\nnew\\x1b\n"
+    assert call("append", path="a.log", content="new\x1b\n") == {"bytes": 5, "size": size + 5}
+    with (root / "a.log").open("ab") as file:
+        file.write(b"\xff")
+    with pytest.raises(ToolError, match=f"not UTF-8 text .byte {size + 5}"):
+        call("append", path="a.log", content="x")
+
+
+def test_the_preview_of_a_write_knows_what_the_run_has_read(call, root):
+    (root / "a.txt").write_text("old\n")
+    diff = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old\n+new\n"
+    with pytest.raises(ToolError) as refused:
+        call("write", path="a.txt", content="new\n")
+    condition = f"Unless a call before it reads the file, this call would fail: {refused.value}\n"
+    assert call.preview_in_run("write", path="a.txt", content="new\n") == condition + diff
+    assert call.preview_in_run("write", path="a.txt", content="new\n", overwrite=True) == diff
+    assert call.preview_in_run("write", path="b.txt", content="new\n").startswith("--- b.txt\n")
+    assert call.preview("write", path="a.txt", content="new\n") == diff
+    call("read", path="a.txt")
+    assert call.preview_in_run("write", path="a.txt", content="new\n") == diff
+    assert call("write", path="a.txt", content="new\n") == {"bytes": 4}
 
 
 def test_previews_show_the_change_and_make_none(call, root):

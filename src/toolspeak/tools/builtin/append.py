@@ -8,9 +8,9 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import seen
-from toolspeak.tools.builtin.change import changes, preview
-from toolspeak.tools.builtin.text import decode, encode
-from toolspeak.tools.builtin.workspace import Workspace
+from toolspeak.tools.builtin.change import alone, changes, preview, would_fail
+from toolspeak.tools.builtin.text import encode, text_chunks, visible
+from toolspeak.tools.builtin.workspace import MAX_EDIT, Workspace
 
 
 def append_tool(workspace: Workspace) -> Tool:
@@ -18,18 +18,21 @@ def append_tool(workspace: Workspace) -> Tool:
         return changes(workspace, path, destructive=False)
 
     def would(path: str, content: str) -> str:
-        def texts() -> tuple[str, str]:
+        try:
             encode(content, "content")
-            before = decode(workspace.read_if_exists(path) or b"", path)
-            return before, before + content
-
-        return preview(path, texts)
+            before = _before(workspace, path)
+        except ToolError as error:
+            return would_fail(error)
+        if before is None:
+            return f"{visible(path)} is too large for a diff. This would be added at its end:\n{visible(content)}"
+        text = before.decode()
+        return preview(path, lambda: (text, text + content))
 
     @tool(name="append", aliases={"file": "path"}, effects=effects, effects_bound=effects(""), preview=would)
     def append(path: str, content: str, ctx: RunContext[Any]) -> dict[str, Any]:
         """Add text at the end of a file, exactly as given: no newline is put before or after it.
 
-        A missing file is created, with its folders.
+        A missing file is created, with its folders. A file that is not UTF-8 text is refused.
 
         Args:
             path: The file, relative to the workspace.
@@ -37,17 +40,30 @@ def append_tool(workspace: Workspace) -> Tool:
         """
         data = encode(content, "content")
         real = workspace.real(path)
-        before = _before(workspace, path) if seen.known(ctx, real) else None
-        size = workspace.append(path, data)
-        if before is not None and size == len(before) + len(data):
-            seen.update(ctx, real, before, before + data)
+        with alone(workspace, path):
+            before = _before(workspace, path)
+            size = workspace.append(path, data)
+            if before is not None and size == len(before) + len(data):
+                seen.update(ctx, real, before, before + data)
         return {"bytes": len(data), "size": size}
 
     return append
 
 
 def _before(workspace: Workspace, path: str) -> bytes | None:
+    """What the file holds, which must be text; None when it is more than MAX_EDIT: then it is only checked."""
+    kept: list[bytes] | None = []
+    size = 0
     try:
-        return workspace.read_if_exists(path)
-    except ToolError:
-        return None  # too large to compare: the run no longer counts as knowing the file
+        with workspace.open(path) as file:
+            for chunk in text_chunks(file, path):
+                size += len(chunk)
+                if size > MAX_EDIT:
+                    kept = None  # the run no longer counts as knowing the file
+                if kept is not None:
+                    kept.append(chunk)
+    except ToolError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return b""
+        raise
+    return None if kept is None else b"".join(kept)

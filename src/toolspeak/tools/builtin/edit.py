@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from collections.abc import Iterable
 from typing import Any
 
 from toolspeak.data.tools import Effects
@@ -14,7 +14,7 @@ from toolspeak.tools.builtin.text import BOM, encode, newline_style, with_newlin
 from toolspeak.tools.builtin.workspace import Workspace
 
 LISTED = 20
-"""Matches whose line numbers an error names."""
+"""Matches whose line numbers an error names; beyond one more nothing is looked for."""
 
 
 def edit_tool(workspace: Workspace) -> Tool:
@@ -64,10 +64,10 @@ def edited(text: str, old: str, new: str, path: str) -> str:
 
 
 def _positions(text: str, piece: str) -> list[int]:
-    """Where the piece occurs, overlaps included: `aa` is in `aaa` twice."""
+    """Where the piece occurs first, overlaps included: `aa` is in `aaa` twice. At most LISTED + 1 places."""
     found: list[int] = []
     at = text.find(piece)
-    while at >= 0:
+    while at >= 0 and len(found) <= LISTED:
         found.append(at)
         at = text.find(piece, at + 1)
     return found
@@ -78,13 +78,22 @@ def _in_either_style(text: str, piece: str) -> list[tuple[int, int]]:
     plain_text, plain_piece = with_newlines(text, "\n"), with_newlines(piece, "\n")
     if plain_text == text and plain_piece == piece:
         return []
-    # Each CRLF, at its place in the plain text, shifts what comes after it by one.
-    shifts = [found.start() - nth for nth, found in enumerate(re.finditer("\r\n", text))]
+    spans = [(at, at + len(plain_piece)) for at in _positions(plain_text, plain_piece)]
+    original = _original(text, {position for span in spans for position in span})
+    return [(original[start], original[end]) for start, end in spans]
 
-    def original(position: int) -> int:
-        return position + bisect_left(shifts, position)
 
-    return [(original(at), original(at + len(plain_piece))) for at in _positions(plain_text, plain_piece)]
+def _original(text: str, positions: Iterable[int]) -> dict[int, int]:
+    """Positions in the text with plain line ends, and where they are in the text itself."""
+    found: dict[int, int] = {}
+    breaks = re.finditer("\r\n", text)
+    passed, following = 0, next(breaks, None)
+    for position in sorted(positions):
+        # Each CRLF, at its place in the plain text, shifts what comes after it by one.
+        while following is not None and following.start() - passed < position:
+            passed, following = passed + 1, next(breaks, None)
+        found[position] = position + passed
+    return found
 
 
 def _wrong_number(text: str, old: str, starts: list[int], path: str) -> ToolError:
@@ -95,7 +104,5 @@ def _wrong_number(text: str, old: str, starts: list[int], path: str) -> ToolErro
         hint = f" Without its outer white space it occurs once, at line {line}." if line else ""
         return ToolError(f"'old' occurs 0 times in {path!r}: read the file and copy the text exactly.{hint}")
     lines = ", ".join(str(text.count("\n", 0, at) + 1) for at in starts[:LISTED])
-    more = ", ..." if len(starts) > LISTED else ""
-    return ToolError(
-        f"'old' occurs {len(starts)} times in {path!r} (lines {lines}{more}): take in more of the lines around it."
-    )
+    count, more = (f"more than {LISTED}", ", ...") if len(starts) > LISTED else (str(len(starts)), "")
+    return ToolError(f"'old' occurs {count} times in {path!r} (lines {lines}{more}): take in more lines around it.")

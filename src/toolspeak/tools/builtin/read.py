@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -11,12 +10,11 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import seen
-from toolspeak.tools.builtin.text import not_utf8, refuse_nul
+from toolspeak.tools.builtin.text import text_chunks
 from toolspeak.tools.builtin.workspace import Workspace
 
 PAGE_LINES = 2_000
-PAGE_BYTES = 256 * 1024
-CHUNK = 1024 * 1024
+PAGE_BYTES = 12 * 1024  # below what the executor lets a result hold: a page arrives whole
 
 
 def read_tool(workspace: Workspace) -> Tool:
@@ -29,7 +27,7 @@ def read_tool(workspace: Workspace) -> Tool:
     ) -> str:
         """Read a text file.
 
-        A long file comes by pages of at most 2,000 lines or 256 KiB; the last line then says how to go on.
+        A long file comes by pages of at most 2,000 lines or 12 KiB; the last line then says how to go on.
 
         Args:
             path: The file, relative to the workspace.
@@ -46,9 +44,8 @@ def read_tool(workspace: Workspace) -> Tool:
             sha256 = _scan(file, path, page, ctx)
         if page.first > max(page.total, 1):
             raise ToolError(f"'start' is {page.first}, but {path!r} has {page.total} lines.")
-        text = page.text(numbered=numbered)
-        seen.record(ctx, workspace.real(path), sha256)
-        return text
+        seen.record_lines(ctx, workspace.real(path), sha256, page.first, page.last_whole, page.total)
+        return page.text(numbered=numbered)
 
     return read
 
@@ -77,6 +74,11 @@ class _Page:
         self.size += len(line)
         self.full = len(self.kept) == self.wanted or self.size >= PAGE_BYTES
 
+    @property
+    def last_whole(self) -> int:
+        """The number of the last line that is not cut; one less than the first where there is none."""
+        return self.first + len(self.kept) - 1 - self.cut
+
     def text(self, *, numbered: bool) -> str:
         lines = [line.decode(errors="ignore") for line in self.kept]  # only a cut line can end amid a character
         if numbered:
@@ -96,27 +98,15 @@ class _Page:
 def _scan(file: BinaryIO, path: str, page: _Page, ctx: RunContext[Any]) -> str:
     """Feed the page in bounded memory and check all of the file; its SHA-256."""
     sha256 = hashlib.sha256()
-    utf8 = codecs.getincrementaldecoder("utf-8")()
-    offset = 0
     rest = b""
-    while chunk := file.read(CHUNK):
+    for chunk in text_chunks(file, path):
         if ctx.cancelled():
             raise ToolError("cancelled")
         sha256.update(chunk)
-        refuse_nul(chunk, path)
-        try:
-            utf8.decode(chunk)
-        except UnicodeDecodeError as error:
-            raise not_utf8(path, offset + error.start) from None
-        offset += len(chunk)
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
             page.add(line + b"\n")
         rest = rest[: PAGE_BYTES + 1]  # of an endless line only what a page could show, and that it is too long
-    try:
-        utf8.decode(b"", final=True)
-    except UnicodeDecodeError:
-        raise not_utf8(path, offset) from None
     if rest:
         page.add(rest)
     return sha256.hexdigest()

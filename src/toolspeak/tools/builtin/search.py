@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -39,7 +41,8 @@ class Searcher:
     """One regular expression over many texts; use it in a `with` block.
 
     `seconds` is the time for one text. Raises ToolError for a wrong expression, when the time is over, and
-    when `cancelled` says so. `separate=False` searches in this process, where nothing but the line limit bounds it.
+    when `cancelled` says so. The process ends with the time (POSIX) even when this one is gone.
+    `separate=False` searches in this process, where nothing but the line limit bounds it.
     """
 
     def __init__(
@@ -66,9 +69,10 @@ class Searcher:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
+            atexit.register(self._process.kill)  # the watch is a daemon thread: it ends with the interpreter
             threading.Thread(target=self._watch, args=(self._process,), daemon=True).start()
             try:
-                error = self._ask({"pattern": self._pattern, "max_line": MAX_LINE})["error"]
+                error = self._ask({"pattern": self._pattern, "max_line": MAX_LINE, "seconds": self._seconds})["error"]
             except BaseException:
                 self._close()
                 raise
@@ -106,7 +110,7 @@ class Searcher:
         finally:
             self._deadline = None
         if not answer:
-            raise ToolError(self._stopped_for or "The search process ended unexpectedly: try again.")
+            raise ToolError(self._stopped_for or self._reason(process))
         return json.loads(answer)
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
@@ -115,13 +119,24 @@ class Searcher:
             if self._cancelled():
                 self._stopped_for = "Cancelled."
             elif deadline is not None and time.monotonic() > deadline:
-                self._stopped_for = (
-                    f"The search was stopped: 'content' took more than {self._seconds:g} seconds for one file. "
-                    "Make the expression simpler (no nested repetitions like '(a+)+')."
-                )
+                self._stopped_for = self._too_slow()
             if self._stopped_for is not None:
                 process.kill()
                 return
+
+    def _reason(self, process: subprocess.Popen[bytes]) -> str:
+        """Why the process ended by itself."""
+        process.kill()  # its output is at its end: it is ending
+        alarm: int | None = getattr(signal, "SIGALRM", None)
+        if alarm is not None and process.wait() == -alarm:
+            return self._too_slow()
+        return "The search process ended unexpectedly: try again."
+
+    def _too_slow(self) -> str:
+        return (
+            f"The search was stopped: 'content' took more than {self._seconds:g} seconds for one file. "
+            "Make the expression simpler (no nested repetitions like '(a+)+')."
+        )
 
     def _close(self) -> None:
         self._closed.set()
@@ -129,3 +144,4 @@ class Searcher:
         if process is not None:
             process.kill()
             process.communicate()
+            atexit.unregister(process.kill)

@@ -1,18 +1,23 @@
 """Searches texts by a regular expression, as a process of its own: Python cannot interrupt a search, only a process.
 
 Standard library only, as it is run by path. Standard input: a JSON line with the pattern and the limits, then for
-each text its length in bytes as a line, and the bytes. Standard output: a JSON line for each. See `search.py`.
+each text a JSON line with its length in bytes, and the bytes. Standard output: a JSON line for each. It ends at the
+end of its input, and when one answer takes too long (POSIX), whether or not anybody watches it. See `search.py`.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from typing import Any
 
 SHOWN = 500
 """Characters of a matching line that are returned."""
+
+LONGEST = 10_000_000.0
+"""Seconds that a timer can be set to everywhere."""
 
 
 def compiled(pattern: str) -> re.Pattern[str] | str:
@@ -54,17 +59,37 @@ def _excerpt(line: str, at: int) -> str:
     return ("..." if start else "") + line[start:end] + ("..." if end < len(line) else "")
 
 
+def allow(seconds: float) -> None:
+    """The process is killed after this time, even inside `re`; 0 is no limit."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, min(seconds, LONGEST))
+
+
+def die_when_time_is_over() -> None:
+    """The signal of the timer kills, however it was treated where this process was started."""
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+
+
 def main() -> None:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
-    job = json.loads(source.readline())
+    die_when_time_is_over()
+    if not (first := source.readline()):
+        return
+    job = json.loads(first)
+    allow(job["seconds"])
     pattern = compiled(job["pattern"])
-    sink.write(json.dumps({"error": pattern if isinstance(pattern, str) else None}).encode() + b"\n")
-    sink.flush()
-    while not isinstance(pattern, str) and (size := source.readline()):
-        header = json.loads(size)
-        found = search(pattern, source.read(header["bytes"]), job["max_line"], header["wanted"])
-        sink.write(json.dumps(found).encode() + b"\n")
+    answer: dict[str, Any] = {"error": pattern if isinstance(pattern, str) else None}
+    while True:
+        sink.write(json.dumps(answer).encode() + b"\n")
         sink.flush()
+        allow(0)
+        if isinstance(pattern, str) or not (line := source.readline()):
+            return
+        header = json.loads(line)
+        allow(job["seconds"])
+        answer = search(pattern, source.read(header["bytes"]), job["max_line"], header["wanted"])
 
 
 if __name__ == "__main__":

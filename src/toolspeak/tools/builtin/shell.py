@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +34,8 @@ def shell_tool(workspace: Workspace, *, output_limit: int = OUTPUT_LIMIT) -> Too
     def would(command: str) -> str:
         return visible(command)
 
-    @tool(name="shell", aliases={"cmd": "command"}, effects=UNLIMITED, preview=would)
+    # No limit of its own: the argument is the limit, and what the command wrote until then is not lost.
+    @tool(name="shell", aliases={"cmd": "command"}, effects=UNLIMITED, preview=would, timeout=math.inf)
     async def shell(command: str, timeout: float = 60) -> dict[str, Any]:
         """Run a command line with /bin/sh in the workspace folder, without input.
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
 import re
+import unicodedata
+from collections.abc import Iterator
+from typing import BinaryIO
 
 from toolspeak.errors import ToolError
 
 BOM = "\ufeff"
 
-# What a terminal or a bidirectional text layout would act on. Tab, newline and the joiners of emoji stay.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
-)
+CHUNK = 1024 * 1024
+"""Bytes of a file that are looked at together."""
+
+_NOT_PLAIN = re.compile(r"[^\n\t -~]")
+_HIDDEN_CATEGORIES = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
+# Letters and marks that show nothing: fillers, and the variation selectors that emoji do not use.
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]")
+_REMEDY = "only UTF-8 text can be read and edited. `shell` can work on it, `write` with overwrite: true can replace it."
 _LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
 
 
@@ -28,20 +36,38 @@ def encode(text: str, parameter: str) -> bytes:
 
 def decode(data: bytes, path: str) -> str:
     """The text of a file; a NUL byte or invalid UTF-8 raises ToolError."""
-    refuse_nul(data, path)
+    _refuse_nul(data, path)
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise not_utf8(path, error.start) from None
+        raise _not_utf8(path, error.start) from None
 
 
-def refuse_nul(data: bytes, path: str) -> None:
+def text_chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
+    """The bytes of a file, checked as `decode` does, in bounded memory."""
+    utf8 = codecs.getincrementaldecoder("utf-8")()
+    offset = 0
+    final = False
+    while not final:
+        chunk = file.read(CHUNK)
+        final = not chunk
+        _refuse_nul(chunk, path)
+        pending = len(utf8.getstate()[0])
+        try:
+            utf8.decode(chunk, final)
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, offset - pending + error.start) from None
+        offset += len(chunk)
+        yield chunk
+
+
+def _refuse_nul(data: bytes, path: str) -> None:
     if b"\0" in data:
-        raise ToolError(f"{path!r} is a binary file (it contains a NUL byte): only UTF-8 text can be read and edited.")
+        raise ToolError(f"{path!r} is a binary file (it contains a NUL byte): {_REMEDY}")
 
 
-def not_utf8(path: str, offset: int) -> ToolError:
-    return ToolError(f"{path!r} is not UTF-8 text (byte {offset}): only UTF-8 text can be read and edited.")
+def _not_utf8(path: str, offset: int) -> ToolError:
+    return ToolError(f"{path!r} is not UTF-8 text (byte {offset}): {_REMEDY}")
 
 
 def split_lines(text: str) -> list[str]:
@@ -64,5 +90,14 @@ def with_newlines(text: str, style: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with control and direction characters spelled out, so that what a person approves is what they see."""
-    return _HIDDEN.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+    """The text with what cannot be seen spelled out, so that what a person approves is what they see.
+
+    Tab and newline stay. The joiners inside emoji do not: elsewhere nobody sees them.
+    """
+    return _NOT_PLAIN.sub(lambda found: _spelled(found.group()), text)
+
+
+def _spelled(character: str) -> str:
+    if unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character):
+        return character.encode("unicode_escape").decode()
+    return character

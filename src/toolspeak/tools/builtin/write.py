@@ -8,8 +8,8 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import seen
-from toolspeak.tools.builtin.change import changes, preview
-from toolspeak.tools.builtin.text import decode, encode
+from toolspeak.tools.builtin.change import alone, changes, preview
+from toolspeak.tools.builtin.text import decode, encode, visible
 from toolspeak.tools.builtin.workspace import Workspace
 
 
@@ -17,13 +17,20 @@ def write_tool(workspace: Workspace) -> Tool:
     def effects(path: str) -> Effects:
         return changes(workspace, path, idempotent=True)
 
-    def would(path: str, content: str) -> str:
-        def texts() -> tuple[str, str]:
-            encode(content, "content")
-            before = workspace.read_if_exists(path)
-            return ("" if before is None else _text(before, path)), content
+    def would(path: str, content: str, overwrite: bool, ctx: RunContext[Any] | None = None) -> str:
+        notes: list[str] = []
 
-        return preview(path, texts)
+        def texts() -> tuple[str, str]:
+            data = encode(content, "content")
+            before = workspace.read_if_exists(path)
+            if before is None:
+                return "", content
+            if ctx is not None and before != data and not overwrite:
+                notes.extend(_condition(ctx, workspace.real(path), path, before))
+            return _text(before, path), content
+
+        shown = preview(path, texts)
+        return "".join([*notes, shown])
 
     @tool(name="write", aliases={"file": "path"}, effects=effects, effects_bound=effects(""), preview=would)
     def write(path: str, content: str, ctx: RunContext[Any], overwrite: bool = False) -> dict[str, Any]:
@@ -32,30 +39,41 @@ def write_tool(workspace: Workspace) -> Tool:
         Args:
             path: The file, relative to the workspace.
             content: The whole new content.
-            overwrite: Replace an existing file although it was not read, or changed since.
+            overwrite: Replace an existing file although not all of it was read, or it changed since.
         """
         data = encode(content, "content")
         real = workspace.real(path)
-        before = workspace.read_if_exists(path)
-        if before == data:
+        with alone(workspace, path):
+            before = workspace.read_if_exists(path)
+            if before == data:
+                seen.record(ctx, real, seen.digest(data))
+                return {"bytes": len(data), "unchanged": True}
+            if before is not None and not overwrite and (reason := _unknown(ctx, real, path, before)):
+                raise ToolError(reason)
+            workspace.replace(path, data)
             seen.record(ctx, real, seen.digest(data))
-            return {"bytes": len(data), "unchanged": True}
-        if before is not None and not overwrite:
-            _check_known(ctx, real, path, before)
-        workspace.replace(path, data)
-        seen.record(ctx, real, seen.digest(data))
         return {"bytes": len(data)}
 
     return write
 
 
-def _check_known(ctx: RunContext[Any], real: str, path: str, before: bytes) -> None:
-    """What would be lost must have been seen."""
-    known = seen.known(ctx, real)
-    if known is None:
-        raise ToolError(f"{path!r} exists and was not read: read it first, or pass overwrite: true to replace it.")
-    if known != seen.digest(before):
-        raise ToolError(f"{path!r} changed since it was read: read it again, or pass overwrite: true to replace it.")
+def _unknown(ctx: RunContext[Any], real: str, path: str, before: bytes) -> str:
+    """Why the file may not be replaced: what would be lost must have been seen. Empty when it was."""
+    known, sha256 = seen.known(ctx, real), seen.digest(before)
+    if known == sha256:
+        return ""
+    remedy = "or pass overwrite: true to replace it."
+    if unread := seen.first_unread(ctx, real, sha256):
+        return f"{path!r} was read only in part: read the rest (go on with start={unread}), {remedy}"
+    if known is not None:
+        return f"{path!r} changed since it was read: read it again, {remedy}"
+    return f"{path!r} exists and was not read: read it first, {remedy}"
+
+
+def _condition(ctx: RunContext[Any], real: str, path: str, before: bytes) -> list[str]:
+    """What must happen before the call can succeed, as a line; an earlier call of its batch may still read."""
+    reason = _unknown(ctx, real, path, before)
+    return [f"Unless a call before it reads the file, this call would fail: {visible(reason)}\n"] if reason else []
 
 
 def _text(data: bytes, path: str) -> str:
