@@ -118,7 +118,7 @@ def test_reads_are_remembered_between_replies(tmp_path):
         (("exec", "--dialect", "tool-call"), b"\xff", "not UTF-8"),
         (("parse", "--dialect", "tool-call", "--tools", "nowhere.json"), "", "nowhere.json"),
         (("tools", "--show", "rad"), "", "Did you mean 'read'?"),
-        (("dialects", "--show", "x"), "", "Known: cogency-json"),
+        (("dialects", "--show", "x"), "", "cogency-json, cogency-xml"),
     ],
 )
 def test_usage_errors_say_what_to_do_and_exit_2(arguments, reply, complaint, tmp_path):

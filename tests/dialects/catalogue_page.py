@@ -15,10 +15,10 @@ def page() -> str:
     lines = [
         "# Dialects",
         "",
-        f"{len(PROTOCOLS)} published protocols, for models that know no format of their own, and {own} formats that open",
-        "models were trained on. Made by `python tests/dialects/catalogue_page.py`; a test keeps it current.",
+        f"{len(PROTOCOLS)} published protocols, for models that know no format of their own, and {own} formats that",
+        "open models were trained on. Made by `python tests/dialects/catalogue_page.py`; a test keeps it current.",
         "",
-        "| name | how calls are written | which count | arguments | results | reasoning | models | also called | source |",
+        "| name | how calls are written | which count | arguments | results | reasoning | models | aliases | source |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for dialect in DIALECTS:

@@ -10,17 +10,24 @@ from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, Cal
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.cogency import marker_table
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.markers import Markers, MarkerTable
+from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.scan import Buffer, Caps, JsonScanner
 from toolspeak.dialects.tool_call import ToolCallDialect
 from toolspeak.dialects.xml_calls import XmlCalls
 from toolspeak.testing import check_splits, every_split
 
-EXECUTE = Markers("execute", "results", "think", calls_start="[{<")
-TOOL_CALL = Markers("tool_call", "tool_result", "think", calls_start="{[<", results_start='[{"', results_text=True)
+EXECUTE = marker_table("[{<")
+TOOL_CALL = MarkerTable(
+    [
+        Marker("calls", "<tool_call>", "</tool_call>", "{[<"),
+        Marker("results", "<tool_result>", "</tool_result>", '\n[{"', plain=True),
+        Marker("reasoning", "<think>", "</think>"),
+    ]
+)
 
 
 class SmallJson(CogencyJson):
@@ -31,8 +38,10 @@ class SmallJson(CogencyJson):
 
     def parser(self, tools=(), starts_in="text"):
         shape = CallShape("args", array=True, arguments_required=True)
-        format_ = BlockFormat(EXECUTE, self.batch, lambda first, caps: JsonCalls(shape, first, caps), self.caps)
-        return BlockParser(format_, MarkerTable(EXECUTE), starts_in)
+        format_ = BlockFormat(
+            EXECUTE, self.batch, lambda _marker, first, caps: JsonCalls(shape, first, caps), self.caps
+        )
+        return BlockParser(format_, starts_in)
 
 
 class SmallXml(CogencyXml):
@@ -42,9 +51,9 @@ class SmallXml(CogencyXml):
     def parser(self, tools=(), starts_in="text"):
         known = {spec.name: spec for spec in tools}
         format_ = BlockFormat(
-            EXECUTE, self.batch, lambda first, caps: XmlCalls("execute", known, first, caps), self.caps
+            EXECUTE, self.batch, lambda _marker, first, caps: XmlCalls("execute", known, first, caps), self.caps
         )
-        return BlockParser(format_, MarkerTable(EXECUTE), starts_in)
+        return BlockParser(format_, starts_in)
 
 
 class SmallToolCall(ToolCallDialect):
@@ -53,8 +62,8 @@ class SmallToolCall(ToolCallDialect):
 
     def parser(self, tools=(), starts_in="text"):
         shape, rule = CallShape("arguments", array=False, arguments_required=False), BatchRule("last_call", max_calls=1)
-        format_ = BlockFormat(TOOL_CALL, rule, lambda first, caps: JsonCalls(shape, first, caps), self.caps)
-        return BlockParser(format_, MarkerTable(TOOL_CALL), starts_in)
+        format_ = BlockFormat(TOOL_CALL, rule, lambda _marker, first, caps: JsonCalls(shape, first, caps), self.caps)
+        return BlockParser(format_, starts_in)
 
 
 TEXT, ARRAY = {"type": "string"}, {"type": "array"}
