@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 import click
 from rich.console import Console
@@ -24,8 +24,6 @@ from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, ScheduleName
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
-
-ResultT = TypeVar("ResultT")
 
 _INSTRUCTIONS = """\
 You work in a folder of the user's machine, with the tools below. Do the task with them: look before you change
