@@ -21,8 +21,8 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.dialects.base import BatchRule, Section
-from toolspeak.dialects.body import Body, ResultsBody
-from toolspeak.dialects.markers import Found, Marker, MarkerTable
+from toolspeak.dialects.body import Body, ResultsBody, Run
+from toolspeak.dialects.markers import Found, Marker, MarkerTable, in_code
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker, Problem
 
 NewBody = Callable[[Marker, int, Caps], Body]
@@ -83,6 +83,7 @@ class BlockParser:
         self._quoting = False  # whether the text so far ends inside inline code
         self._position = 0  # of the turn, at the start of held + chunk
         self._block: _Block | None = None
+        self._run: Run | None = None
         self._tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
         self._calls = 0
         self._candidates: list[int] = []  # calls that may still count (last_call)
@@ -94,6 +95,12 @@ class BlockParser:
     _state: Callable[[str, int, list[Delta]], int]
 
     def feed(self, chunk: str) -> list[Delta]:
+        if self._run is not None:
+            taken = self._run.take(chunk)
+            if taken is not None:
+                return taken
+            self._position += self._run.end()
+            self._run = None
         out: list[Delta] = []
         text = self._held + chunk if self._held else chunk
         position, end = 0, len(text)
@@ -108,6 +115,9 @@ class BlockParser:
     def close(self, reason: FinishReason) -> list[Delta]:
         out: list[Delta] = []
         normal = reason in NORMAL_END
+        if self._run is not None:
+            self._position += self._run.end()
+            self._run = None
         if self._block is not None:
             self._close_block(out, normal)
         elif self._held:
@@ -222,6 +232,8 @@ class BlockParser:
         elif stop < len(text):
             self._held = text[stop:]
             return len(text)
+        else:
+            self._run = block.body.run()
         return stop
 
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
@@ -394,14 +406,3 @@ class BlockParser:
             rest = self._held[verdict.length :] if isinstance(verdict, Found) and framed else self._held
             if rest:
                 out.append(TextDelta(rest))
-
-
-def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
-    """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
-
-    `quoting` says the same of text[start].
-    """
-    line = text.rfind("\n", start, stop)
-    if line >= 0:
-        return text.count("`", line, stop) % 2 == 1
-    return quoting ^ (text.count("`", start, stop) % 2 == 1)

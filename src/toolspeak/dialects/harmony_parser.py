@@ -17,7 +17,9 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.dialects.base import Section
-from toolspeak.dialects.blocks import CUT, in_code
+from toolspeak.dialects.blocks import CUT
+from toolspeak.dialects.body import Run
+from toolspeak.dialects.markers import in_code
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem
 
@@ -58,6 +60,7 @@ class HarmonyParser:
         self._position = 0  # of the turn, at the start of held + chunk
         self._head = ""  # the header being read, from its first token or filler
         self._body: NamedCalls | None = None
+        self._run: Run | None = None
         self._forged: Buffer | None = None
         self._start = 0  # of the body in the turn
         self._problem: Problem | None = None
@@ -69,6 +72,12 @@ class HarmonyParser:
     _state: Callable[[str, int, list[Delta]], int]
 
     def feed(self, chunk: str) -> list[Delta]:
+        if self._run is not None:
+            taken = self._run.take(chunk)
+            if taken is not None:
+                return taken
+            self._position += self._run.end()
+            self._run = None
         out: list[Delta] = []
         text = self._held + chunk if self._held else chunk
         position, end = 0, len(text)
@@ -81,6 +90,9 @@ class HarmonyParser:
     def close(self, reason: FinishReason) -> list[Delta]:
         out: list[Delta] = []
         normal = reason in NORMAL_END
+        if self._run is not None:
+            self._position += self._run.end()
+            self._run = None
         if self._body is not None:
             self._close_call(self._body, normal, out)
         elif self._forged is not None:
@@ -196,6 +208,8 @@ class HarmonyParser:
         elif stop < len(text):
             self._held = text[stop:]
             return len(text)
+        else:
+            self._run = body.run()
         return stop
 
     def _call_end(self, text: str, position: int, out: list[Delta]) -> int:

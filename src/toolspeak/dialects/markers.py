@@ -305,3 +305,14 @@ def _word_start(word: str) -> str:
     for char in reversed(word[1:4]):
         pattern = rf"(?=\Z|{re.escape(char)}{pattern})"
     return re.escape(word[0]) + pattern
+
+
+def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
+    """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
+
+    `quoting` says the same of text[start].
+    """
+    line = text.rfind("\n", start, stop)
+    if line >= 0:
+        return text.count("`", line, stop) % 2 == 1
+    return quoting ^ (text.count("`", start, stop) % 2 == 1)
