@@ -329,6 +329,8 @@ F, G, P, Q = (
 CALLED_F: list[tuple[str, object]] = [("f", {})]
 CALLED_G: list[tuple[str, object]] = [("g", {})]
 QUOTED = r'"{\"a\": 1}"'
+F_THEN_G = [*CALLED_F, *CALLED_G]
+DOTS_G = f"<dots_function_call>{G}</dots_function_call>"
 PROSE = f'Her {{"name": "Ann", "age": 3}}; `{P}`'
 FUNCTOOLS = "import functools; functools[0]; functools [x]"
 CASES = [
@@ -346,6 +348,12 @@ CASES = [
     ),
     Case("granite4", '<tool_call>{"name": "f", "arguments": "a"}</tool_call>', []),
     Case("granite4", '<tool_call>{"name": "f", "arguments": "[1]"}</tool_call>', []),
+    Case(
+        "hermes",
+        f'<tool_call>{{"name": "f", "arguments": {QUOTED}}}</tool_call><|im_end|>',
+        [("f", {"a": 1})],
+        notes=("arguments_text",),
+    ),
     Case("ernie45", "<think>a</think>\n\n<response>\nb\n</response>\n", [], "b", "a"),
     Case("apertus", '<|tools_prefix|>[{"f": {"a": 1}, "g": {}}]<|tools_suffix|>', []),
     Case("apertus", '<|tools_prefix|>[{"name": {"id": 1}}]<|tools_suffix|>', [("name", {"id": 1})]),
@@ -354,6 +362,12 @@ CASES = [
         "apertus", '<|inner_prefix|>a<|tools_prefix|>[{"f": {}}]<|tools_suffix|><|inner_suffix|>b', CALLED_F, "b", "a"
     ),
     Case("inkling", '<|message_model|>f<|content_invoke_tool_json|>{"name":"f","args":{}}<|end_message|>', CALLED_F),
+    Case("inkling", 'f<|content_invoke_tool_json|>{"name":"f","args":{}}<|end_message|>', CALLED_F),
+    Case("inkling", "f<|content_invoke", [], "f<|content_invoke"),
+    Case("inkling", "<|content_invoke_tool_text|>a<|end_message|>", [], "a"),
+    Case("dots", f'a<dots_function_call>\n<invoke name="f">\n</invoke>\n</dots_function_call> {DOTS_G}', F_THEN_G, "a"),
+    Case("dots", "<dots_function_call> <invoke>1</dots_function_call>", []),
+    Case("dots", '<dots_function_call><invoke name="f"><parameter name="a">1', []),
     Case("inkling", "<|message_model|><|content_text|>a<|end_message|><|message_model|>", [], "a"),
     Case("llama3-json", f"<|python_tag|>{P};{Q}", [*CALLED_F, *CALLED_G]),
     Case("llama3-json", f"{F} ; and", CALLED_F, "and", notes=("arguments_key:arguments",)),
