@@ -37,6 +37,17 @@ def test_it_prints_content_reasoning_calls_malformed_and_ignored(tmp_path):
     assert seen["forged"] == ["[]"]
 
 
+def test_repair_marks_what_it_mended_and_shows_what_the_model_wrote(tmp_path):
+    reply = '<tool_call>{name: "a", "arguments": {"x": 1,}}</tool_call>'
+    seen = parse(reply, tmp_path, "--dialect", "hermes", "--repair")
+    raw = '{name: "a", "arguments": {"x": 1,}}'
+    assert [(call["name"], call["arguments"]) for call in seen["calls"]] == [("a", {"x": 1})]
+    assert (seen["calls"][0]["notes"], seen["calls"][0]["repaired_from"]) == (["repaired"], raw)
+    assert seen["malformed"] == []
+    assert parse(reply, tmp_path, "--dialect", "hermes", "--repair", "--finish", "length")["calls"] != []
+    assert parse(reply[:-14], tmp_path, "--dialect", "hermes", "--repair", "--finish", "length")["calls"] == []
+
+
 def test_tools_type_the_values_of_the_xml_dialect(tmp_path):
     (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
     reply = "<execute><scale><n>007</n></scale><scale><n>7</n></scale><say><text>7</text></say></execute>"

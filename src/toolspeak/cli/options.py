@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import PROTOCOLS
+from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, repaired
 from toolspeak.errors import UsageError
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -49,6 +49,17 @@ def starts_in_option(command: CommandT) -> CommandT:
         default="text",
         help="Where a reply starts: `reasoning` if the model's chat template opens it in the prompt.",
     )(command)
+
+
+def repair_option(command: CommandT) -> CommandT:
+    text = "Mend calls that are almost JSON (needs toolspeak[repair]); what became of them is marked."
+    return click.option("--repair", is_flag=True, help=text)(command)
+
+
+def chosen_dialect(name: str, repair: bool) -> Dialect:
+    """Raises UsageError for a name that no dialect has, and for `--repair` where it cannot be."""
+    dialect = get_dialect(name)
+    return repaired(dialect) if repair else dialect
 
 
 def read_reply() -> str:

@@ -6,9 +6,18 @@ from typing import Any, Literal
 
 import click
 
-from toolspeak.cli.options import dialect_option, finish_option, read_reply, read_tools, starts_in_option, write_json
+from toolspeak.cli.options import (
+    chosen_dialect,
+    dialect_option,
+    finish_option,
+    read_reply,
+    read_tools,
+    repair_option,
+    starts_in_option,
+    write_json,
+)
 from toolspeak.data.messages import MalformedCall, ToolCall
-from toolspeak.dialects import ParsedTurn, Section, get_dialect, read_turn
+from toolspeak.dialects import ParsedTurn, Section, read_turn
 
 
 @click.command
@@ -16,9 +25,12 @@ from toolspeak.dialects import ParsedTurn, Section, get_dialect, read_turn
 @click.option("--tools", "tools_file", metavar="FILE", help="The tools as JSON; they give XML values their types.")
 @starts_in_option
 @finish_option
-def parse(dialect: str, tools_file: str | None, starts_in: Section, finish: Literal["stop", "length"]) -> None:
+@repair_option
+def parse(
+    dialect: str, tools_file: str | None, starts_in: Section, finish: Literal["stop", "length"], repair: bool
+) -> None:
     """Read one model reply from standard input and print what the runtime sees in it, as JSON."""
-    chosen = get_dialect(dialect)
+    chosen = chosen_dialect(dialect, repair)
     turn = read_turn(chosen, read_reply(), read_tools(tools_file), finish=finish, starts_in=starts_in)
     write_json(describe(turn))
 
@@ -44,7 +56,9 @@ def describe(turn: ParsedTurn) -> dict[str, Any]:
 
 def _call(call: ToolCall) -> dict[str, Any]:
     described: dict[str, Any] = {"name": call.name, "arguments": call.arguments, "id": call.provider_id or call.id}
-    return {**described, "notes": list(call.notes)} if call.notes else described
+    if call.notes:
+        described["notes"] = list(call.notes)
+    return described if call.repaired_from is None else {**described, "repaired_from": call.repaired_from}
 
 
 def _malformed(call: MalformedCall) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
 from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
+from toolspeak.dialects.repair import repaired
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
 
@@ -37,4 +38,5 @@ __all__ = [
     "TurnCollector",
     "get_dialect",
     "read_turn",
+    "repaired",
 ]
