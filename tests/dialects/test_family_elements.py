@@ -176,12 +176,12 @@ def test_time_grows_linearly(dialect: Dialect) -> None:
         content = 'if a < b: print("</p>")\n' * (size // 24)
         text = rendered(dialect, [ToolCall("c", "write", {"content": content})])
         pieces = [text[i : i + 4] for i in range(0, len(text), 4)]
-        started = time.perf_counter()
+        started = time.process_time()
         parse_pieces(dialect, pieces, TOOLS)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     small = min(seconds(10_000) for _ in range(3))
-    assert seconds(100_000) < 30 * small
+    assert min(seconds(100_000) for _ in range(2)) < 30 * small
 
 
 @each_dialect

@@ -59,6 +59,13 @@ class Buffer:
     def value(self) -> str:
         return self._text.getvalue()
 
+    def since(self, start: int) -> str:
+        """What was added from this length on."""
+        self._text.seek(start)
+        text = self._text.read()
+        self._text.seek(0, io.SEEK_END)
+        return text
+
 
 # The longest run of complete string content; what stops it is a quote, a bad or cut escape, or a control character.
 _STRING_RUN = re.compile(r'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
