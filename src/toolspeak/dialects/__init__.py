@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
 from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
+from toolspeak.dialects.opening import open_parser
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
 
@@ -17,9 +18,9 @@ _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *di
 
 
 def get_dialect(name: str) -> Dialect:
-    """The dialect of this name. Raises UnknownDialect, which lists the names there are."""
+    """The dialect of this name, in any case, with `-` or `_`. Raises UnknownDialect, which lists them all."""
     try:
-        return _BY_NAME[name]
+        return _BY_NAME[name.lower().replace("_", "-")]
     except KeyError:
         raise UnknownDialect(f"There is no dialect {suggest(name, _BY_NAME)}") from None
 
@@ -36,5 +37,6 @@ __all__ = [
     "Section",
     "TurnCollector",
     "get_dialect",
+    "open_parser",
     "read_turn",
 ]

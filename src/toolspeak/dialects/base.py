@@ -61,6 +61,11 @@ class Parser(Protocol):
         """The turn is over; call it once. Ends in `BatchEnded` if the turn held a block and it was not reported yet."""
         ...
 
+    def keep_reasoning(self) -> None:
+        """Call it before the first `feed`: reasoning and its markup stay in the text, verbatim. No call inside
+        reasoning runs, all the same."""
+        ...
+
 
 class History(Protocol):
     """A conversation rendered message by message, so that a long one is not rendered anew at every step."""
