@@ -98,7 +98,7 @@ def _tool(entry: Any, where: str) -> ToolSpec:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):  # pyright: ignore[reportUnknownMemberType] - JSON
         raise UsageError(f'{where}: a tool is {{"name": …, "description": …, "parameters": {{…}}}}')
     tool = cast("dict[str, Any]", entry)
-    parameters = tool.get("parameters")
+    parameters: Any = tool.get("parameters")
     if parameters is None:
         parameters = {"type": "object", "properties": {}}
     if not isinstance(parameters, dict):
