@@ -11,6 +11,8 @@ from __future__ import annotations
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
 from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
 from toolspeak.dialects.opening import open_parser
+from toolspeak.dialects.read_results import read_results
+from toolspeak.dialects.translate import Translation, translate
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
 
@@ -35,8 +37,11 @@ __all__ = [
     "ParsedTurn",
     "Parser",
     "Section",
+    "Translation",
     "TurnCollector",
     "get_dialect",
     "open_parser",
+    "read_results",
     "read_turn",
+    "translate",
 ]
