@@ -8,10 +8,11 @@ for delta in parser.close("stop"): ...
 
 from __future__ import annotations
 
-from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
+from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
 from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
 from toolspeak.dialects.opening import open_parser
 from toolspeak.dialects.read_results import read_results
+from toolspeak.dialects.schema_text import list_tools
 from toolspeak.dialects.translate import Translation, translate
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
@@ -34,12 +35,14 @@ __all__ = [
     "Dialect",
     "DialectInfo",
     "History",
+    "Listing",
     "ParsedTurn",
     "Parser",
     "Section",
     "Translation",
     "TurnCollector",
     "get_dialect",
+    "list_tools",
     "open_parser",
     "read_results",
     "read_turn",

@@ -13,6 +13,11 @@ from toolspeak.data.tools import ToolSpec
 Section = Literal["text", "reasoning"]
 """Where a turn starts: many chat templates open the reasoning block in the prompt already."""
 
+Listing = Literal["described", "signatures", "json_schema"]
+"""How instructions list tools. `described`: a heading for each, one line for each parameter, types in words.
+`signatures`: the same in the fewest characters. `json_schema`: each tool's definition as one line of JSON, in the form
+that many models saw in training."""
+
 NativeSchedule = Literal["parallel", "sequential"]
 
 
@@ -87,7 +92,7 @@ class Dialect(Protocol):
     @property
     def batch(self) -> BatchRule: ...
 
-    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ...) -> str:
+    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ..., listing: Listing = "described") -> str:
         """The system-prompt section that teaches the format and lists the tools."""
         ...
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from toolspeak.data.messages import (
     MalformedCall,
@@ -18,7 +20,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import Dialect
+from toolspeak.dialects.base import Dialect, Listing
 from toolspeak.dialects.markers import MarkerTable
 from toolspeak.dialects.read_results import begins_as_results, read_results
 from toolspeak.dialects.turn import read_turn
@@ -148,10 +150,11 @@ class _Reader:
 
     def _system(self, position: int, role: Role, text: str) -> None:
         choices = [ToolChoice(), ToolChoice("required"), ToolChoice("none")]
-        for choice in (*choices, *(ToolChoice("specific", spec.name) for spec in self._tools)):
-            section = self._source.instructions(self._tools, choice)
+        choices += [ToolChoice("specific", spec.name) for spec in self._tools]
+        for choice, listing in itertools.product(choices, get_args(Listing)):
+            section = self._source.instructions(self._tools, choice, listing)
             if section in text:
-                text = text.replace(section, self._target.instructions(self._tools, choice))
+                text = text.replace(section, self._target.instructions(self._tools, choice, listing))
                 break
         else:
             if _LISTING in text:
