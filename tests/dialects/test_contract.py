@@ -1,6 +1,6 @@
-"""The promises of docs/design.md 4.1 for every dialect of the catalogue: on fixed samples, and on what hypothesis makes.
+"""The promises of docs/design.md 4.1 for every dialect: on fixed samples, and on what hypothesis makes up.
 
-What is special to a family stands in its own test_family_*.py; that time is linear, in test_growth.py.
+What is special to a family, linear time among it, stands in the family's own file.
 """
 
 from __future__ import annotations
