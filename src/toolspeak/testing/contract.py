@@ -110,8 +110,8 @@ def check_dialect(dialect: Dialect) -> None:
 
 def written_turns(dialect: Dialect) -> list[str]:
     """Turns of the dialect: the first has text and two calls, one has a value of every type."""
-    typed: JSON = {"n": -7, "flag": True, "tags": [1, "a", None, {"b": []}], "map": {"k": 1.5}}
-    batches = [
+    typed: dict[str, JSON] = {"n": -7, "flag": True, "tags": [1, "a", None, {"b": []}], "map": {"k": 1.5}}
+    batches: list[tuple[tuple[str, dict[str, JSON]], ...]] = [
         (("read", {"file": "a <b>\n"}), ("write", {"file": "x", "content": 'say "hi"\\'})),
         (("set", typed),),
         (("ping", {}),),
