@@ -102,3 +102,13 @@ def test_a_reader_that_leaves_early_ends_it_quietly(tmp_path):
     line = f"'{sys.executable}' -m toolspeak.cli dialects --show cogency-json | head -n 1"
     done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("## Tools\n", "")
+
+
+def test_tools_are_listed_as_a_prompt_lists_them(tmp_path):
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
+    for command in (("tools",), ("dialects", "--show", "hermes")):
+        done = toolspeak(*command, "--tools", "tools.json", "--listing", "signatures", cwd=tmp_path)
+        assert "scale(n?: int)  # asks first\nScales." in done.stdout.decode()
+    done = toolspeak("tools", "--listing", "json_schema", "--show", "read", cwd=tmp_path)
+    assert json.loads(done.stdout)["function"]["name"] == "read"
+    assert toolspeak("tools", "--listing", "signatures", "--show", "raed", cwd=tmp_path).returncode == 2

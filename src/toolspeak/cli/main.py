@@ -12,6 +12,7 @@ from toolspeak.cli.exits import INTERRUPTED, NO_ANSWER, USAGE
 from toolspeak.cli.listing import dialects, tools
 from toolspeak.cli.parse import parse
 from toolspeak.cli.run import run
+from toolspeak.cli.translate import translate_conversation
 from toolspeak.errors import ToolspeakError, UsageError
 
 
@@ -24,7 +25,7 @@ def cli() -> None:
     """
 
 
-for command in (run, execute, parse, dialects, tools, demo):
+for command in (run, execute, parse, translate_conversation, dialects, tools, demo):
     cli.add_command(command)
 
 

@@ -11,6 +11,11 @@ from toolspeak.dialects.scan import Buffer, Caps, JsonScanner, Problem
 MAX_RUN = 1 << 16
 """Characters that a `Run` takes before they are booked: it keeps chunks, which are small and many."""
 
+CUT = (
+    "the turn was cut off before the end of this block, so nothing in it ran; "
+    "write it again, in smaller pieces if it is long"
+)
+
 
 class Run:
     """The fast path of a body inside a string value: a chunk without anything but content goes straight out.

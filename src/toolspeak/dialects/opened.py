@@ -38,6 +38,9 @@ class OpenedParser:
         out = self._decide(self._start, opened=False) if self._start else []
         return out + self._place(self._inner.close(reason))
 
+    def keep_reasoning(self) -> None:
+        self._inner.keep_reasoning()
+
     def _decide(self, text: str, opened: bool) -> list[Delta]:
         self._start, self._added = None, len(self._marker) if opened else 0
         return self._place(self._inner.feed(self._marker + text if opened else text))

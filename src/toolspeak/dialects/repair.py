@@ -25,7 +25,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
+from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
 from toolspeak.dialects.mend import load_repair, mend
 from toolspeak.errors import UsageError
 
@@ -66,8 +66,10 @@ class _RepairingDialect:
     def batch(self) -> BatchRule:
         return self.inner.batch
 
-    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> str:
-        return self.inner.instructions(tools, choice)
+    def instructions(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "described"
+    ) -> str:
+        return self.inner.instructions(tools, choice, listing)
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> History:
         return self.inner.history(tools, tool_role=tool_role)
@@ -113,6 +115,9 @@ class _RepairingParser:
 
     def feed(self, chunk: str) -> Iterable[Delta]:
         return self._mend(self._inner.feed(chunk), may_repair=True)
+
+    def keep_reasoning(self) -> None:
+        self._inner.keep_reasoning()
 
     def close(self, reason: FinishReason) -> Iterable[Delta]:
         # A block that is still open here was cut off, unless the model ended the turn.
