@@ -72,6 +72,11 @@ VALUES: list[tuple[Any, str, Any]] = [
     (INTEGER, '"5"', 5),
     (INTEGER, '\\"5\\"', 5),
     (ARRAY, '[{\\"a\\": \\"b\\\\\\\\c\\"}]', [{"a": "b\\c"}]),
+    (OBJECT, "{'a': True, 'b': None}", {"a": True, "b": None}),
+    (ARRAY, "['a', (1, 2)]", ["a", [1, 2]]),
+    (OBJECT, "{'a': 1}, b=2", "{'a': 1}, b=2"),
+    (OBJECT, "{'a': f()}", "{'a': f()}"),
+    ({"type": ["string", "object"]}, "{'a': 1}", "{'a': 1}"),
     # Several types: what fits of the others, else the text.
     ({"type": ["integer", "null"]}, "7", 7),
     ({"type": ["integer", "null"]}, "null", None),

@@ -8,8 +8,9 @@ from typing import Literal
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, decode_json
-from toolspeak.dialects.typed_text import Types, argument_types, json_type, read_other, read_typed, schema_types
+from toolspeak.dialects.typed_text import Types, argument_types, json_type, read_typed, schema_types
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 TEXT = Types({"string"})

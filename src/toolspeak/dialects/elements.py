@@ -16,7 +16,8 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.element_ends import Lookahead
 from toolspeak.dialects.element_tags import ElementSyntax, Tag
 from toolspeak.dialects.element_values import CDATA, CDATA_END, Explicit, is_text, leaning, read_value, value_types
-from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, decode_json, shorten
+from toolspeak.dialects.loose_values import read_other
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, string_text, without
 from toolspeak.dialects.typed_text import Types, argument_schemas, as_mapping
 
@@ -266,8 +267,8 @@ class ElementCalls(CallSteps):
         self._keep(value.name, text, read, out, streamed=value.streams)
 
     def _unwrap(self, name: str, text: str, out: list[Delta]) -> bool:
-        """All arguments in one, as JSON, under a name that is none of the tool's: taken for the arguments."""
-        call, read = self._open_call(), decode_json(text.strip(), self.caps)
+        """All arguments in one object, under a name that is none of the tool's: taken for the arguments."""
+        call, read = self._open_call(), read_other(text, frozenset({"object"}), self.caps)
         inner = as_mapping(None if isinstance(read, Problem) else read)
         if call.spec is None or not inner or call.arguments or not inner.keys() <= argument_schemas(call.spec).keys():
             return False

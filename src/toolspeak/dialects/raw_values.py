@@ -18,10 +18,11 @@ from typing import Literal
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem
 from toolspeak.dialects.steps import CallSteps, begins, skip_space, string_text, without
-from toolspeak.dialects.typed_text import Types, read_other, read_typed
+from toolspeak.dialects.typed_text import Types, read_typed
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 _JOINT = CDATA_END + CDATA

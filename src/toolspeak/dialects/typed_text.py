@@ -34,15 +34,6 @@ _NAMES: Mapping[str, frozenset[str]] = {
     for name in names.split()
 }
 _COMBINED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
-_WORDS: Mapping[str, tuple[str, JSON]] = {
-    "true": ("boolean", True),
-    "false": ("boolean", False),
-    "1": ("boolean", True),
-    "0": ("boolean", False),
-    "null": ("null", None),
-    "none": ("null", None),
-    "nil": ("null", None),
-}
 
 
 def as_mapping(value: JSON) -> Mapping[str, Any]:
@@ -169,25 +160,6 @@ def read_typed(text: str, types: frozenset[str], is_json: bool, caps: Caps) -> J
     if isinstance(value, Problem):
         return value if is_json or value.code != "invalid_json" else text
     return value if is_json or _fits(value, types) else text
-
-
-def read_other(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
-    """The value of a text that is meant as one of `types`, of which none is a string; the text where it is no such
-    value. Models write a value as Python does (`True`), in quotes (`"5"`), or with its quotes escaped (`[\\"a\\"]`):
-    where no string is admitted there is one thing that can mean."""
-    value = read_typed(text, types, False, caps)
-    if not isinstance(value, str):
-        return value
-    bare = text.strip()
-    kind, word = _WORDS.get(bare.lower(), ("", None))
-    if kind in types:
-        return word
-    quoted = bare if bare[:1] == '"' else f'"{bare}"' if '\\"' in bare else ""
-    inner = decode_json(quoted, caps) if quoted else None
-    if not isinstance(inner, str) or inner == text:
-        return text
-    again = read_typed(inner.strip('"') if quoted is not bare else inner, types, False, caps)
-    return text if isinstance(again, str) else again
 
 
 def _fits(value: JSON, types: frozenset[str]) -> bool:
