@@ -73,6 +73,7 @@ VALUES: list[tuple[Any, str, Any]] = [
     (INTEGER, '\\"5\\"', 5),
     (ARRAY, '[{\\"a\\": \\"b\\\\\\\\c\\"}]', [{"a": "b\\c"}]),
     (OBJECT, "{'a': True, 'b': None}", {"a": True, "b": None}),
+    (OBJECT, "\"{'a': 'b', 'n': 1}\"", {"a": "b", "n": 1}),
     (ARRAY, "['a', (1, 2)]", ["a", [1, 2]]),
     (OBJECT, "{'a': 1}, b=2", "{'a': 1}, b=2"),
     (OBJECT, "{'a': f()}", "{'a': f()}"),

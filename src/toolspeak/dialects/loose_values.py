@@ -44,8 +44,9 @@ def _unquoted(text: str, types: frozenset[str], caps: Caps) -> JSON:
     inner = decode_json(quoted, caps) if quoted else None
     if not isinstance(inner, str):
         return None
-    value = read_typed(inner if quoted is text else inner.strip('"'), types, False, caps)
-    return None if isinstance(value, str | Problem) else value
+    inner = inner if quoted is text else inner.strip('"')
+    value = read_typed(inner, types, False, caps)
+    return _python(inner, caps) if isinstance(value, str | Problem) else value
 
 
 def _python(text: str, caps: Caps) -> JSON:
