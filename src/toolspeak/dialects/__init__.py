@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
 from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
+from toolspeak.dialects.detect import AutoDialect
+from toolspeak.dialects.lookup import find_dialect
 from toolspeak.dialects.repair import repaired
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
@@ -17,17 +19,29 @@ from toolspeak.errors import UnknownDialect, suggest
 _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *dialect.info.aliases)}
 
 
-def get_dialect(name: str) -> Dialect:
-    """The dialect of this name. Raises UnknownDialect, which lists the names there are."""
+_AUTO = AutoDialect()
+
+
+def get_dialect(name: str, *, model: str | None = None) -> Dialect:
+    """The dialect of this name.
+
+    `auto` reads whatever dialect a turn is in; with the model's name, as a hub or a server knows it
+    (`Qwen/Qwen3-Coder-30B`, `qwen3-coder:30b`), that model's own first, which is also what it writes. Any other
+    dialect is what it is, whatever the model. Raises UnknownDialect, which lists the names there are or says that
+    no dialect is known for the model.
+    """
+    if name == "auto":
+        return AutoDialect(find_dialect(model, DIALECTS)) if model is not None else _AUTO
     try:
         return _BY_NAME[name]
     except KeyError:
-        raise UnknownDialect(f"There is no dialect {suggest(name, _BY_NAME)}") from None
+        raise UnknownDialect(f"There is no dialect {suggest(name, [*_BY_NAME, 'auto'])}") from None
 
 
 __all__ = [
     "DIALECTS",
     "PROTOCOLS",
+    "AutoDialect",
     "BatchRule",
     "Dialect",
     "DialectInfo",

@@ -22,7 +22,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.body import Body, ResultsBody, Run
-from toolspeak.dialects.markers import Found, Marker, MarkerTable, in_code
+from toolspeak.dialects.markers import Found, Marker, Table, in_code
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker, Problem
 
 NewBody = Callable[[Marker, int, Caps], Body]
@@ -40,7 +40,7 @@ CUT = (
 class BlockFormat:
     """What makes a dialect of this family. The first reasoning marker is the one a prompt may have opened."""
 
-    table: MarkerTable
+    table: Table
     batch: BatchRule
     new_body: NewBody
     caps: Caps = Caps()
@@ -93,6 +93,10 @@ class BlockParser:
         self._saw_block = False
 
     _state: Callable[[str, int, list[Delta]], int]
+
+    @property
+    def format(self) -> BlockFormat:
+        return self._format
 
     def feed(self, chunk: str) -> list[Delta]:
         if self._run is not None:
