@@ -13,6 +13,7 @@ from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
 from toolspeak.dialects.detect import AutoDialect
 from toolspeak.dialects.lookup import find_dialect
 from toolspeak.dialects.repair import repaired
+from toolspeak.dialects.strict import StrictDialect
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
 
@@ -22,14 +23,17 @@ _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *di
 _AUTO = AutoDialect()
 
 
-def get_dialect(name: str, *, model: str | None = None) -> Dialect:
+def get_dialect(name: str, *, model: str | None = None, strict_detection: bool = False) -> Dialect:
     """The dialect of this name.
 
     `auto` reads whatever dialect a turn is in; with the model's name, as a hub or a server knows it
     (`Qwen/Qwen3-Coder-30B`, `qwen3-coder:30b`), that model's own first, which is also what it writes. Any other
-    dialect is what it is, whatever the model. Raises UnknownDialect, which lists the names there are or says that
-    no dialect is known for the model.
+    dialect is what it is, whatever the model. `strict_detection`: a marker stays text unless a complete, valid call of
+    a known tool follows, so a call is held back until its end. Raises UnknownDialect, which lists the names there are
+    or says that no dialect is known for the model.
     """
+    if strict_detection:
+        return StrictDialect(get_dialect(name, model=model))
     if name == "auto":
         return AutoDialect(find_dialect(model, DIALECTS)) if model is not None else _AUTO
     try:
@@ -49,6 +53,7 @@ __all__ = [
     "ParsedTurn",
     "Parser",
     "Section",
+    "StrictDialect",
     "TurnCollector",
     "get_dialect",
     "read_turn",

@@ -82,7 +82,7 @@ def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool) -> list[_Re
     return [_Reader(dialect, parser.format)] if isinstance(parser, BlockParser) else []
 
 
-class _Union:
+class Union:
     """Implements `Table` over the tables of many dialects, asking only those one of whose markers may stand there.
 
     `own` is the dialect of the model, `current` that of the last block. The own dialect comes first, then the
@@ -178,7 +178,7 @@ class AutoParser(BlockParser):
 
     def __init__(self, own: Dialect | None, tools: Sequence[ToolSpec], starts_in: Section) -> None:
         readers = [reader for dialect in DETECTION for reader in _readers(dialect, tools, dialect is own)]
-        self._union = _Union(readers, own)
+        self._union = Union(readers, own)
         self._readers = readers
         self._muse = next(reader for reader in readers if reader.turn and reader.dialect is MUSE)
         self._tools = tools
@@ -203,13 +203,17 @@ class AutoParser(BlockParser):
         return current.dialect.name if current else self._own.name if self._own else None
 
     def close(self, reason: FinishReason) -> list[Delta]:
+        return self._settle(reason) + super().close(reason)
+
+    def _settle(self, reason: FinishReason) -> list[Delta]:
+        """Nothing follows: what waited for more is decided now."""
         out: list[Delta] = []
         if self._rest is not None:
             self._add(self._rest.close(reason), out)
         elif self._held and self._block is None and reason in NORMAL_END:
             self._union.closing = True
             out += self.feed("")
-        return out + super().close(reason)
+        return out
 
     def _new_body(self, marker: Marker, first_index: int, caps: Caps) -> Body:
         reader = self._union.current
