@@ -15,7 +15,7 @@ from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.errors import UsageError
 from toolspeak.testing import check_splits, chunks, parse_pieces
 
-TURNS = ("harmony", "muse", "functionary-v32")
+TURNS = ("harmony", "inkling", "muse", "functionary-v32")
 NAMES = [*(dialect.name for dialect in DIALECTS if dialect.name not in TURNS), "auto"]
 CALL = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
 

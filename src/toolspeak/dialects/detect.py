@@ -330,7 +330,7 @@ class AutoDialect:
         return self.written.render_results(results)
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
-        """A model whose turns are no sequence of blocks (Harmony, Muse, Functionary 3.2) is taken at its word."""
+        """A model whose turns are no sequence of blocks (Harmony, Inkling, Muse, Functionary 3.2) is read as such."""
         own = self.own.parser(tools, starts_in) if self.own else None
         if own is not None and type(own) is not BlockParser:
             return own

@@ -13,7 +13,7 @@ from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.blocks import BlockFormat
-from toolspeak.dialects.body import Body
+from toolspeak.dialects.body import Body, Run
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Head, Marker, MarkerTable
@@ -194,6 +194,9 @@ class PythonOrJson(Body):
         stop = self._inner.feed(text, start, out)
         self._copy(self._inner)
         return stop
+
+    def run(self) -> Run | None:
+        return self._inner.run() if self._inner is not None else None
 
     def end(self, out: list[Delta]) -> None:
         if self._inner is not None:
