@@ -10,6 +10,7 @@ from dialect_strategies import PIECES, TOOLS, joined_surrogates
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed
 from toolspeak.data.messages import FinishReason, Message, ToolCall
 from toolspeak.dialects import Dialect, Section
 from toolspeak.testing import check_deltas, check_splits, chunks, parse_pieces
@@ -41,6 +42,23 @@ def check_cut_off(dialect: Dialect, text: str) -> None:
     for stop in range(len(text)):
         deltas = parse_pieces(dialect, [text[:stop]], TOOLS, "length")
         check_deltas(deltas)
+
+
+def check_never_completed(dialect: Dialect, cut: str) -> None:
+    """A call that the token limit cut off is malformed, at its end, and the model is told that it was cut."""
+    deltas = parse_pieces(dialect, [cut], TOOLS, "length")
+    assert isinstance(deltas[-2], CallMalformed)
+    assert deltas[-2].code == "truncated"
+    assert not [delta for delta in deltas if isinstance(delta, CallCompleted)]
+
+
+def check_leaves_as_it_comes(dialect: Dialect, start: str, piece: str, fragment: str) -> None:
+    """Inside a string that `start` opens, each chunk leaves at once, as this fragment of JSON."""
+    parser = dialect.parser(TOOLS)
+    list(parser.feed(start))
+    for _ in range(100):
+        deltas = parser.feed(piece)
+        assert "".join(delta.text for delta in deltas if isinstance(delta, ArgumentsDelta)) == fragment
 
 
 def seconds(dialect: Dialect, text: str, size: int) -> float:

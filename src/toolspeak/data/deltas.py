@@ -8,7 +8,8 @@ gives when it accepted something leniently:
   `extra_key:<key>` (ignored), `attributes` (ignored attributes of an element), `missing_closer`
   (its own end tag; in XML), `repaired` (from text that was no JSON; only on demand, see `dialects.repaired`);
 - on a batch: `code_fence`, `marker_attributes`, `marker_case`, `single_object` (no array around it),
-  `array` (an array where one object belongs), `missing_closer` (the block's end marker).
+  `array` (an array where one object belongs), `missing_closer` (the block's end marker),
+  `dialect:<name>` (what `auto` found, if it is not the model's own).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolspeak.data.messages import JSON, FinishReason, Usage
+
+DIALECT_NOTE = "dialect:"
 
 
 @dataclass(frozen=True, slots=True)

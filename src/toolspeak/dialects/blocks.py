@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from toolspeak.data.deltas import (
-    BatchEnded,
     CallIgnored,
     CallMalformed,
     Delta,
@@ -21,8 +20,9 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.dialects.base import BatchRule, Section
+from toolspeak.dialects.batch import Batch
 from toolspeak.dialects.body import CUT, Body, ResultsBody, Run
-from toolspeak.dialects.markers import Found, Marker, MarkerTable, in_code
+from toolspeak.dialects.markers import Found, Marker, Table, in_code
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker, Problem
 
 NewBody = Callable[[Marker, int, Caps], Body]
@@ -36,7 +36,7 @@ _SPACE = re.compile(r"\s*")
 class BlockFormat:
     """What makes a dialect of this family. The first reasoning marker is the one a prompt may have opened."""
 
-    table: MarkerTable
+    table: Table
     batch: BatchRule
     new_body: NewBody
     caps: Caps = Caps()
@@ -82,14 +82,14 @@ class BlockParser:
         self._run: Run | None = None
         self._tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
         self._calls = 0
-        self._candidates: list[int] = []  # calls that may still count (last_call)
-        self._last_ok = True
-        self._notes: tuple[str, ...] = ()
-        self._batch_open = True
-        self._saw_block = False
+        self._batch = Batch(format.batch)
         self._reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
 
     _state: Callable[[str, int, list[Delta]], int]
+
+    @property
+    def format(self) -> BlockFormat:
+        return self._format
 
     def feed(self, chunk: str) -> list[Delta]:
         if self._run is not None:
@@ -120,8 +120,8 @@ class BlockParser:
         elif self._held:
             self._close_candidate(out, normal)
         self._held = ""
-        if self._saw_block and self._batch_open:
-            self._end_batch(out)
+        if self._batch.begun and self._batch.open:
+            self._batch.end(out)
         return out
 
     def keep_reasoning(self) -> None:
@@ -164,7 +164,7 @@ class BlockParser:
             return body_at
         if marker.kind == "calls":
             body = self._format.new_body(marker, self._calls, self._format.caps)
-            self._saw_block = True
+            self._batch.begun = True
         else:
             body = ResultsBody(self._format.caps)
         end = self._ends.get(marker)
@@ -338,42 +338,16 @@ class BlockParser:
             return
         indexes = [call.index for call in block.body.calls]
         self._calls += len(indexes)
-        ok = all(not isinstance(call, CallMalformed) for call in block.body.calls)
+        malformed = {call.index for call in block.body.calls if isinstance(call, CallMalformed)}
         if block.problem is not None:
             out.extend(CallIgnored(index, "its block could not be read to the end") for index in indexes)
             problem = block.problem
             raw = block.body.raw.value()
             out.append(CallMalformed(self._calls, raw, problem.code, problem.reason, block.offset, None, True))
-            indexes, ok = [self._calls], False
+            indexes = [self._calls]
             self._calls += 1
-        self._count(block, indexes, ok, out)
-
-    def _count(self, block: _Block, indexes: list[int], ok: bool, out: list[Delta]) -> None:
-        rule = self._format.batch.counts
         notes = (*block.notes, *(note for note in block.body.notes if note not in block.notes))
-        if not self._batch_open:
-            out.extend(CallIgnored(index, "the turn's batch had ended already") for index in indexes)
-            return
-        if rule == "last_call":
-            out.extend(CallIgnored(index, "only the last call of a turn counts") for index in self._candidates)
-            out.extend(CallIgnored(index, "only the last call of a turn counts") for index in indexes[:-1])
-            self._candidates, self._notes = indexes[-1:], notes
-            self._last_ok = block.problem is None and not isinstance(block.body.calls[-1], CallMalformed)
-            return
-        malformed = {call.index for call in block.body.calls if isinstance(call, CallMalformed)}
-        counting = [] if block.problem else [index for index in indexes if index not in malformed]
-        if rule == "all_calls":
-            self._candidates += counting
-            self._last_ok = self._last_ok and ok
-            self._notes = (*self._notes, *(note for note in notes if note not in self._notes))
-            return
-        self._candidates, self._last_ok, self._notes = counting, ok, notes
-        self._end_batch(out)
-
-    def _end_batch(self, out: list[Delta]) -> None:
-        self._batch_open = False
-        selected = tuple(self._candidates) if self._last_ok or self._format.batch.counts != "last_call" else ()
-        out.append(BatchEnded(selected, self._last_ok, self._notes))
+        self._batch.add(indexes, malformed, notes, out, broken=block.problem is not None)
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:
         block = self._expect_block()
@@ -405,7 +379,7 @@ class BlockParser:
         if self._state in (self._reasoning, self._label):
             out.append(self._reasoning_kind(self._held))
         elif not normal and self._table.decide(self._held, False) == "opened":
-            self._saw_block = True
+            self._batch.begun = True
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
             body = self._format.new_body(marker, self._calls, self._format.caps)
             cut = Problem("truncated", CUT)

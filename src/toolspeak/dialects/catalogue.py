@@ -62,11 +62,11 @@ _JSON: tuple[Dialect, ...] = (
     INTERNLM2,
     INKLING,
     DOTS,
+    LLAMA3_JSON,
     GRANITE3,
     GRANITE_20B_FC,
     PHI4_MINI,
     MISTRAL_V3,
-    LLAMA3_JSON,
     XLAM,
     GIGACHAT3,
     COHERE_COMMAND,
@@ -116,3 +116,7 @@ _ELEMENTS: tuple[Dialect, ...] = (
 _FUNCTIONS: tuple[Dialect, ...] = (PYTHONIC, LLAMA4_PYTHONIC, LFM2, OLMO3, GEMMA4, FUNCTIONGEMMA)
 
 DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON, *_NAMED, *_ELEMENTS, *_PAIRS, *_FUNCTIONS)
+
+DETECTION: tuple[Dialect, ...] = (*DIALECTS[len(PROTOCOLS) :], *PROTOCOLS)
+"""The order in which `auto` asks where several dialects know a marker: the models' own formats before the protocols,
+so that JSON in <tool_call> is Hermes's, of whose calls all count."""

@@ -79,12 +79,16 @@ class DeclaredDialect:
         return self.write_results(results)
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        return BlockParser(self.format(tools), starts_in)
+
+    def format(self, tools: Sequence[ToolSpec]) -> BlockFormat:
+        """How the dialect's blocks are recognised and read."""
         by_name = {spec.name: spec for spec in tools}
 
         def new_body(marker: Marker, first_index: int, caps: Caps) -> Body:
             return self.new_body(marker, first_index, caps, by_name)
 
-        return BlockParser(BlockFormat(self.table, self.batch, new_body), starts_in)
+        return BlockFormat(self.table, self.batch, new_body)
 
 
 class DeclaredHistory:

@@ -138,7 +138,7 @@ DEEPSEEK_V31 = DeclaredDialect(
         "chat template of deepseek-ai/DeepSeek-V3.1",
         "parallel",
         aliases=("deepseek-v3.1",),
-        models=("deepseek-v3.1",),
+        models=("deepseek-v3.1", "deepseek-v3.2-exp"),
         results=f"{_OUTPUT}…{_OUTPUT_END}",
         stop=("<｜end▁of▁sentence｜>",),
     ),

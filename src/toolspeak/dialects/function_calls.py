@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import cast
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
+from toolspeak.dialects.body import Run
 from toolspeak.dialects.scan import Buffer, Caps, Problem, decode_json
 from toolspeak.dialects.steps import Steps, string_text
 
@@ -34,6 +36,20 @@ class FunctionCalls(Steps):
 
     @abstractmethod
     def _start(self, text: str, position: int, out: list[Delta]) -> int: ...
+
+    def flow(self) -> Callable[[str], object] | None:
+        """Where the body stands in a string that leaves as it comes: what says that a chunk holds nothing else."""
+        return None
+
+    def run(self) -> Run | None:
+        content = self.flow() if self.problem is None else None
+        # The fragment that a chunk becomes may be six times as long (\u0000), and is what the cap counts.
+        room = (self.caps.characters - self._json.length) // 6
+        return Run(self, content, self._index, room, write=string_text) if content and room > 0 else None
+
+    def book(self, taken: str) -> None:
+        self.raw.add(taken)
+        self._json.add(string_text(taken))
 
     def _begin_raw(self, position: int) -> None:
         """A call's text begins here."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
@@ -143,8 +143,8 @@ Verdict = Found | Literal["text", "undecided", "opened"]
 """`undecided`: more characters are needed; `opened`: so too, but a whole block marker is already there."""
 
 _ELEMENT = re.compile(r"<([A-Za-z_][\w:.-]*)>")
-_FENCE = re.compile(r"```[\w+.-]{0,16}\s*")
-_FENCE_START = re.compile(r"`{1,2}|```[\w+.-]{0,16}\s*")
+FENCE = re.compile(r"```[\w+.-]{0,16}\s*")
+FENCE_START = re.compile(r"`{1,2}|```[\w+.-]{0,16}\s*")
 _ATTRIBUTES_START = re.compile(r"\s[^<>]*")
 _INNER_FENCE = re.compile(r"\s*(?:```[\w+.-]{0,16}\s*)?")
 _INNER_FENCE_START = re.compile(r"\s*(?:`{0,2}|```[\w+.-]{0,16}\s*)")
@@ -156,6 +156,18 @@ def _follows(held: str, position: int, texts: Sequence[str]) -> Literal["yes", "
         return "yes"
     rest = held[position:]
     return "undecided" if any(text.startswith(rest) for text in texts) else "no"
+
+
+class Table(Protocol):
+    """What tells where blocks start."""
+
+    @property
+    def markers(self) -> Sequence[Marker]: ...
+
+    @property
+    def candidate(self) -> re.Pattern[str]: ...
+
+    def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict: ...
 
 
 class MarkerTable:
@@ -177,14 +189,11 @@ class MarkerTable:
         names = "|".join(re.escape(name) for name in sorted(self._elements, key=len, reverse=True))
         # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
         self._marker = re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
-        first = {"`", *(marker.text[0] for marker in self.markers if not marker.signature)}
-        first.update(*(signature.first for _, signature in self._signed))
-        letters = {char for char in first if char.isalpha()}
-        words = [marker.text for marker in literal if marker.text[0] in letters]
-        words += [part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)]
-        starts = ["[" + "".join(re.escape(char) for char in sorted(first - letters)) + "]"]
-        starts += sorted({_word_start(word) for word in words if word[0] in letters})
-        self.candidate = re.compile("|".join(starts))
+        starts = {"`", *(marker.text for marker in self.markers if not marker.signature)}
+        starts |= {char for _, signature in self._signed for char in signature.first if not char.isalpha()}
+        starts |= {part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)}
+        self.starts = frozenset(starts)
+        self.candidate = candidate_pattern(self.starts)
 
     def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
         """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows."""
@@ -194,9 +203,9 @@ class MarkerTable:
     def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
         start = 0
         if held[0] == "`":
-            fence = _FENCE.match(held)
+            fence = FENCE.match(held)
             if fence is None or fence.end() == len(held):
-                return "undecided" if _FENCE_START.fullmatch(held) else "text"
+                return "undecided" if FENCE_START.fullmatch(held) else "text"
             start = fence.end()
         elif in_code:
             return "text"
@@ -309,6 +318,14 @@ class MarkerTable:
             ):
                 return True
         return False
+
+
+def candidate_pattern(starts: Iterable[str]) -> re.Pattern[str]:
+    """Finds where one of these texts may begin: by its first character, or by its first letters."""
+    chars = {text[0] for text in starts if not text[0].isalpha()}
+    patterns = ["[" + "".join(re.escape(char) for char in sorted(chars)) + "]"]
+    patterns += sorted({_word_start(text) for text in starts if text[0].isalpha()})
+    return re.compile("|".join(patterns))
 
 
 def _word_start(word: str) -> str:

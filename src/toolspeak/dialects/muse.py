@@ -118,12 +118,7 @@ class MuseDialect(DeclaredDialect):
     """A declaration with a parser and a history of its own."""
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
-        by_name = {spec.name: spec for spec in tools}
-
-        def new_body(marker: Marker, first_index: int, caps: Caps) -> Body:
-            return ElementCalls(_SYNTAX, marker.end or "", by_name, first_index, caps)
-
-        return MuseParser(BlockFormat(self.table, self.batch, new_body), starts_in)
+        return MuseParser(self.format(tools), starts_in)
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:
         role: Literal["tool", "user"] = "tool" if tool_role else "user"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,6 +30,7 @@ from toolspeak.dialects.python_literals import (
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, shorten
 from toolspeak.dialects.steps import skip_space
 
+_FLOWS = {quote: re.compile(rf"[^{quote}\\]++").fullmatch for quote in "'\""}
 _KEY_RUN = re.compile(r"[\w-]*")
 _ATOM_RUN = re.compile(r"[^\s,:()\[\]{}'\"=<]*")
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
@@ -275,6 +277,9 @@ class PythonArguments(FunctionCalls):
         self._triple = rest == quote * 3
         self._quote, self._state = quote, self._string
         return position + (3 if self._triple else 1)
+
+    def flow(self) -> Callable[[str], object] | None:
+        return _FLOWS[self._quote] if self._state == self._string and not self._holds else None
 
     def _string(self, text: str, position: int, out: list[Delta]) -> int:
         quote = self._quote

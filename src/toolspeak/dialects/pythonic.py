@@ -11,9 +11,9 @@ from typing import cast
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo, Section
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
-from toolspeak.dialects.body import Body
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.blocks import BlockFormat
+from toolspeak.dialects.body import Body, Run
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Head, Marker, MarkerTable
@@ -113,11 +113,11 @@ def _new_list(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> B
 class BareDialect(DeclaredDialect):
     """A dialect whose calls may stand without a marker: its tools' names tell them from prose."""
 
-    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+    def format(self, tools: Sequence[ToolSpec]) -> BlockFormat:
         def new_body(_marker: Marker, first_index: int, caps: Caps) -> Body:
             return PythonCalls(True, first_index, caps)
 
-        return BlockParser(BlockFormat(_llama_table(tools), self.batch, new_body), starts_in)
+        return BlockFormat(_llama_table(tools), self.batch, new_body)
 
 
 _RULES = """\
@@ -131,7 +131,7 @@ PYTHONIC = BareDialect(
         "[f(a='x', n=2), g()], without markers",
         "chat template of meta-llama/Llama-3.2-3B-Instruct (tools in the system prompt)",
         "parallel",
-        models=("llama-3.2", "toolace"),
+        models=("toolace",),
         arguments="Python literals",
         results="ipython turn, JSON",
         reasoning="",
@@ -194,6 +194,9 @@ class PythonOrJson(Body):
         stop = self._inner.feed(text, start, out)
         self._copy(self._inner)
         return stop
+
+    def run(self) -> Run | None:
+        return self._inner.run() if self._inner is not None else None
 
     def end(self, out: list[Delta]) -> None:
         if self._inner is not None:

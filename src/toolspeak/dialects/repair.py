@@ -20,13 +20,11 @@ from toolspeak.data.messages import (
     FinishReason,
     MalformedCall,
     Message,
-    TextMessage,
-    ToolChoice,
-    ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
+from toolspeak.dialects.base import BatchRule, Dialect, Parser, Section
 from toolspeak.dialects.mend import load_repair, mend
+from toolspeak.dialects.wrapped import WrappedDialect
 from toolspeak.errors import UsageError
 
 ReadAgain = Callable[[str], "list[Delta] | None"]
@@ -48,39 +46,15 @@ def repaired(dialect: Dialect) -> Dialect:
 
 
 @dataclass(frozen=True, slots=True)
-class _RepairingDialect:
+class _RepairingDialect(WrappedDialect):
     """Implements `Dialect`: all but the parser is the inner dialect's."""
 
     inner: Dialect
     repair: Callable[[str], str]
 
     @property
-    def info(self) -> DialectInfo:
-        return self.inner.info
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    @property
-    def batch(self) -> BatchRule:
-        return self.inner.batch
-
-    def instructions(
-        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "described"
-    ) -> str:
-        return self.inner.instructions(tools, choice, listing)
-
-    def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> History:
-        return self.inner.history(tools, tool_role=tool_role)
-
-    def render(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
-    ) -> list[TextMessage]:
-        return self.inner.render(messages, tools, tool_role=tool_role)
-
-    def render_results(self, results: Sequence[ToolResult]) -> str:
-        return self.inner.render_results(results)
+    def written(self) -> Dialect:
+        return self.inner
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         return _RepairingParser(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from toolspeak.data.deltas import (
+    DIALECT_NOTE,
     BatchEnded,
     CallCompleted,
     CallIgnored,
@@ -57,6 +58,12 @@ class ParsedTurn:
     finish: FinishReason
     usage: Usage
     model: str | None
+
+    @property
+    def dialect(self) -> str | None:
+        """The dialect that `auto` found, if it was not the model's own."""
+        found = [note.removeprefix(DIALECT_NOTE) for note in self.notes if note.startswith(DIALECT_NOTE)]
+        return found[-1] if found else None
 
 
 class TurnCollector:
