@@ -62,7 +62,8 @@ def test_a_tool_sees_its_dependencies_its_call_and_the_run():
         seen.append(ctx)
         return word
 
-    agent = Agent(ScriptedProvider([calling("cogency-json", ("look", {"word": "x"})), "ok"]), [look])
+    turns = [calling("cogency-json", ("look", {"word": "x"})), "ok"]
+    agent = Agent(ScriptedProvider(turns), [look], early_start=False)
     deps = {"answer": 42}
     result = asyncio.run(agent.run("go", deps=deps))
     (ctx,) = seen

@@ -107,6 +107,10 @@ class TurnCollector:
             case _:
                 pass
 
+    def call(self, index: int) -> ToolCall | MalformedCall:
+        """The call of an index that was completed."""
+        return self._calls[index]
+
     def _add_text(self, kind: type[TextPart | ReasoningPart], text: str) -> None:
         last = self._parts[-1] if self._parts else None
         if isinstance(last, tuple) and last[0] is kind:
