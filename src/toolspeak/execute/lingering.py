@@ -50,7 +50,9 @@ class Lingering:
         self._sweep()
         conflicts = Conflicts()
         for index, call in enumerate(self.calls):
-            conflicts.add(index, call.effects)
+            # What an abandoned read still finds is dropped: it may go on beside anything.
+            if not call.effects.read_only or call.effects.external:
+                conflicts.add(index, call.effects)
         found = conflicts.with_(effects)
         return self.calls[min(found)].tool if found else ""
 
