@@ -37,8 +37,23 @@ FailureCode = Literal[
 """Why a call failed, for programs; the model reads the content."""
 
 
+class _Nothing(dict[str, JSON]):
+    """The empty mapping of all values that have nothing extra: one for thousands of values, so nothing enters it."""
+
+    def __setitem__(self, key: str, value: JSON) -> None:
+        raise TypeError("values are not changed; make a new one with dataclasses.replace(value, extra={…})")
+
+    def update(self, *_: Any, **__: Any) -> None:
+        raise TypeError("values are not changed; make a new one with dataclasses.replace(value, extra={…})")
+
+    setdefault = update
+
+
+_NOTHING = _Nothing()
+
+
 def no_extra() -> Mapping[str, JSON]:
-    return {}
+    return _NOTHING
 
 
 @dataclass(frozen=True, slots=True)

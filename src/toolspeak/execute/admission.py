@@ -98,15 +98,13 @@ class Admission:
                 reason = "the run's limit on calls is reached"
                 admitted.append(Settled(failure(call, "skipped", reason)))
                 continue
-            admitted.append(await self._admit_in_time(call))
+            try:
+                admitted.append(self._late(call) if self.deadline.passed() else await self._admit(call))
+            except _TooLateError:
+                admitted.append(self._late(call))
         return admitted
 
-    async def _admit_in_time(self, call: ToolCall) -> Admitted:
-        try:
-            if not self.deadline.passed():
-                return await self._admit(call)
-        except _TooLateError:
-            pass
+    def _late(self, call: ToolCall) -> Settled:
         return Settled(failure(call, "skipped", self.deadline.before_start()))
 
     async def _in_time(self, work: Awaitable[ResultT]) -> ResultT:
@@ -136,22 +134,21 @@ class Admission:
         if isinstance(arguments, ToolResult):
             return Settled(arguments)
         effects = tool.effects_of(arguments)
-        refused = await self._refusal(call, tool, arguments, effects)
-        if refused is not None:
-            return refused
+        reason = approval_reason(effects)
+        if reason or call.id in self.decided:
+            refused = await self._refusal(call, tool, arguments, effects, reason)
+            if refused is not None:
+                return refused
         begun = None if self.early is None else self.early.take(call, effects)
         return Ready(call, tool, arguments, effects, key_of(self.context.run_id, call.id), begun)
 
     async def _refusal(
-        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects
+        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, reason: str
     ) -> Settled | ApprovalRequest | None:
-        reason = approval_reason(effects)
         if reason and call.repaired_from is not None:
             reason += "; the model's text was malformed, and was repaired"
         decision = self.decided.get(call.id)
         if decision is None:
-            if not reason:
-                return None
             if isinstance(self.approver, StandingApprover):
                 decision = self.approver.decision
             else:

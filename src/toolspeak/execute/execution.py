@@ -21,6 +21,7 @@ from toolspeak.execute.lingering import Abandoned
 from toolspeak.execute.results import ResultCap, describe, finish_result, result_of
 from toolspeak.execute.schedule import ScheduleName, plan
 from toolspeak.execute.secrets import Secrets, hide_effects
+from toolspeak.execute.threads import Outcome
 from toolspeak.execute.timers import Timers
 
 
@@ -73,7 +74,10 @@ class Execution:
         _chain(self._calls, settings.schedule)
         limit = settings.concurrency.batch
         self._gates = () if limit is None else (Gate(limit),)
-        self._recalls = settings.schedule != "parallel" or all(entry.effects.read_only for _, entry in self._calls)
+        self._places: dict[str, tuple[Gate, ...]] = {}
+        self._recalls = bool(self._scope.recall) and (
+            settings.schedule != "parallel" or all(entry.effects.read_only for _, entry in self._calls)
+        )
         self._left = len(self._turns)
         self._ready = deque(turn for turn in self._turns if not turn.waits)
         self._starting = False
@@ -121,7 +125,7 @@ class Execution:
 
     def _start(self, turn: _Turn) -> None:
         entry = turn.entry
-        if self._stopping or turn.task is not None:
+        if self._stopping or turn.task is not None or turn.result is not None:
             return
         if isinstance(entry, Settled):
             if entry.recorded:
@@ -136,7 +140,12 @@ class Execution:
 
     def _has_place(self, turn: _Turn, entry: Ready) -> bool:
         """Takes the places the call needs, all or none; without them it is started again when there may be some."""
-        gates = self._gates + self._scope.gates(entry.tool, self._settings.concurrency)
+        gates = self._places.get(entry.tool.name)
+        if gates is None:
+            gates = self._gates + self._scope.gates(entry.tool, self._settings.concurrency)
+            self._places[entry.tool.name] = gates
+        if not gates:
+            return True
         for gate in gates:
             if not gate.free and not gate.stuck:
                 gate.wait(partial(self._start, turn))
@@ -150,7 +159,7 @@ class Execution:
     async def _take(self, turn: _Turn) -> None:
         entry, settings = turn.entry, self._settings
         try:
-            result = self._remembered(turn)
+            result = self._remembered(turn) if self._recalls else None
             if result is None:
                 result = await self._run_call(turn, entry) if isinstance(entry, Ready) else entry.result
                 result = finish_result(result, settings.secrets, settings.cap, self._context.memory)
@@ -164,12 +173,13 @@ class Execution:
     def _remembered(self, turn: _Turn) -> ToolResult | None:
         """The result of a read that was made before, unless something in this batch may change it first."""
         entry = turn.entry
-        if not isinstance(entry, Ready) or turn.waited_for or not self._recalls:
+        if not isinstance(entry, Ready) or turn.waited_for:
             return None
         return self._scope.recall.answer(entry.call, entry.effects)
 
     def _finish(self, turn: _Turn, result: ToolResult) -> None:
-        turn.result, turn.phase = result, "done"
+        # The task has nothing left to do: a batch of thousands must not keep them all.
+        turn.result, turn.phase, turn.task = result, "done", None
         if turn.gates:
             _leave(turn)
         for follower in turn.followers:
@@ -185,9 +195,10 @@ class Execution:
     async def _run_call(self, turn: _Turn, entry: Ready) -> ToolResult:
         if self._is_late():
             return failure(entry.call, "skipped", self._deadline.before_start())
-        obstacle = self._obstacle(turn, entry)
-        if obstacle:
-            return failure(entry.call, "skipped", f"not started: {obstacle}")
+        if self._scope.lingering.calls:
+            obstacle = self._obstacle(turn, entry)
+            if obstacle:
+                return failure(entry.call, "skipped", f"not started: {obstacle}")
         turn.phase = "waiting"
         pipeline = self._settings.pipeline
         try:
@@ -207,11 +218,11 @@ class Execution:
     def _obstacle(self, turn: _Turn, entry: Ready) -> str:
         """Which calls that go on after their timeout keep this one from starting, "" if none does."""
         scope, name = self._scope, entry.tool.name
-        if self._settings.schedule != "parallel" and scope.lingering.calls:
+        if self._settings.schedule != "parallel":
             running = scope.lingering.in_the_way_of(entry.effects)
             if running:
                 return f"it depends on {running}, which is still running after its timeout"
-        own = scope.own_gate(entry.tool)
+        own = scope.own_gate(entry.tool) if entry.tool.max_concurrent is not None else None
         if own is not None and own not in turn.gates and entry.begun is None:
             return f"earlier calls of {name} are still running after their timeout, and no more may run at once"
         return ""
@@ -229,31 +240,25 @@ class Execution:
         if self._is_late():
             result = failure(entry.call, "skipped", self._deadline.before_start())
         else:
-            result = await self._call_function(turn, entry)
+            begun = entry.begun
+            invocation = self._invocation(entry) if begun is None else begun.invocation
+            try:
+                outcome, timed_out = await (invocation.run(self._timers) if begun is None else begun.outcome())
+            except asyncio.CancelledError as error:
+                self._give_up(turn, entry, invocation)
+                if self._is_being_cancelled():
+                    raise
+                _forget_cancellations()
+                result = self._interrupted(turn, entry.call, error)
+            else:
+                result = self._result(turn, entry, invocation, outcome, timed_out)
         turn.phase, turn.returned = "settling", result
         return result
 
-    def _started(self, turn: _Turn, entry: Ready) -> ToolStarted:
-        effects = hide_effects(entry.effects, self._settings.secrets)
-        early = entry.begun is not None
-        return ToolStarted(entry.call.id, entry.tool.name, entry.idempotency_key, turn.waited_for, effects, early)
-
-    async def _call_function(self, turn: _Turn, entry: Ready) -> ToolResult:
+    def _result(
+        self, turn: _Turn, entry: Ready, invocation: Invocation, outcome: Outcome, timed_out: bool
+    ) -> ToolResult:
         call, secrets = entry.call, self._settings.secrets
-        if entry.begun is None:
-            invocation = self._invocation(entry)
-            entered = invocation.run(self._timers)
-        else:
-            invocation = entry.begun.invocation
-            entered = entry.begun.outcome()
-        try:
-            outcome, timed_out = await entered
-        except asyncio.CancelledError as error:
-            self._give_up(turn, entry, invocation)
-            if self._is_being_cancelled():
-                raise
-            _forget_cancellations()
-            return self._interrupted(turn, call, error)
         if outcome.error is None:
             # Even if it was told to stop, or the batch is being cancelled: what was done is recorded if it can be.
             return result_of(call, outcome.value, secrets)
@@ -264,6 +269,11 @@ class Execution:
         if isinstance(outcome.error, asyncio.CancelledError):
             return self._interrupted(turn, call, outcome.error)
         raise outcome.error
+
+    def _started(self, turn: _Turn, entry: Ready) -> ToolStarted:
+        effects = hide_effects(entry.effects, self._settings.secrets)
+        early = entry.begun is not None
+        return ToolStarted(entry.call.id, entry.tool.name, entry.idempotency_key, turn.waited_for, effects, early)
 
     def _invocation(self, entry: Ready) -> Invocation:
         return Invocation(
@@ -285,10 +295,11 @@ class Execution:
 
     def _give_up(self, turn: _Turn, entry: Ready, invocation: Invocation) -> bool:
         """Whether the call goes on although nobody waits for it any more: a thread cannot be stopped."""
-        if entry.tool.is_async or invocation.ended.is_set():
+        ended = invocation.ended
+        if ended is None or ended.is_set():
             return False
         scope = self._scope
-        scope.lingering.add(Abandoned(entry.call.id, entry.tool.name, entry.effects, invocation.ended))
+        scope.lingering.add(Abandoned(entry.call.id, entry.tool.name, entry.effects, ended))
         own = scope.own_gate(entry.tool)
         if own is not None and own in turn.gates:
             turn.gates = tuple(gate for gate in turn.gates if gate is not own)

@@ -6,7 +6,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
 
@@ -24,8 +24,8 @@ from toolspeak.tools.tool import Tool
 class Invocation:
     """One call of a tool's function. `seconds` is its time limit, None for none.
 
-    `given_up` is what `RunContext.cancelled` tells; `ended` is set once a synchronous function has ended, and if
-    nobody waited for it any more `on_end` is called in the loop then.
+    `given_up` is what `RunContext.cancelled` tells, if the tool asks for it; `ended` tells whether a synchronous
+    function has ended, and if nobody waits for it any more `on_end` is called in the loop then.
     """
 
     tool: Tool
@@ -35,8 +35,8 @@ class Invocation:
     seconds: float | None
     context: BatchContext
     secrets: Secrets
-    given_up: Flag = field(default_factory=Flag)
-    ended: Flag = field(default_factory=Flag)
+    given_up: Flag | None = None
+    ended: Flag | None = None
     on_end: Callable[[], None] | None = None
 
     async def run(self, timers: Timers) -> tuple[Outcome, bool]:
@@ -47,7 +47,8 @@ class Invocation:
         """
         arguments = self.arguments
         if self.tool.context_parameter is not None:
-            arguments = {**arguments, self.tool.context_parameter: self._run_context()}
+            self.given_up = Flag()
+            arguments = {**arguments, self.tool.context_parameter: self._run_context(self.given_up)}
         limited = self.seconds is not None and not math.isinf(self.seconds)
         limit = timers.start(self.seconds) if limited and self.seconds is not None else None
         try:
@@ -62,13 +63,15 @@ class Invocation:
         except BaseException as error:  # noqa: BLE001 - the executor decides what each exception means
             outcome = Outcome(error=error)
         finally:
-            self.given_up.set()
+            if self.given_up is not None:
+                self.given_up.set()
             if limit is not None:
                 limit.stop()
         return outcome, limit is not None and limit.expired
 
     async def _in_thread(self, arguments: Mapping[str, Any]) -> Outcome:
-        function, ended = self.tool.function, self.ended
+        function, ended = self.tool.function, Flag()
+        self.ended = ended
 
         def entered() -> Any:
             try:
@@ -83,7 +86,7 @@ class Invocation:
         if self.on_end is not None:
             self.on_end()
 
-    def _run_context(self) -> RunContext[Any]:
+    def _run_context(self, given_up: Flag) -> RunContext[Any]:
         context = self.context
         return RunContext(
             deps=context.deps,
@@ -91,13 +94,13 @@ class Invocation:
             idempotency_key=self.key,
             state=context.state,
             memory=context.memory,
-            progress=self._progress(),
-            cancelled=self.given_up.is_set,
+            progress=self._progress(given_up),
+            cancelled=given_up.is_set,
         )
 
-    def _progress(self) -> Callable[[str], None]:
+    def _progress(self, given_up: Flag) -> Callable[[str], None]:
         loop, home = asyncio.get_running_loop(), threading.get_ident()
-        report, secrets, given_up, call_id = self.context.progress, self.secrets, self.given_up, self.call.id
+        report, secrets, call_id = self.context.progress, self.secrets, self.call.id
 
         def progress(message: str) -> None:
             if given_up.is_set():

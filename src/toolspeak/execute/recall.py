@@ -25,6 +25,9 @@ class Recall:
     def __init__(self) -> None:
         self._known: dict[str, tuple[Effects, ToolResult]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
     def answer(self, call: ToolCall, effects: Effects) -> ToolResult | None:
         """The result of the same call, with a note for the model, if it still holds."""
         if not self._known or not _tells(effects):

@@ -83,7 +83,7 @@ def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> To
     they are.
     """
     if len(result.content) == 1 and _surely_fits(result.content[0], cap.max_bytes):
-        return result if _already_measured(result) or result.structured is None else _cap_structured(result, cap)
+        return result if result.structured is None else _cap_structured(result, cap)
     whole = sum(len(_bytes_of(part)) for part in result.content)
     if whole <= cap.max_bytes:
         return _cap_structured(result, cap)
@@ -97,10 +97,14 @@ def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> To
 
 def _surely_fits(part: ContentPart, max_bytes: int) -> bool:
     """Whether the part is within the limit, told without writing it out."""
-    value = part.text if isinstance(part, TextPart) else part.value if isinstance(part, JsonPart) else None
-    if isinstance(value, str):
-        return 6 * len(value) + 2 <= max_bytes  # JSON escapes one character with six
-    return isinstance(part, JsonPart) and (value is None or isinstance(value, bool | float)) and max_bytes >= 32
+    if isinstance(part, TextPart):
+        return 4 * len(part.text) <= max_bytes
+    if not isinstance(part, JsonPart) or max_bytes < 32:
+        return False
+    kind = type(part.value)
+    if kind is str:
+        return 6 * len(part.value) + 2 <= max_bytes  # JSON escapes one character with six
+    return kind is bool or kind is float or part.value is None or (kind is int and part.value.bit_length() < 64)
 
 
 def _cap_structured(result: ToolResult, cap: ResultCap) -> ToolResult:
@@ -196,7 +200,10 @@ def _hide_part(part: ContentPart, secrets: Secrets) -> ContentPart:
 
 
 def _already_measured(result: ToolResult) -> bool:
-    return any(isinstance(part, JsonPart) and part.value is result.structured for part in result.content)
+    for part in result.content:
+        if isinstance(part, JsonPart) and part.value is result.structured:
+            return True
+    return False
 
 
 def _bytes_of(part: ContentPart) -> bytes:

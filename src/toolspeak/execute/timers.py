@@ -13,11 +13,11 @@ class Limit:
 
     __slots__ = ("_before", "_task", "due", "expired")
 
-    def __init__(self, due: float) -> None:
+    def __init__(self, due: float, task: asyncio.Task[Any]) -> None:
         self.due = due
         self.expired = False
-        self._task: asyncio.Task[Any] | None = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._before = self._task.cancelling()
+        self._task: asyncio.Task[Any] | None = task
+        self._before = task.cancelling()
 
     @property
     def over(self) -> bool:
@@ -44,10 +44,12 @@ class Timers:
 
     def start(self, seconds: float) -> Limit:
         """A limit for the current task."""
-        limit = Limit(self._loop.time() + seconds)
+        limit = Limit(self._loop.time() + seconds, cast("asyncio.Task[Any]", asyncio.current_task(self._loop)))
         limits = self._limits.get(seconds)
         if limits is None:
             limits = self._limits[seconds] = deque()
+        while limits and limits[0].over:
+            limits.popleft()
         limits.append(limit)  # later than those before it, for all are of one length
         if seconds not in self._handles:
             self._handles[seconds] = self._loop.call_at(limit.due, self._fire, seconds)

@@ -37,12 +37,12 @@ class Reader:
     def __call__(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
         """The keyword arguments, defaults included, or what is wrong. Never raises."""
         try:
-            if not all(map(_plain, arguments, arguments.values())):
+            if not _plain(arguments):
                 flaws = tuple(flaw for item in arguments.items() if (flaw := find_flaw(*item)))
                 if flaws:
                     return flaws
             renamed, clashes = arguments, ()
-            if not self.aliases.keys().isdisjoint(arguments):
+            if self.aliases and not self.aliases.keys().isdisjoint(arguments):
                 renamed, clashes = self._apply_aliases(arguments)
             values = self._validate(renamed)
         except Exception as error:  # noqa: BLE001 - for instance a validator's exception whose text cannot be had
@@ -73,7 +73,7 @@ class Reader:
             return explain(error.errors(include_url=False), arguments, self.schema, self.aliases)
         except Exception as error:  # noqa: BLE001 - a validator the tool's author wrote may raise anything
             return (problem(self._raised_at(arguments), f"cannot be used: {type(error).__name__}: {error}"),)
-        return {name: read[f"p{index}"] for index, name in enumerate(self.names)}
+        return dict(zip(self.names, read.values(), strict=True))  # pydantic keeps the order of the fields
 
     def _raised_at(self, arguments: Mapping[str, JSON]) -> tuple[str | int, ...]:
         """The argument whose validator raised something other than a validation error."""
@@ -92,14 +92,18 @@ def _text(value: JSON) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _plain(name: object, value: object) -> bool:
+def _plain(arguments: Mapping[str, JSON]) -> bool:
     """Whether there is certainly no flaw: what most arguments are, told without a walk."""
-    if type(name) is not str or not name.isascii():
-        return False
-    kind = type(value)
-    if kind is str:
-        return cast("str", value).isascii()
-    return value is None or kind is bool or (kind is int and -_SMALL < cast("int", value) < _SMALL)
+    for name, value in arguments.items():
+        kind = type(value)
+        if type(name) is not str or not name.isascii():
+            return False
+        if kind is str:
+            if not value.isascii():
+                return False
+        elif not (kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL)):
+            return False
+    return True
 
 
 def find_flaw(name: object, value: object) -> ArgumentProblem | None:
