@@ -21,7 +21,7 @@ import gc
 import json
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,7 @@ async def nap(a: int, b: int) -> int:
     return a + b
 
 
-FUNCTIONS: dict[str, Callable[..., Awaitable[int]]] = {"add": add, "nap": nap}
+FUNCTIONS: dict[str, Callable[..., Coroutine[Any, Any, int]]] = {"add": add, "nap": nap}
 EXECUTOR = Executor(
     Toolset([*(tool(function, read_only=True) for function in FUNCTIONS.values()), tool(add, name="undeclared")])
 )

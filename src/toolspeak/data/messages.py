@@ -46,7 +46,8 @@ class _Nothing(dict[str, JSON]):
     def update(self, *_: Any, **__: Any) -> None:
         raise TypeError("values are not changed; make a new one with dataclasses.replace(value, extra={…})")
 
-    setdefault = update
+    def setdefault(self, key: str, default: JSON = None, /) -> JSON:
+        raise TypeError("values are not changed; make a new one with dataclasses.replace(value, extra={…})")
 
 
 _NOTHING = _Nothing()

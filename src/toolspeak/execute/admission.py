@@ -41,7 +41,7 @@ class _TooLateError(Exception):
     """The run's time was over while a call was being admitted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for every call, and freezing doubles its cost
 class Ready:
     """A call that may run. `arguments` hold revealed secrets and are for the function alone. `begun` is set when the
     function was entered already, while the model still wrote."""

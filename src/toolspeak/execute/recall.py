@@ -44,6 +44,8 @@ class Recall:
         """What came of a batch's calls, in call order; None for one that began and has no result. `ordered`: what
         conflicts ran one after the other, so that a read holds unless a later call changed what it read."""
         calls = list(done)
+        if not self._known and not any(_tells(effects) for _, effects, _ in calls):
+            return
         changes = Conflicts()
         fresh: dict[str, tuple[Effects, ToolResult]] = {}
         if not ordered:

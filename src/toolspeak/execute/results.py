@@ -101,10 +101,10 @@ def _surely_fits(part: ContentPart, max_bytes: int) -> bool:
         return 4 * len(part.text) <= max_bytes
     if not isinstance(part, JsonPart) or max_bytes < 32:
         return False
-    kind = type(part.value)
-    if kind is str:
-        return 6 * len(part.value) + 2 <= max_bytes  # JSON escapes one character with six
-    return kind is bool or kind is float or part.value is None or (kind is int and part.value.bit_length() < 64)
+    value: object = part.value
+    if isinstance(value, str):
+        return 6 * len(value) + 2 <= max_bytes  # JSON escapes one character with six
+    return value is None or isinstance(value, float) or (isinstance(value, int) and value.bit_length() < 64)
 
 
 def _cap_structured(result: ToolResult, cap: ResultCap) -> ToolResult:
@@ -200,10 +200,7 @@ def _hide_part(part: ContentPart, secrets: Secrets) -> ContentPart:
 
 
 def _already_measured(result: ToolResult) -> bool:
-    for part in result.content:
-        if isinstance(part, JsonPart) and part.value is result.structured:
-            return True
-    return False
+    return any(isinstance(part, JsonPart) and part.value is result.structured for part in result.content)
 
 
 def _bytes_of(part: ContentPart) -> bytes:

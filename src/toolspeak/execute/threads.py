@@ -19,7 +19,7 @@ _IDLE_SECONDS = 10.0
 """How long an idle worker waits for another job before its thread ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for every call, and freezing doubles its cost
 class Outcome:
     """What became of a function: its value, or the exception it raised."""
 

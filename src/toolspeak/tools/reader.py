@@ -92,16 +92,18 @@ def _text(value: JSON) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _plain(arguments: Mapping[str, JSON]) -> bool:
+def _plain(arguments: Mapping[Any, object]) -> bool:
     """Whether there is certainly no flaw: what most arguments are, told without a walk."""
     for name, value in arguments.items():
-        kind = type(value)
-        if type(name) is not str or not name.isascii():
+        if not isinstance(name, str) or not name.isascii():
             return False
-        if kind is str:
+        if isinstance(value, str):
             if not value.isascii():
                 return False
-        elif not (kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL)):
+        elif isinstance(value, int):
+            if not -_SMALL < value < _SMALL:
+                return False
+        elif value is not None:
             return False
     return True
 
