@@ -175,3 +175,14 @@ def test_a_secret_in_a_decision_is_hidden():
     result = asyncio.run(main())
     assert spy.got == []
     assert "s3cr3t" not in repr((result, journal.records, provider.requests))
+
+
+def test_a_secret_that_the_model_writes_itself_is_not_recorded():
+    spy, journal = Spy(), WatchedJournal()
+    turns = [f"It is {VALUE}.\n" + calling("cogency-json", ("send", {"token": VALUE})), f"I sent {VALUE}."]
+    provider = ScriptedProvider(turns)
+    agent = Agent(provider, spy.tools, journal=journal, secrets={"TOKEN": VALUE}, approve="all")
+    result = asyncio.run(agent.run("go"))
+    assert spy.got == [VALUE]
+    assert result.answer == "I sent {{secret:TOKEN}}."
+    assert "s3cr3t" not in repr((result, journal.records, provider.requests))

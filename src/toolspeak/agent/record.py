@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from toolspeak.agent.history import without_secrets
+from toolspeak.agent.history import hide_call, without_secrets
 from toolspeak.data.events import ModelAnswered
 from toolspeak.data.messages import JsonPart, MalformedCall, Message, Part, TextPart, ToolCall, ToolResult, Usage
 from toolspeak.dialects import ParsedTurn
@@ -24,7 +24,7 @@ def answered(turn: ParsedTurn, usage: Usage, estimated: bool, secrets: Secrets, 
         turn.finish,
         usage,
         estimated,
-        tuple(replace(call, arguments=secrets.hide(call.arguments)) for call in ignored if isinstance(call, ToolCall)),
+        tuple(hide_call(call, secrets) for call in ignored if isinstance(call, ToolCall)),
         tuple(map(secrets.hide_text, turn.forged)),
         turn.notes,
     )

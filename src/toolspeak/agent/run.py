@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.decide import AskModel, AwaitApproval, Finish, RunTools, decide
 from toolspeak.agent.driver import Driver, TurnRequest, text_digest, tools_digest
-from toolspeak.agent.history import call_id, without_secrets
+from toolspeak.agent.history import call_id, hide_call, without_secrets
 from toolspeak.agent.record import answered, characters
 from toolspeak.agent.state import RunState, apply
 from toolspeak.data.deltas import CallCompleted, Delta, ToolProgress, TurnEnded
@@ -281,7 +281,7 @@ class Run:
 
     def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:
         if isinstance(call, ToolCall):
-            early.offer(replace(call, arguments=self._settings.secrets.hide(call.arguments)))
+            early.offer(hide_call(call, self._settings.secrets))
 
     def _context(self) -> BatchContext:
         return BatchContext(
