@@ -107,7 +107,13 @@ def apply(state: RunState | None, record: Record) -> RunState:
         return _started(record, event)
     if state is None:
         raise RunError(f"run {record.run_id} does not begin with RunStarted; its journal is incomplete")
-    return replace(_changed(state, record), seq=record.seq + 1, time=record.time)
+    changed = _changed(state, record)
+    if changed is state:
+        return replace(state, seq=record.seq + 1, time=record.time)
+    # Nobody else has the new state yet: finishing it in place saves the second of two copies an event.
+    object.__setattr__(changed, "seq", record.seq + 1)
+    object.__setattr__(changed, "time", record.time)
+    return changed
 
 
 def fold(records: Iterable[Record]) -> RunState:

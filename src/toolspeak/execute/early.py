@@ -33,14 +33,15 @@ class Begun:
     call: ToolCall
     effects: Effects
     invocation: Invocation
-    memory: _Apart
+    memory: _Apart | None
     task: asyncio.Task[tuple[Outcome, bool]]
     taken: bool = False
 
     async def outcome(self) -> tuple[Outcome, bool]:
         """What came of it, as `Invocation.run` has it; cancelling this cancels the call."""
         found = await self.task
-        self.memory.keep()
+        if self.memory is not None:
+            self.memory.keep()
         return found
 
 
@@ -70,7 +71,7 @@ class EarlyStart:
         self._before = Conflicts()
         self._offered = 0
         self._begun: dict[str, Begun] = {}
-        self._memory = _Apart(context.memory)
+        self._memory: _Apart | None = None
         self._timers = Timers()
         self._batch = None if concurrency.batch is None else Gate(concurrency.batch)
 
@@ -93,13 +94,18 @@ class EarlyStart:
             return
         for gate in gates:
             gate.take()
+        context = self._context
+        if tool.context_parameter is not None:
+            if self._memory is None:
+                self._memory = _Apart(context.memory)
+            context = replace(context, memory=self._memory.copy)
         invocation = Invocation(
             tool,
             call,
             arguments,
             key_of(self._context.run_id, call.id),
             seconds_of(tool, arguments, self._tool_timeout),
-            replace(self._context, memory=self._memory.copy),
+            context,
             self._secrets,
         )
         task = asyncio.get_running_loop().create_task(invocation.run(self._timers), context=contextvars.copy_context())
