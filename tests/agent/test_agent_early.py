@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from agent_helpers import WatchedJournal, calling
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolspeak import Agent, Effects, Interceptor, Limits, RunContext, tool
@@ -231,6 +231,7 @@ CALLS = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(CALLS, st.integers(1, 30))
 def test_the_outcome_is_the_same_with_and_without(calls, chunk):
     def outcome(early):

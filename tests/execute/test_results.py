@@ -2,7 +2,7 @@ import json
 
 import pytest
 from executor_helpers import a_call, result_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart
@@ -81,6 +81,7 @@ def test_long_json_stays_json_and_says_what_is_missing():
     assert result.structured is None
 
 
+@settings(max_examples=50)
 @given(
     st.recursive(
         st.text('aé😀"\\') | st.integers(),
