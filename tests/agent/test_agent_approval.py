@@ -177,7 +177,7 @@ def test_an_approver_that_answers_anything_else_is_no_yes():
         return True
 
     case = Case(approve=approve)
-    with pytest.raises(UsageError, match="answers with a Decision, not bool"):
+    with pytest.raises(UsageError, match="answers with a Decision or Escalate, not bool"):
         case.run()
     assert case.ran == []
 
