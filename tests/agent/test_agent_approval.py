@@ -71,7 +71,8 @@ def test_a_no_with_its_reason_reaches_the_model():
     assert (result.answer, case.ran) == ("ok", [])
     assert [one.code for one in result.messages[2].results] == ["rejected", None, "rejected"]
     assert "y is not yours" in texts(case.provider.requests[1])[-1]
-    assert case.journal.all(ApprovalDecided)[1] == ApprovalDecided("call_1_2", False, "y is not yours", "Ann")
+    asked, decided = case.journal.all(ApprovalRequested)[1], case.journal.all(ApprovalDecided)[1]
+    assert decided == ApprovalDecided("call_1_2", False, "y is not yours", "Ann", digest=asked.digest)
 
 
 def test_a_part_of_the_decisions_pauses_again():

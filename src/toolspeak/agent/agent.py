@@ -10,24 +10,30 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypedDict, Unpack
 
+from toolspeak.agent.decisions import decided
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.history import paired, without_secrets
-from toolspeak.agent.run import Run, RunSettings, Watched, decisions_of
+from toolspeak.agent.interceptors import AnyInterceptor, by_level
+from toolspeak.agent.run import Run, Watched
+from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.agent.sync import run_sync
-from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, Limits, RunResumed, RunStarted, RunStatus
+from toolspeak.data.events import ApprovalRequested, Limits, RunResumed, RunStarted, RunStatus
 from toolspeak.data.messages import Message, Usage
 from toolspeak.dialects import Dialect, Section, get_dialect
 from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
     ApprovalRequest,
-    Approver,
+    Approve,
     Concurrency,
     Decision,
     Executor,
-    Interceptor,
+    Observer,
+    Policy,
+    Rule,
     ScheduleName,
     Secrets,
+    StandingRules,
     Wait,
     hints,
     resolve_approver,
@@ -107,12 +113,18 @@ class Agent:
         print(agent.run_sync("Summarise notes.md").answer)
 
     `model` is a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver. `dialect` is how
-    the model writes calls in text: a name or a Dialect; "auto" is `cogency-json`. `approve` answers for calls
-    that write or leave the machine: "all", "none", an async callable, or None: then the run pauses and waits
-    (`Agent.resume`). `schedule`: "serializable" (default), "parallel", "sequential", or "native" for what the
-    dialect's specification says. `concurrency` limits how many calls run at once. With `early_start` a call that reads
-    begins while the model still writes the rest of its turn. `starts_in="reasoning"` if the chat template opens the
-    reasoning block.
+    the model writes calls in text: a name or a Dialect; "auto" is `cogency-json`. `starts_in="reasoning"` if the chat
+    template opens the reasoning block.
+
+    `approve` answers for calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none",
+    an async callable, or None: then the run pauses and waits (`Agent.resume`). `policy`, a function or rules, looks at
+    every call first; `rules` are those that are kept because somebody said "always". `interceptors` wrap calls, model
+    requests, steps and runs; `observers` are told of every call.
+
+    `schedule`: "serializable" (default), "parallel", "sequential", or "native" for what the dialect's specification
+    says. `concurrency` limits how many calls run at once. With `early_start` a call that reads begins while the model
+    still writes the rest of its turn (not with interceptors of calls or a policy). `throw_on_failure` ends a run at the
+    first call that fails, `stop_on_block` skips the calls behind one that was blocked or rejected.
 
     Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
     """
@@ -124,12 +136,17 @@ class Agent:
         *,
         dialect: str | Dialect = "auto",
         instructions: str = "",
-        approve: Literal["all", "none"] | Approver | None = None,
+        approve: Approve = None,
+        policy: Policy | Sequence[Rule] | None = None,
+        rules: StandingRules | None = None,
         schedule: ScheduleName | Literal["native"] = "serializable",
         concurrency: Concurrency = Concurrency(),
         early_start: bool = True,
         limits: Limits = Limits(),
-        interceptors: tuple[Interceptor, ...] = (),
+        interceptors: Sequence[AnyInterceptor] = (),
+        observers: Sequence[Observer] = (),
+        throw_on_failure: bool = False,
+        stop_on_block: bool = False,
         journal: Journal | None = None,
         secrets: Secrets | Mapping[str, str] | None = None,
         starts_in: Section = "text",
@@ -143,6 +160,8 @@ class Agent:
             if chosen is None:
                 raise UsageError("schedule='native' needs a text dialect; name a schedule")
             schedule = chosen.info.native_schedule
+        pipelines = by_level(interceptors)
+        self.rules = StandingRules() if rules is None else rules
         self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
         self._limits = limits
         self._journal = journal
@@ -153,9 +172,14 @@ class Agent:
                 self.toolset,
                 schedule=schedule,
                 concurrency=concurrency,
-                call_pipeline=interceptors,
+                call_pipeline=pipelines["call"],
                 tool_timeout=tool_timeout,
                 secrets=self.secrets,
+                throw_on_failure=throw_on_failure,
+                stop_on_block=stop_on_block,
+                policy=policy,
+                rules=self.rules,
+                observers=tuple(observers),
             ),
             journal=self._run_journal(),
             secrets=self.secrets,
@@ -163,6 +187,7 @@ class Agent:
             instructions=self.secrets.hide_text(instructions),
             agent=name,
             early_start=early_start,
+            pipelines=pipelines,
             clock=clock,
         )
 
@@ -223,14 +248,10 @@ class Agent:
         """Like `resume`, as a run that has not gone on yet."""
         if waiting.status != "awaiting_approval":
             raise RunError(f"run {waiting.run_id} is {waiting.status}; only a run that awaits approval can be resumed")
-        unknown = set(decisions) - set(waiting.waiting)
-        if unknown:
-            known = ", ".join(waiting.waiting)
-            raise RunError(f"no call {', '.join(sorted(unknown))} waits for approval; these do: {known}")
-        opening: list[Event] = [
-            ApprovalDecided(call_id, decision.approved, self.secrets.hide_text(decision.reason), decision.by)
-            for call_id, decision in decisions_of(decisions).items()
-        ]
+        opening = decided(decisions, waiting.state.undecided, self.secrets)
+        for fact in opening:
+            if fact.always is not None:
+                self.rules.add(fact.always, fact.by)
         settings = replace(
             self._settings,
             journal=waiting.journal,
@@ -275,10 +296,7 @@ class Agent:
 
 def result_of(run: Run, state: RunState) -> RunResult:
     """The result of a run that has ended or waits."""
-    decided = {decision.call_id for decision in state.decisions}
-    open_requests = {request.call_id: request for request in state.waiting if request.call_id not in decided}
-    if state.status != "awaiting_approval":
-        open_requests = {}
+    open_requests = state.undecided if state.status == "awaiting_approval" else {}
     return RunResult(
         run_id=run.run_id,
         status=state.status,

@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from toolspeak.agent.history import hide_call, without_secrets
-from toolspeak.data.events import ModelAnswered
+from toolspeak.agent.state import RunState
+from toolspeak.data.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Event,
+    InterceptorFailed,
+    MetadataSet,
+    ModelAnswered,
+    ModelAsked,
+    StopRequested,
+    ToolFinished,
+    ToolStarted,
+)
 from toolspeak.data.messages import JsonPart, MalformedCall, Message, Part, TextPart, ToolCall, ToolResult, Usage
 from toolspeak.dialects import ParsedTurn
 from toolspeak.execute import Secrets
@@ -49,3 +61,27 @@ def _part_characters(part: Part) -> int:
             return sum(_part_characters(inner) for inner in content)
         case _:
             return 0
+
+
+def step_of(event: Event, state: RunState | None) -> int:
+    """The step a record of this event belongs to."""
+    step = state.step if state else 0
+    return step + 1 if isinstance(event, ModelAsked) else step
+
+
+def call_of(event: Event) -> str | None:
+    """The call an event is about."""
+    match event:
+        case ToolFinished(result):
+            return result.call_id
+        case (
+            ToolStarted()
+            | ApprovalRequested()
+            | ApprovalDecided()
+            | MetadataSet()
+            | InterceptorFailed()
+            | StopRequested()
+        ):
+            return event.call_id
+        case _:
+            return None

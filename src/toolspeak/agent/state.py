@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -15,6 +15,7 @@ from toolspeak.data.events import (
     LimitName,
     LimitReached,
     Limits,
+    MetadataSet,
     ModelAnswered,
     ModelAsked,
     ModelFailed,
@@ -24,11 +25,21 @@ from toolspeak.data.events import (
     RunResumed,
     RunStarted,
     RunStatus,
+    StopRequested,
     ToolFinished,
     ToolStarted,
     UserMessageQueued,
 )
-from toolspeak.data.messages import NORMAL_END, MalformedCall, Message, ToolCall, ToolResult, Usage
+from toolspeak.data.messages import (
+    JSON,
+    NORMAL_END,
+    MalformedCall,
+    Message,
+    ToolCall,
+    ToolResult,
+    Usage,
+    no_extra,
+)
 from toolspeak.errors import RunError
 
 WRAP_UP = {
@@ -56,7 +67,7 @@ class RunState:
     last record (`started` moves on by the time a run was `paused` or a question was `asked`). `turns_before` is
     the highest turn among the call ids of the history: this run's ids go on from there. `polled` is set once a call
     of the current step is a poll; `started_calls` are all that were started. `answer` is set once a
-    turn held text and no calls.
+    turn held text and no calls. `metadata` is what interceptors keep with the run; `stop` is set once it is to end.
     """
 
     run_id: str
@@ -90,12 +101,21 @@ class RunState:
     answer: str | None = None
     reason: str = ""
     error: str = ""
+    metadata: Mapping[str, JSON] = field(default_factory=no_extra)
+    stop: StopRequested | None = None
     paused: float | None = None
     asked: float | None = None
 
     @property
     def messages(self) -> Sequence[Message]:
         return self.history
+
+    @property
+    def undecided(self) -> dict[str, ApprovalRequested]:
+        """The calls of the step that nobody has decided about as they are now, by id."""
+        decided = {(decision.call_id, decision.digest) for decision in self.decisions}
+        latest = {request.call_id: request for request in self.waiting}
+        return {name: each for name, each in latest.items() if (name, each.digest) not in decided}
 
 
 def apply(state: RunState | None, record: Record) -> RunState:
@@ -144,6 +164,10 @@ def _changed(state: RunState, record: Record) -> RunState:
             waited = record.time - state.asked if state.asked is not None and state.status == "running" else 0.0
             decisions = state.decisions.append(decided)
             return replace(state, decisions=decisions, asked=None, started=state.started + waited)
+        case MetadataSet(values):
+            return replace(state, metadata={**state.metadata, **values})
+        case StopRequested() as stop:
+            return replace(state, stop=state.stop or stop)
         case LimitReached() as reached:
             note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed, used=reached.used)} {_WRAP_UP_TASK}"
             return replace(state, limit=reached.limit, history=state.history.append(Message.user(note)))

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import time
 from typing import Any, cast
@@ -14,34 +14,19 @@ from typing import Any, cast
 from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
 from toolspeak.data.messages import JSON, MalformedCall, TextPart, ToolCall, ToolResult, failure, no_extra
 from toolspeak.errors import AgentStop
-from toolspeak.execute.admission import Ready, Settled, Stopping, stopped_result
+from toolspeak.execute.admission import Ready, Settled, stopped_result
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
-from toolspeak.execute.gates import Concurrency, Gate
+from toolspeak.execute.gates import Gate
 from toolspeak.execute.hooks import HookNotes
-from toolspeak.execute.interceptors import Interceptor, passage_of
+from toolspeak.execute.interceptors import passage_of
 from toolspeak.execute.invoke import Invocation, seconds_of
 from toolspeak.execute.lingering import Abandoned
-from toolspeak.execute.observe import Observer
-from toolspeak.execute.results import ResultCap, describe, finish_result, result_of
-from toolspeak.execute.schedule import ScheduleName
-from toolspeak.execute.secrets import Secrets, hide_effects
+from toolspeak.execute.results import describe, finish_result, result_of
+from toolspeak.execute.secrets import hide_effects
+from toolspeak.execute.settings import ExecutionSettings
 from toolspeak.execute.threads import Outcome
 from toolspeak.execute.timers import Timers
 from toolspeak.execute.turns import Turn, Watch, chain
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionSettings:
-    """What an executor gives each of its batches. `tool_timeout` is in seconds."""
-
-    schedule: ScheduleName
-    concurrency: Concurrency
-    pipeline: Sequence[Interceptor]
-    secrets: Secrets
-    tool_timeout: float | None
-    cap: ResultCap
-    stopping: Stopping = Stopping()
-    observers: tuple[Observer, ...] = ()
 
 
 class Execution:

@@ -14,7 +14,7 @@ from toolspeak.execute.admission import Admission, Held, Ready, Settled, Stoppin
 from toolspeak.execute.approval import Approver, BatchApprover, Policy
 from toolspeak.execute.batch import Batch, BatchContext, Deadline, Emit
 from toolspeak.execute.early import EarlyStart
-from toolspeak.execute.execution import Execution, ExecutionSettings
+from toolspeak.execute.execution import Execution
 from toolspeak.execute.gates import Concurrency
 from toolspeak.execute.hooks import HookNotes, in_order
 from toolspeak.execute.ids import unique
@@ -25,6 +25,7 @@ from toolspeak.execute.results import ResultCap
 from toolspeak.execute.rules import StandingRules, resolve_policy
 from toolspeak.execute.schedule import ScheduleName, check_schedule
 from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.settings import ExecutionSettings
 from toolspeak.tools.kept import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 

@@ -127,11 +127,16 @@ class Passage(Generic[ValueT, OutcomeT]):
 
     async def around(self, value: ValueT, innermost: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
         """The outcome with every `around` around `innermost`, then through every `after`."""
+        return await self.after(value, await self.surround(value, innermost))
+
+    async def surround(self, value: ValueT, innermost: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
+        """The outcome with every `around` around `innermost`."""
         for interceptor in reversed(self.pipeline):
             innermost = self._wrapped(interceptor, value, innermost)
-        return await self.after(value, await innermost())
+        return await innermost()
 
     async def after(self, value: ValueT, outcome: OutcomeT) -> OutcomeT:
+        """The outcome through every `after`."""
         for interceptor in reversed(self.pipeline):
             try:
                 outcome = self.own(await interceptor.after(value, outcome, self._for(interceptor)))

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from toolspeak.agent.run import Watched
 from toolspeak.data.events import ApprovalRequested, Record
-from toolspeak.execute import ApprovalRequest, Approver, Decision
+from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
 from toolspeak.ui.format import one_line, request_arguments
 from toolspeak.ui.render import write, write_preview
 
@@ -51,6 +51,6 @@ class InStep:
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
             self._seen[item.event.call_id].set()
 
-    async def __call__(self, request: ApprovalRequest, /) -> Decision:
+    async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate:
         await self._seen[request.call.id].wait()
         return await self._approver(request)
