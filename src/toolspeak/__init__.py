@@ -12,7 +12,7 @@
 Parsers alone: `toolspeak.dialects`. Built-in file and shell tools: `toolspeak.tools.builtin`.
 """
 
-from toolspeak.agent import Agent, Run, RunResult, RunState
+from toolspeak.agent import Agent, ModelInterceptor, Run, RunInterceptor, RunResult, RunState, StepInterceptor
 from toolspeak.data.events import Limits, Record
 from toolspeak.data.messages import (
     MalformedCall,
@@ -25,12 +25,13 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.dialects import get_dialect
-from toolspeak.errors import ProviderError, RunError, ToolError, ToolspeakError, UsageError
-from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor
+from toolspeak.errors import AgentStop, ProviderError, RunError, ToolError, ToolspeakError, UsageError
+from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor, Rule
 from toolspeak.tools import RunContext, Tool, Toolset, tool
 
 __all__ = [
     "Agent",
+    "AgentStop",
     "ApprovalRequest",
     "Concurrency",
     "Decision",
@@ -40,13 +41,17 @@ __all__ = [
     "Limits",
     "MalformedCall",
     "Message",
+    "ModelInterceptor",
     "ProviderError",
     "Record",
+    "Rule",
     "Run",
     "RunContext",
     "RunError",
+    "RunInterceptor",
     "RunResult",
     "RunState",
+    "StepInterceptor",
     "TextPart",
     "Tool",
     "ToolCall",

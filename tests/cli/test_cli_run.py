@@ -261,7 +261,8 @@ def test_json_on_standard_output_while_the_terminal_is_asked(folder: Path):
         code, _ = process.finish()
     assert code == 0
     lines = out.read_text()
-    assert events(lines, ApprovalDecided) == [ApprovalDecided("call_1_0", False, "not today", "user")]
+    (decided,) = events(lines, ApprovalDecided)
+    assert (decided.approved, decided.reason, decided.by) == (False, "not today", "user")
     assert [event.preview.splitlines()[-1] for event in events(lines, ApprovalRequested)] == ["+new"]
     assert events(lines, ModelAnswered)[-1].message == Message.assistant("rejected: not today")
 

@@ -1,7 +1,9 @@
 """The agent: pure decisions about a run's state, and the loop that performs them."""
 
 from toolspeak.agent.agent import DEFAULT_DIALECT, Agent, RunResult, result_of
+from toolspeak.agent.decide import Finish
 from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
+from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
 from toolspeak.agent.run import Run, Watched
 from toolspeak.agent.state import RunState, apply, fold
 
@@ -9,9 +11,16 @@ __all__ = [
     "DEFAULT_DIALECT",
     "Agent",
     "Driver",
+    "Finish",
+    "ModelInterceptor",
     "Run",
+    "RunInterceptor",
     "RunResult",
+    "RunStart",
     "RunState",
+    "Step",
+    "StepEnd",
+    "StepInterceptor",
     "TextDriver",
     "TurnRequest",
     "Watched",

@@ -14,9 +14,10 @@ from toolspeak.agent.decisions import decided
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
+from toolspeak.agent.paused import dump_run, load_run
 from toolspeak.agent.run import Run, Watched
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state import RunState
+from toolspeak.agent.state import RunState, fold
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import ApprovalRequested, Limits, RunResumed, RunStarted, RunStatus
 from toolspeak.data.messages import Message, Usage
@@ -101,6 +102,11 @@ class RunResult:
     def hints(self) -> tuple[str, ...]:
         """Where a tool that declares its effects would have let calls overlap."""
         return hints(self.state.started_calls)
+
+    async def dumps(self) -> str:
+        """The run as text, for `Agent.loads` in another process: its records, and the tools' memory as far as it is
+        JSON."""
+        return dump_run(await self.journal.read(self.run_id), self.memory)
 
     def __str__(self) -> str:
         return self.answer
@@ -262,6 +268,16 @@ class Agent:
         )
         return Run(settings, waiting.run_id, [*opening, RunResumed()], waiting.state, waiting.memory)
 
+    async def loads(self, text: str) -> RunResult:
+        """The run that `RunResult.dumps` wrote; hand it to `resume`. A yes holds if this agent's tool and the call are
+        those that were asked about, else it is asked again. Raises FormatError for anything else."""
+        records, memory = load_run(text)
+        journal = MemoryJournal()
+        for record in records:
+            await journal.append(record)
+        state = fold(records)
+        return _result(state.run_id, state, memory, journal)
+
     async def aclose(self) -> None:
         """Closes the model's connections."""
         await self.driver.aclose()
@@ -296,17 +312,21 @@ class Agent:
 
 def result_of(run: Run, state: RunState) -> RunResult:
     """The result of a run that has ended or waits."""
+    return _result(run.run_id, state, run.memory, run.journal)
+
+
+def _result(run_id: str, state: RunState, memory: dict[str, Any], journal: Journal) -> RunResult:
     open_requests = state.undecided if state.status == "awaiting_approval" else {}
     return RunResult(
-        run_id=run.run_id,
+        run_id=run_id,
         status=state.status,
         answer=state.answer or "",
         reason=state.reason,
         waiting=tuple(open_requests),
         requests=tuple(open_requests.values()),
         state=state,
-        memory=run.memory,
-        journal=run.journal,
+        memory=memory,
+        journal=journal,
     )
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from toolspeak.agent.decide import Finish
-from toolspeak.agent.interceptors import RunStart, Stage, is_ending
+from toolspeak.agent.interceptors import RunStart, Stage
 from toolspeak.data.events import Event
 from toolspeak.data.messages import JSON
 
@@ -22,12 +22,15 @@ class RunFrame:
         self._start = start
         self._metadata = metadata
         self._entered = asyncio.Event()
+        self._pauses = False
         self._finish: asyncio.Future[Finish] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[tuple[Finish | None, list[Event]]] | None = None
 
     async def enter(self) -> bool:
         """Returns once all of them have proceeded, or one has not and thereby ended the run: then False."""
-        self._task = asyncio.create_task(self._stage.around("run", self._start, self._inner, self._metadata, is_ending))
+        self._task = asyncio.create_task(
+            self._stage.around("run", self._start, self._inner, self._metadata, lambda _: not self._pauses)
+        )
         entered = asyncio.create_task(self._entered.wait())
         try:
             await asyncio.wait({self._task, entered}, return_when=asyncio.FIRST_COMPLETED)
@@ -40,6 +43,7 @@ class RunFrame:
         if self._task is None:
             return finish, []
         if not self._finish.done():
+            self._pauses = finish.status == "awaiting_approval"
             self._finish.set_result(finish)
         return await self._task
 

@@ -22,7 +22,6 @@ from toolspeak.execute import Answer, Block, HookContext, HookError, HookNotes, 
 
 ValueT = TypeVar("ValueT")
 OutcomeT = TypeVar("OutcomeT")
-_ENDS = frozenset({"answered", "no_answer", "failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +229,3 @@ def turn_of(value: object) -> ParsedTurn:
     text = str(value)
     message = Message("assistant", (TextPart(text),) if text else ())
     return ParsedTurn(text, "", message, (), (), (), (), "stop", Usage(0, 0), None)
-
-
-def is_ending(finish: Finish) -> bool:
-    """Whether a run is over, and does not just wait."""
-    return finish.status in _ENDS
