@@ -28,9 +28,8 @@ class RunFrame:
 
     async def enter(self) -> bool:
         """Returns once all of them have proceeded, or one has not and thereby ended the run: then False."""
-        self._task = asyncio.create_task(
-            self._stage.around("run", self._start, self._inner, self._metadata, lambda _: not self._pauses)
-        )
+        around = self._stage.around("run", self._start, self._inner, self._metadata, lambda _: not self._pauses)
+        self._task = asyncio.create_task(around)
         entered = asyncio.create_task(self._entered.wait())
         try:
             await asyncio.wait({self._task, entered}, return_when=asyncio.FIRST_COMPLETED)

@@ -11,6 +11,7 @@ from toolspeak.cli.exec import execute
 from toolspeak.cli.exits import INTERRUPTED, NO_ANSWER, USAGE
 from toolspeak.cli.listing import dialects, tools
 from toolspeak.cli.parse import parse
+from toolspeak.cli.rules import rules
 from toolspeak.cli.run import run
 from toolspeak.cli.translate import translate_conversation
 from toolspeak.errors import ToolspeakError, UsageError
@@ -25,7 +26,7 @@ def cli() -> None:
     """
 
 
-for command in (run, execute, parse, translate_conversation, dialects, tools, demo):
+for command in (run, execute, parse, translate_conversation, dialects, tools, rules, demo):
     cli.add_command(command)
 
 

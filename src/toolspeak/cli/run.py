@@ -10,17 +10,25 @@ from typing import Literal
 import click
 from rich.console import Console
 
-from toolspeak.agent import Agent, Run, RunResult, RunState
+from toolspeak.agent import DEFAULT_DIALECT, Agent, Run, RunResult, RunState
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.run import Watched
 from toolspeak.cli.ask import has_terminal, terminal_approver
 from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER
 from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import read_reply, starts_in_option, workspace_option, write_text
+from toolspeak.cli.options import (
+    read_reply,
+    repair_option,
+    rules_option,
+    starts_in_option,
+    workspace_option,
+    write_text,
+)
+from toolspeak.cli.rules import open_rules
 from toolspeak.cli.timeline import write_timeline
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import Limits, Record
-from toolspeak.dialects import Section
+from toolspeak.dialects import Section, get_dialect, repaired
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, ScheduleName
 from toolspeak.tools.builtin import workspace_tools
@@ -44,7 +52,9 @@ class _Options:
     model: str
     dialect: str
     workspace: str
-    approve: Literal["ask", "all", "none"]
+    repair: bool
+    approve: Literal["ask", "all", "all+repaired", "none"]
+    rules: str | None
     schedule: ScheduleName | Literal["native"]
     limits: Limits
     starts_in: Section
@@ -59,10 +69,12 @@ class _Options:
 @workspace_option
 @click.option(
     "--approve",
-    type=click.Choice(["ask", "all", "none"]),
+    type=click.Choice(["ask", "all", "all+repaired", "none"]),
     default="ask",
-    help="Who answers for calls that write or leave the machine: you at the terminal (default), always yes, always no.",
+    help="Who answers for calls that write or leave the machine: you at the terminal (default), always yes (to a call "
+    "that had to be mended too, or not), always no.",
 )
+@rules_option
 @click.option(
     "--schedule",
     type=click.Choice(["serializable", "parallel", "sequential", "native"]),
@@ -76,6 +88,7 @@ class _Options:
     help="Time until the run must wrap up; the answer may take a minute more.",
 )
 @starts_in_option
+@repair_option
 @click.option(
     "--timeline",
     metavar="FILE",
@@ -88,11 +101,13 @@ def run(
     model: str | None,
     dialect: str,
     workspace: str,
-    approve: Literal["ask", "all", "none"],
+    approve: Literal["ask", "all", "all+repaired", "none"],
+    rules: str | None,
     schedule: ScheduleName | Literal["native"],
     max_steps: int,
     max_seconds: float | None,
     starts_in: Section,
+    repair: bool,
     as_json: bool,
     timeline: str | None,
 ) -> None:
@@ -110,7 +125,9 @@ def run(
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a model's odd character must not end the run
     limits = Limits(steps=max_steps, seconds=max_seconds)
-    options = _Options(model, dialect, workspace, approve, schedule, limits, starts_in, as_json, timeline)
+    options = _Options(
+        model, dialect, workspace, repair, approve, rules, schedule, limits, starts_in, as_json, timeline
+    )
     sys.exit(run_to_end(_run(text, options)))
 
 
@@ -120,7 +137,8 @@ async def _run(task: str, options: _Options) -> int:
     agent = Agent(
         options.model,
         workspace_tools(options.workspace),
-        dialect=options.dialect,
+        dialect=repaired(get_dialect(_written_in(options.dialect))) if options.repair else options.dialect,
+        rules=None if options.rules is None else open_rules(options.rules),
         instructions=_INSTRUCTIONS,
         approve=approver,
         schedule=options.schedule,
@@ -149,13 +167,18 @@ async def _draw_timeline(run: Run, path: str, task: str) -> None:
     write_timeline(path, batches(await run.journal.read(run.run_id)), task)
 
 
-def _approver(options: _Options, live: Console) -> Approver | Literal["all", "none"] | None:
+def _written_in(dialect: str) -> str:
+    return DEFAULT_DIALECT if dialect == "auto" else dialect
+
+
+def _approver(options: _Options, live: Console) -> Approver | Literal["all", "all+repaired", "none"] | None:
     match options.approve:
         case "none":
             return "none"
-        case "all":
+        case "all" | "all+repaired" as approve:
             # Shown all the same, unless nobody watches: previews take time.
-            return "all" if options.as_json else InStep(AnnouncingApprover(live, "--approve all"))
+            announcing = AnnouncingApprover(live, f"--approve {approve}", approve == "all+repaired")
+            return approve if options.as_json else InStep(announcing)
         case "ask":
             # With nobody to ask the run pauses: that is no refusal, and the exit code says so.
             return InStep(terminal_approver(live)) if has_terminal() else None
