@@ -19,10 +19,7 @@ from toolspeak.ui import make_console, show_request
 from toolspeak.ui.render import write
 
 DEVICE = "/dev/tty"
-PROMPT = (
-    "  Run it? y = yes, n = no, a = yes to all from now on, t = always yes to this tool, q = no and end the run, "
-    "or say why not: "
-)
+PROMPT = "  Run it? (y)es, (n)o, (a)ll from now on, (t)his tool always, (q)uit the run, or say why not: "
 _LINE = 4096  # the longest line a terminal hands over at once
 
 
