@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 from executor_helpers import Recorder, a_call, results_of, run_batch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from toolspeak import AgentStop, RunContext, tool
 from toolspeak.data.events import MetadataSet, StopRequested, ToolFinished
@@ -298,6 +300,29 @@ def test_what_interceptors_set_is_kept_in_call_order_whatever_finished_first():
     assert recorder.kinds[:2] == ["MetadataSet"] * 2
     assert recorder.kinds[-4:] == ["MetadataSet"] * 4
     assert recorder.finished == ["b", "a"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations("abcd"))
+def test_what_calls_that_run_at_once_add_up_is_what_it_would_be_one_by_one(order):
+    done = {name: asyncio.Event() for name in order}
+
+    @tool(effects=lambda key: Effects(writes={key}))
+    async def act(key: str) -> str:
+        place = order.index(key)
+        if place:
+            await done[order[place - 1]].wait()
+        return key
+
+    class Adds(Interceptor):
+        async def after(self, call, result, context):
+            context.update("seen", lambda names: [*(names or []), call.id])
+            done[call.id].set()
+            return result
+
+    _, _, recorder = outcome([a_call("act", name, key=name) for name in "abcd"], [act], call_pipeline=(Adds(),))
+    assert recorder.finished == list(order)
+    assert recorder.events[-1].values == {"seen": ["a", "b", "c", "d"]}
 
 
 def test_nothing_is_kept_twice_because_a_batch_waited():

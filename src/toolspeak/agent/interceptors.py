@@ -170,7 +170,10 @@ class Stage:
         try:
             outcome = await passage.surround(value, inner)
             if is_over(outcome):
-                notes.seen = {**metadata(), **{key: kept for fact in notes.kept for key, kept in fact.values.items()}}
+                notes.seen = {
+                    **metadata(),
+                    **{key: value for kept in notes.kept for key, value in kept.fact.values.items()},
+                }
                 outcome = await passage.after(value, outcome)
         except (HookError, AgentStop) as error:
             return None, self._facts(notes, error)
@@ -199,7 +202,7 @@ class Stage:
         return Passage(self._pipelines[level], level, seen_by, check, own, contain)
 
     def _facts(self, notes: HookNotes, error: HookError | AgentStop | None = None) -> list[Event]:
-        facts: list[Event] = list(notes.kept)
+        facts: list[Event] = [kept.fact for kept in notes.kept]
         if isinstance(error, HookError):
             fact = error.fact()
             facts.append(replace(fact, error=self._hide(fact.error)))

@@ -210,7 +210,7 @@ class Admission:
         Not while calls wait: they are admitted anew then."""
         hide = self.secrets.hide_text
         failed = [replace(each, error=hide(each.error)) for each in self.notes.failed]
-        return [*failed, *self.notes.kept, *([] if self.stop is None else [self.stop])]
+        return [*failed, *(kept.fact for kept in self.notes.kept), *([] if self.stop is None else [self.stop])]
 
     @property
     def ends_run(self) -> bool:

@@ -17,7 +17,7 @@ from toolspeak.errors import AgentStop
 from toolspeak.execute.admission import Ready, Settled, stopped_result
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
 from toolspeak.execute.gates import Gate
-from toolspeak.execute.hooks import HookNotes
+from toolspeak.execute.hooks import HookNotes, applied
 from toolspeak.execute.interceptors import passage_of
 from toolspeak.execute.invoke import Invocation, seconds_of
 from toolspeak.execute.lingering import Abandoned
@@ -94,9 +94,9 @@ class Execution:
                 self._close()
         if self._error is not None:
             raise self._error
-        for turn in self._turns:
-            for kept in turn.notes.kept if turn.notes is not None else ():
-                await self._emit(kept)
+        if self._settings.pipeline:
+            for fact in applied((turn.notes for turn in self._turns), self._metadata):
+                await self._emit(fact)
         return tuple(cast("ToolResult", turn.result) for turn in self._turns)
 
     @property

@@ -5,7 +5,7 @@ A level is what is wrapped: a call, a model request, a step, a run.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
@@ -36,6 +36,14 @@ class Answer:
     value: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Metadata to keep: `fact` as the hook saw it, `change` what to make of the value there is when it is applied."""
+
+    fact: MetadataSet
+    change: Callable[[JSON], JSON] | None = None
+
+
 class HookNotes:
     """What the hooks around one thing leave behind: metadata to keep, and which of them failed.
 
@@ -46,7 +54,7 @@ class HookNotes:
 
     def __init__(self, metadata: Mapping[str, JSON] = no_extra()) -> None:
         self.seen: Mapping[str, JSON] = metadata
-        self.kept: list[MetadataSet] = []
+        self.kept: list[Kept] = []
         self.failed: list[InterceptorFailed] = []
         self.last = ""
 
@@ -75,9 +83,18 @@ class HookContext:
         What `before` sets for a call holds from the next call on; what `around` and `after` set holds once the batch
         is over, in call order. Raises Unserialisable for what is no JSON.
         """
+        self._keep(key, value, None)
+
+    def update(self, key: str, change: Callable[[JSON], JSON]) -> None:
+        """Keeps what `change` makes of the value (None if there is none): for counts and lists. Where several calls of
+        a batch do so it is applied to each other's values, in call order, and so called more than once. Raises what
+        `change` raises."""
+        self._keep(key, change(self._notes.seen.get(key)), change)
+
+    def _keep(self, key: str, value: JSON, change: Callable[[JSON], JSON] | None) -> None:
         kept = jsonable(value)
         self._notes.seen = {**self._notes.seen, key: kept}
-        self._notes.kept.append(MetadataSet({key: kept}, self._by, self._call_id))
+        self._notes.kept.append(Kept(MetadataSet({key: kept}, self._by, self._call_id), change))
 
 
 class HookError(Exception):
@@ -178,6 +195,24 @@ class Passage(Generic[ValueT, OutcomeT]):
                 return self.contain(HookError(interceptor, self.level, "around", error, ran=ran))
 
         return run
+
+
+def applied(notes: Iterable[HookNotes | None], metadata: Mapping[str, JSON]) -> list[MetadataSet | InterceptorFailed]:
+    """What the hooks around several things that ran at once keep, one thing after the other."""
+    facts: list[MetadataSet | InterceptorFailed] = []
+    current = dict(metadata)
+    for kept in (kept for each in notes if each is not None for kept in each.kept):
+        fact = kept.fact
+        try:
+            if kept.change is not None:
+                values = {key: jsonable(kept.change(current.get(key))) for key in fact.values}
+                fact = MetadataSet(values, fact.by, fact.call_id)
+        except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises is contained
+            facts.append(InterceptorFailed(fact.by, "call", "after", describe(error), fact.call_id))
+            continue
+        current.update(fact.values)
+        facts.append(fact)
+    return facts
 
 
 def in_order(pipeline: Sequence[Any]) -> tuple[Any, ...]:
