@@ -14,11 +14,22 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from toolspeak.agent.decide import Finish
 from toolspeak.agent.driver import TurnRequest
 from toolspeak.agent.state import RunState
-from toolspeak.data.events import Event, StopRequested
+from toolspeak.data.events import Event, MetadataSet, StopRequested
 from toolspeak.data.messages import JSON, Message, TextPart, Usage, no_extra
 from toolspeak.dialects import ParsedTurn
 from toolspeak.errors import AgentStop, UsageError
-from toolspeak.execute import Answer, Block, HookContext, HookError, HookNotes, Interceptor, Level, Passage, in_order
+from toolspeak.execute import (
+    Answer,
+    Block,
+    HookContext,
+    HookError,
+    HookNotes,
+    Interceptor,
+    Level,
+    Passage,
+    applied,
+    in_order,
+)
 
 ValueT = TypeVar("ValueT")
 OutcomeT = TypeVar("OutcomeT")
@@ -150,11 +161,11 @@ class Stage:
         try:
             verdict = await self._passage(level, notes, value).before(value)
         except (HookError, AgentStop) as error:
-            return None, self._facts(notes, error)
+            return None, self._facts(level, notes, metadata, error)
         if isinstance(verdict, Block):
             blocked = StopRequested("blocked", self._hide(verdict.reason), by=notes.last)
-            return None, [*self._facts(notes), blocked]
-        return verdict, self._facts(notes)
+            return None, [*self._facts(level, notes, metadata), blocked]
+        return verdict, self._facts(level, notes, metadata)
 
     async def around(
         self,
@@ -170,14 +181,12 @@ class Stage:
         try:
             outcome = await passage.surround(value, inner)
             if is_over(outcome):
-                notes.seen = {
-                    **metadata(),
-                    **{key: value for kept in notes.kept for key, value in kept.fact.values.items()},
-                }
+                kept = [fact for fact in applied([notes], metadata(), level) if isinstance(fact, MetadataSet)]
+                notes.seen = {**metadata(), **{key: fact.values[key] for fact in kept for key in fact.values}}
                 outcome = await passage.after(value, outcome)
         except (HookError, AgentStop) as error:
-            return None, self._facts(notes, error)
-        return outcome, self._facts(notes)
+            return None, self._facts(level, notes, metadata(), error)
+        return outcome, self._facts(level, notes, metadata())
 
     def _passage(self, level: Level, notes: HookNotes, value: object) -> Passage[Any, Any]:
         def seen_by(name: str) -> HookContext:
@@ -201,8 +210,10 @@ class Stage:
 
         return Passage(self._pipelines[level], level, seen_by, check, own, contain)
 
-    def _facts(self, notes: HookNotes, error: HookError | AgentStop | None = None) -> list[Event]:
-        facts: list[Event] = [kept.fact for kept in notes.kept]
+    def _facts(
+        self, level: Level, notes: HookNotes, metadata: Mapping[str, JSON], error: HookError | AgentStop | None = None
+    ) -> list[Event]:
+        facts: list[Event] = [*applied([notes], metadata, level)]
         if isinstance(error, HookError):
             fact = error.fact()
             facts.append(replace(fact, error=self._hide(fact.error)))

@@ -15,7 +15,7 @@ from toolspeak.execute.batch import Batch, BatchContext, Emit
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.executor import Executor
 from toolspeak.execute.gates import Concurrency
-from toolspeak.execute.hooks import Answer, Block, HookContext, HookError, HookNotes, Level, Passage, in_order
+from toolspeak.execute.hooks import Answer, Block, HookContext, HookError, HookNotes, Level, Passage, applied, in_order
 from toolspeak.execute.interceptors import Interceptor, Proceed
 from toolspeak.execute.observe import Observer, ToolCallBlocked, ToolCallCompleted, ToolCallStarted, ToolExecution
 from toolspeak.execute.recall import ANSWERED_FROM
@@ -62,6 +62,7 @@ __all__ = [
     "ToolCallStarted",
     "ToolExecution",
     "Wait",
+    "applied",
     "approve_all",
     "approve_none",
     "hints",

@@ -95,7 +95,7 @@ class Execution:
         if self._error is not None:
             raise self._error
         if self._settings.pipeline:
-            for fact in applied((turn.notes for turn in self._turns), self._metadata):
+            for fact in applied((turn.notes for turn in self._turns), self._metadata, "call"):
                 await self._emit(fact)
         return tuple(cast("ToolResult", turn.result) for turn in self._turns)
 

@@ -197,7 +197,9 @@ class Passage(Generic[ValueT, OutcomeT]):
         return run
 
 
-def applied(notes: Iterable[HookNotes | None], metadata: Mapping[str, JSON]) -> list[MetadataSet | InterceptorFailed]:
+def applied(
+    notes: Iterable[HookNotes | None], metadata: Mapping[str, JSON], level: Level
+) -> list[MetadataSet | InterceptorFailed]:
     """What the hooks around several things that ran at once keep, one thing after the other."""
     facts: list[MetadataSet | InterceptorFailed] = []
     current = dict(metadata)
@@ -208,7 +210,7 @@ def applied(notes: Iterable[HookNotes | None], metadata: Mapping[str, JSON]) -> 
                 values = {key: jsonable(kept.change(current.get(key))) for key in fact.values}
                 fact = MetadataSet(values, fact.by, fact.call_id)
         except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises is contained
-            facts.append(InterceptorFailed(fact.by, "call", "after", describe(error), fact.call_id))
+            facts.append(InterceptorFailed(fact.by, level, "after", describe(error), fact.call_id))
             continue
         current.update(fact.values)
         facts.append(fact)
