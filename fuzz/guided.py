@@ -30,7 +30,7 @@ GROWTH_EVERY = 199
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--family", choices=list(FAMILIES), required=True)
-    options.add_argument("--seconds", type=int, default=600)
+    options.add_argument("--seconds", type=int, default=600, help="of CPU time")
     options.add_argument("--work", type=Path, default=Path(".fuzz"))
     chosen = options.parse_args()
     dialects = FAMILIES[chosen.family]
@@ -39,11 +39,11 @@ def main() -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     for seed in seeds(dialects):
         (corpus / hashlib.sha1(seed, usedforsecurity=False).hexdigest()).write_bytes(seed)
-    runs, began, until = 0, time.process_time(), time.monotonic() + chosen.seconds
+    runs, began, until = 0, time.process_time(), time.process_time() + chosen.seconds
 
     def one(data: bytes) -> None:
         nonlocal runs
-        if time.monotonic() > until:
+        if time.process_time() > until:
             print(
                 f"{chosen.family}: {runs} runs in {time.process_time() - began:.0f} s of CPU time, guided", flush=True
             )

@@ -21,7 +21,7 @@ SHARES = {"guided.py": 0.75, "made_up.py": 0.25}
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--seconds", type=int, default=3600, help="in total")
+    options.add_argument("--seconds", type=int, default=3600, help="of CPU time, in total")
     options.add_argument("--work", type=Path, default=Path(".fuzz"), help="corpus and findings; kept between runs")
     chosen = options.parse_args()
     broken = False
