@@ -28,9 +28,9 @@ def lines(records: Records, engine: str) -> dict[str, list[tuple[int, float]]]:
     wrong = {record["parser"] for record in records if record["engine"] == engine and record.get("ok") is False}
     found: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for record in records:
-        if record["engine"] == engine and record["content"] == "code" and record["parser"] not in wrong:
-            if "us_per_chunk" in record:
-                found[record["parser"]].append((record["size"], record["us_per_chunk"]))
+        drawn = record["engine"] == engine and record["content"] == "code" and "us_per_chunk" in record
+        if drawn and record["parser"] not in wrong:
+            found[record["parser"]].append((record["size"], record["us_per_chunk"]))
     return found
 
 
@@ -56,7 +56,7 @@ def draw_chunks(axes: Axes, records: Records) -> None:
     axes.set_xticks(shown, [SIZES.get(size, f"{size}") for size in shown])
     axes.minorticks_off()
     axes.grid(visible=True, axis="y", color="#dee2e6", linewidth=0.6)
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4)
     axes.set_title("Streamed in 4-character chunks: a line a parser", fontsize=10)
 
 
@@ -73,7 +73,7 @@ def draw_whole(axes: Axes, records: Records) -> None:
     axes.set(xlabel="MB/s")
     axes.grid(visible=True, axis="x", color="#dee2e6", linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
     axes.set_title(f"Whole text, an argument of {SIZES.get(largest, largest)}", fontsize=10)
 
 

@@ -123,6 +123,13 @@ def fragments(dialect: Dialect) -> tuple[str, ...]:
     return tuple(text for text in found if text)[:256]
 
 
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "surrogateescape")
+
+
 def _body(body: bytes, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
     known, pieces, words = fragments(dialect), [""], list[str]()
     at = length = 0
@@ -140,7 +147,7 @@ def _body(body: bytes, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
             at += 1 if code == WORD else 2
         else:
             stop = next((i for i in range(at, len(body)) if body[i] >= WORD), len(body))
-            pieces.append(body[at:stop].decode("utf-8", "surrogateescape"))
+            pieces.append(_decoded(body[at:stop]))
             at = stop
         length += len(pieces[-1])
     text = "".join(pieces)[:MAX_TEXT]
@@ -171,7 +178,7 @@ def encode(text: str, dialect: int, tools: int = 1, starts_in: Section = "text",
     """Bytes that stand for this text, ended by `stop`."""
     ending = FINISHES.index("stop") * 2 + (starts_in == "reasoning")
     head = bytes((dialect, tools, ending, cut % 256, cut // 256 % 256, cut * 37 % 256))
-    return head + text.encode("utf-8", "surrogateescape")
+    return head + text.encode("utf-8", "surrogatepass")
 
 
 def seeds(dialects: Sequence[Dialect]) -> Iterator[bytes]:
