@@ -26,7 +26,7 @@ from toolspeak.errors import UnknownDialect
 SAMPLES = Path(__file__).parents[1] / "tests" / "samples"
 HEADER = 6
 FRAGMENT, AGAIN, WORD = 0xFF, 0xFE, 0xFD
-MAX_TEXT = 1536
+MAX_TEXT = 768
 """Characters of a turn; longer ones are made by repetition (`checks.check_growth`)."""
 
 FINISHES: tuple[FinishReason, ...] = get_args(FinishReason)

@@ -18,6 +18,7 @@ Check = Callable[[Case], None]
 def kind_of(case: Case, error: Exception) -> str:
     """What two findings of the same fault share: the dialect, and the message without what the text made of it."""
     message = _CHANGING.sub("_", f"{type(error).__name__} {error}".partition("\n")[0][:160])
+    message = re.sub(r"_(?:, _)+", "_", message)
     return re.sub(r"\W+", "-", f"{case.dialect.name} {message}").strip("-")[:100]
 
 

@@ -58,7 +58,7 @@ def main() -> None:
             return
         runs += 1
         case = decode(data, dialects)
-        if findings.run(case, check_case) and runs % 199 == 0:
+        if findings.run(case, check_case) and runs % 499 == 0:
             findings.run(case, lambda each: check_growth(each, runs))
 
     while time.process_time() < until:
