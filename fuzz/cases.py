@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 from toolspeak.data.messages import FinishReason, Message, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import Dialect, Section, get_dialect
+from toolspeak.dialects import Dialect, Parser, Section, get_dialect
 from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.errors import UnknownDialect
 
@@ -75,6 +75,13 @@ class Case:
     cuts: tuple[int, ...] = ()
     stop: int = 0
     words: tuple[str, ...] = ()
+    keep_reasoning: bool = False
+
+    def parser(self) -> Parser:
+        parser = self.dialect.parser(self.tools, self.starts_in)
+        if self.keep_reasoning:
+            parser.keep_reasoning()
+        return parser
 
     @property
     def pieces(self) -> list[str]:
@@ -171,6 +178,7 @@ def decode(data: bytes, dialects: Sequence[Dialect]) -> Case:
         tuple(cuts),
         len(text) * head[5] // 256,
         words,
+        head[1] >= 128,
     )
 
 

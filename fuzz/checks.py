@@ -35,7 +35,7 @@ KEPT, KEPT_PER_CHARACTER = 128 * 1024, 16
 """Bytes a parser may keep: always, and of the block it reads (raw text and values, four bytes a character at most)."""
 
 _READ_OVER = re.compile(r"<[\w:.-]+\s[^<>]*>|\w+<\|content_invoke_tool_json\|>")
-"""An element's attributes, noted on a call or batch where there is one; Inkling's header, which only repeats the name."""
+"""An element's attributes, noted on a call or batch if there is one; Inkling's header, which repeats the name."""
 
 LENIENT = ("extra_key:", "attributes", "marker_attributes")
 """Notes that tell of something that was read and left out."""
@@ -59,14 +59,14 @@ def check_case(case: Case) -> None:
 
 
 def _read(case: Case, pieces: Iterable[str]) -> list[Delta]:
-    parser = CheckedParser(case.dialect.parser(case.tools, case.starts_in))
+    parser = CheckedParser(case.parser())
     deltas = [delta for piece in pieces for delta in parser.feed(piece)]
     return deltas + parser.close(case.finish)
 
 
 def _check_broken_off(case: Case, whole: Sequence[Delta]) -> None:
     """Where the turn breaks off, nothing was told that the rest revokes, and no call is made up."""
-    parser = CheckedParser(case.dialect.parser(case.tools, case.starts_in))
+    parser = CheckedParser(case.parser())
     said = join_deltas(parser.feed(case.text[: case.stop]))
     if said and not _is_beginning(said, whole):
         raise AssertionError(f"revoked: {_difference(said, whole)}")
@@ -125,7 +125,7 @@ def check_growth(case: Case, seed: int, size: int = 8_000) -> None:
 
 def _time(case: Case, text: str, step: int) -> tuple[float, int]:
     """CPU seconds that `text` takes in chunks of `step`, and the bytes kept at its end."""
-    parser = case.dialect.parser(case.tools, case.starts_in)
+    parser = case.parser()
     pieces = list(chunks(text, step))
     before = time.process_time()
     for piece in pieces:
@@ -139,7 +139,7 @@ def _time(case: Case, text: str, step: int) -> tuple[float, int]:
 
 
 def _check_kept(case: Case, text: str, kept: int) -> None:
-    parser = case.dialect.parser(case.tools, case.starts_in)
+    parser = case.parser()
     calls = sum(isinstance(delta, CallCompleted | CallMalformed) for delta in parser.feed(text))
     open_block = any(isinstance(each, CallMalformed | CallCompleted | ForgedResults) for each in parser.close("length"))
     most = KEPT + 64 * calls + (KEPT_PER_CHARACTER * len(text) if open_block else 0)

@@ -83,6 +83,7 @@ class Findings:
             "tools": [spec.name for spec in shortest.tools],
             "finish": shortest.finish,
             "starts_in": shortest.starts_in,
+            "keep_reasoning": shortest.keep_reasoning,
             "cuts": shortest.cuts,
             "stop": shortest.stop,
             "words": shortest.words,

@@ -171,6 +171,9 @@ class CheckedParser:
         self._arrived: list[str] = []
         self._told: list[str] = []
 
+    def keep_reasoning(self) -> None:
+        self._parser.keep_reasoning()
+
     def feed(self, chunk: str) -> list[Delta]:
         self._arrived.append(chunk)
         return self._step(self._parser.feed(chunk), len(chunk))
