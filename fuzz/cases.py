@@ -12,6 +12,7 @@ import json
 import random
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,15 +20,30 @@ from typing import Any, get_args
 
 from toolspeak.data.messages import FinishReason, Message, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import Dialect, Parser, Section, get_dialect
+from toolspeak.dialects import DIALECTS, AutoDialect, Dialect, Parser, Section, StrictDialect, get_dialect
+from toolspeak.dialects.catalogue import FAMILIES
 from toolspeak.dialects.declared import DeclaredDialect
-from toolspeak.errors import UnknownDialect
+from toolspeak.errors import UnknownDialect, UsageError
 
 SAMPLES = Path(__file__).parents[1] / "tests" / "samples"
 HEADER = 6
 FRAGMENT, AGAIN, WORD = 0xFF, 0xFE, 0xFD
 MAX_TEXT = 768
 """Characters of a turn; longer ones are made by repetition (`checks.check_growth`)."""
+
+
+def _strict() -> Iterator[Dialect]:
+    for dialect in DIALECTS:
+        with suppress(UsageError):  # of a few the calls cannot be told more strictly
+            yield get_dialect(dialect.name, strict_detection=True)
+
+
+GROUPS: dict[str, tuple[Dialect, ...]] = {
+    **FAMILIES,
+    "auto": (get_dialect("auto"),),
+    "strict": tuple(_strict()),
+}
+"""What is fuzzed together."""
 
 FINISHES: tuple[FinishReason, ...] = get_args(FinishReason)
 
@@ -115,6 +131,12 @@ def _written(dialect: Dialect, *calls: ToolCall) -> str:
 @cache
 def fragments(dialect: Dialect) -> tuple[str, ...]:
     """What the dialect's parser reacts to: markers and their halves, calls and results as written, and their tokens."""
+    if isinstance(dialect, StrictDialect):
+        return fragments(dialect.written)
+    if isinstance(dialect, AutoDialect):
+        each = [fragments(known) for known in DIALECTS]
+        found = [text for rank in itertools.zip_longest(*each) for text in rank if text]
+        return tuple(dict.fromkeys(found))[:256]
     calls = [_written(dialect, call) for call in _CALLS] + [_written(dialect, *_CALLS)]
     results = dialect.render_results([ToolResult("call_0", "read", "success", (TextPart("fine"),))])
     markers: list[str] = []

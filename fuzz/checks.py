@@ -22,7 +22,8 @@ from toolspeak.data.deltas import (
     ReasoningDelta,
     TextDelta,
 )
-from toolspeak.dialects import Dialect, Parser
+from toolspeak.dialects import Dialect, Parser, StrictDialect
+from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.testing import CheckedParser, check_nothing_lost, chunks, join_deltas
 
 SECONDS, SECONDS_PER_CHARACTER = 2.0, 0.002
@@ -58,15 +59,19 @@ def check_case(case: Case) -> None:
         raise AssertionError(f"slow: {spent:.1f} s for {len(case.text)} characters")
 
 
+def _checked(case: Case) -> CheckedParser:
+    return CheckedParser(case.parser(), None if isinstance(case.dialect, StrictDialect) else MAX_CANDIDATE)
+
+
 def _read(case: Case, pieces: Iterable[str]) -> list[Delta]:
-    parser = CheckedParser(case.parser())
+    parser = _checked(case)
     deltas = [delta for piece in pieces for delta in parser.feed(piece)]
     return deltas + parser.close(case.finish)
 
 
 def _check_broken_off(case: Case, whole: Sequence[Delta]) -> None:
     """Where the turn breaks off, nothing was told that the rest revokes, and no call is made up."""
-    parser = CheckedParser(case.parser())
+    parser = _checked(case)
     said = join_deltas(parser.feed(case.text[: case.stop]))
     if said and not _is_beginning(said, whole):
         raise AssertionError(f"revoked: {_difference(said, whole)}")

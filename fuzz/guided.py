@@ -17,9 +17,8 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["toolspeak.dialects"]):
-    from toolspeak.dialects.catalogue import FAMILIES
+    from cases import GROUPS, decode, seeds
 
-from cases import decode, seeds
 from checks import check_case, check_growth
 from findings import Findings
 
@@ -29,11 +28,11 @@ GROWTH_EVERY = 997
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--family", choices=list(FAMILIES), required=True)
+    options.add_argument("--family", choices=list(GROUPS), required=True)
     options.add_argument("--seconds", type=int, default=600, help="of CPU time")
     options.add_argument("--work", type=Path, default=Path(".fuzz"))
     chosen = options.parse_args()
-    dialects = FAMILIES[chosen.family]
+    dialects = GROUPS[chosen.family]
     findings = Findings(chosen.work / "findings")
     corpus = chosen.work / "corpus" / chosen.family
     corpus.mkdir(parents=True, exist_ok=True)

@@ -9,13 +9,11 @@ import argparse
 import time
 from pathlib import Path
 
-from cases import AGAIN, FRAGMENT, HEADER, WORD, decode
+from cases import AGAIN, FRAGMENT, GROUPS, HEADER, WORD, decode
 from checks import check_case, check_growth
 from findings import Findings
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-
-from toolspeak.dialects.catalogue import FAMILIES
 
 _BYTE = st.integers(0, 255)
 _PIECES = st.one_of(
@@ -42,11 +40,11 @@ SETTINGS = settings(
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--family", choices=list(FAMILIES), required=True)
+    options.add_argument("--family", choices=list(GROUPS), required=True)
     options.add_argument("--seconds", type=int, default=600, help="of CPU time")
     options.add_argument("--work", type=Path, default=Path(".fuzz"))
     chosen = options.parse_args()
-    dialects = FAMILIES[chosen.family]
+    dialects = GROUPS[chosen.family]
     findings = Findings(chosen.work / "findings")
     runs, began, until = 0, time.process_time(), time.process_time() + chosen.seconds
 

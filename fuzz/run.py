@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from toolspeak.dialects.catalogue import FAMILIES
+from cases import GROUPS
 
 HERE = Path(__file__).parent
 SHARES = {"guided.py": 0.75, "made_up.py": 0.25}
@@ -25,9 +25,9 @@ def main() -> None:
     options.add_argument("--work", type=Path, default=Path(".fuzz"), help="corpus and findings; kept between runs")
     chosen = options.parse_args()
     broken = False
-    for family, dialects in FAMILIES.items():
+    for family, dialects in GROUPS.items():
         for script, share in SHARES.items():
-            every = sum(map(len, FAMILIES.values()))
+            every = sum(map(len, GROUPS.values()))
             seconds = max(int(chosen.seconds * share * len(dialects) / every), 5)
             command = [sys.executable, str(HERE / script), "--family", family, "--seconds", str(seconds)]
             print(f"{family}: {script} for {seconds} s", flush=True)

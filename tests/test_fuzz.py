@@ -7,19 +7,18 @@ import json
 from dataclasses import replace
 
 import pytest
-from cases import AGAIN, FRAGMENT, WORD, Case, decode, encode, seeds
+from cases import AGAIN, FRAGMENT, GROUPS, WORD, Case, decode, encode, seeds
 from checks import check_case, check_growth
 from findings import Findings
 
 from toolspeak.data.deltas import TextDelta
 from toolspeak.dialects import get_dialect
-from toolspeak.dialects.catalogue import FAMILIES
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", GROUPS)
 def test_what_a_fuzzer_starts_from_is_sound(family: str):
-    for data in itertools.islice(seeds(FAMILIES[family]), 0, None, 40):
-        check_case(decode(data, FAMILIES[family]))
+    for data in itertools.islice(seeds(GROUPS[family]), 0, None, 40):
+        check_case(decode(data, GROUPS[family]))
 
 
 def test_bytes_say_what_a_case_is():
