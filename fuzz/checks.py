@@ -35,6 +35,9 @@ GROWTH = 9.0
 KEPT, KEPT_PER_CHARACTER = 128 * 1024, 16
 """Bytes a parser may keep: always, and of the block it reads (raw text and values, four bytes a character at most)."""
 
+HELD_PER_CHARACTER = 128
+"""Likewise where whole calls are held back, which is done in the pieces they came in: single characters at worst."""
+
 _READ_OVER = re.compile(r"<[\w:.-]+\s[^<>]*>|\w+<\|content_invoke_tool_json\|>")
 """An element's attributes, noted on a call or batch if there is one; Inkling's header, which repeats the name."""
 
@@ -148,6 +151,8 @@ def _check_kept(case: Case, text: str, kept: int) -> None:
     calls = sum(isinstance(delta, CallCompleted | CallMalformed) for delta in parser.feed(text))
     open_block = any(isinstance(each, CallMalformed | CallCompleted | ForgedResults) for each in parser.close("length"))
     most = KEPT + 64 * calls + (KEPT_PER_CHARACTER * len(text) if open_block else 0)
+    if isinstance(case.dialect, StrictDialect):
+        most += HELD_PER_CHARACTER * len(text)
     if kept > most:
         raise AssertionError(f"memory: {kept} bytes kept of {len(text)} characters, {calls} calls, {open_block=}")
 

@@ -53,7 +53,7 @@ def main() -> None:
         if sound and runs % GROWTH_EVERY == 0:
             findings.run(case, lambda each: check_growth(each, runs))
 
-    flags = ["-max_len=600", "-timeout=60", "-rss_limit_mb=2048", "-verbosity=0"]
+    flags = ["-max_len=600", f"-artifact_prefix={chosen.work}/", "-timeout=60", "-rss_limit_mb=2048", "-verbosity=0"]
     atheris.Setup([sys.argv[0], *flags, str(corpus)], one)
     atheris.Fuzz()
 
