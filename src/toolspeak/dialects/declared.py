@@ -12,6 +12,8 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, DialectInfo, Parser, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.body import Body
+from toolspeak.dialects.grammar.build import Grammar, Target, build
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.render import append_message, join_block, render_all
 from toolspeak.dialects.scan import Caps
@@ -39,7 +41,7 @@ class DeclaredDialect:
 
     `new_body` makes the reader of a block. `write_calls` writes a turn's calls as the model's own chat template does,
     `write_results` a batch's results, in which `live` (the first character of each live marker) is escaped.
-    `rules` are further lines of the instructions, each starting with `- `.
+    `frame` is how the calls stand in a grammar. `rules` are further lines of the instructions, each starting with `- `.
     """
 
     info: DialectInfo
@@ -48,6 +50,7 @@ class DeclaredDialect:
     write_calls: Callable[[Calls, Tools], str]
     write_results: Callable[[Sequence[ToolResult]], str]
     live: re.Pattern[str]
+    frame: Frame | None = None
     rules: str = ""
     batch: BatchRule = BatchRule("all_calls")
 
@@ -83,6 +86,29 @@ class DeclaredDialect:
             return self.new_body(marker, first_index, caps, by_name)
 
         return BlockParser(BlockFormat(self.table, self.batch, new_body), starts_in)
+
+    def grammar(
+        self,
+        tools: Sequence[ToolSpec],
+        choice: ToolChoice = ToolChoice(),
+        *,
+        target: Target,
+        max_calls: int | None = None,
+        starts_in: Section = "text",
+        reasoning: bool = True,
+    ) -> Grammar:
+        assert self.frame is not None, "a dialect without a frame is our bug"
+        return build(
+            self.frame,
+            self.table.markers,
+            self.batch,
+            tools,
+            choice,
+            target=target,
+            max_calls=max_calls,
+            starts_in=starts_in,
+            reasoning=reasoning,
+        )
 
 
 class DeclaredHistory:

@@ -1,0 +1,55 @@
+"""The frames of calls whose arguments are JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.grammar.ir import Chars, Json, Node, Repeat, Rules, Token, series
+from toolspeak.dialects.grammar.schema import SchemaNodes, closed, json_notation
+from toolspeak.dialects.typed_text import as_mapping
+
+ID = Token(Repeat(Chars("0-9A-Za-z_.:\\x2d"), 1, 64))
+"""An id of a call, as models and runtimes write them."""
+
+
+def arguments(spec: ToolSpec, rules: Rules, live: re.Pattern[str] | None = None) -> Node:
+    """A tool's arguments as a JSON object. Whatever its schema says, they are an object."""
+    schema: dict[str, JSON] = {**as_mapping(closed(spec.parameters)), "type": "object"}
+    schema.setdefault("properties", {})
+    if not schema["properties"]:
+        schema.setdefault("additionalProperties", False)
+    form = SchemaNodes(json_notation(live=live), spec.parameters, rules, spec.name).value(schema)
+    return Json(json.dumps(schema, ensure_ascii=False), form)
+
+
+def name_source(spec: ToolSpec, live: re.Pattern[str]) -> Node:
+    """A tool's name as a JSON string, its live markers escaped or not."""
+    return json_notation(live=live).text(spec.name)
+
+
+def json_call(
+    live: re.Pattern[str],
+    *,
+    name_key: str,
+    arguments_key: str,
+    id_key: str = "",
+    keyed: bool = False,
+    before: str = "",
+    after: str = "",
+) -> Callable[[ToolSpec, Rules], Node]:
+    """`{"name": …, "arguments": …}` between `before` and `after`; with `keyed`, `{name: …}`; with `id_key` the id
+    behind it."""
+
+    def call(spec: ToolSpec, rules: Rules) -> Node:
+        name, made = name_source(spec, live), arguments(spec, rules, live)
+        if keyed:
+            return series(before, "{", name, ": ", made, "}", after)
+        own = series(f', "{id_key}": "', ID, '"') if id_key else series()
+        return series(before, f'{{"{name_key}": ', name, f', "{arguments_key}": ', made, own, "}", after)
+
+    return call
+

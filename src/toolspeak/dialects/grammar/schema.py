@@ -1,0 +1,296 @@
+"""JSON Schema as nodes: for targets that know none, and for values that are no JSON (Python, Gemma) or stand in tags.
+
+Read are `type` (or several), `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`,
+`prefixItems`, `minItems`, `maxItems`, `minLength` and `maxLength` (up to 64), `anyOf`, `oneOf`, `allOf` (of objects),
+`$ref` into the tool's own schema, recursive ones too. All else (`pattern`, `format`, bounds of numbers, `not`,
+`uniqueItems` …) widens the grammar: more is accepted than the schema says, and the tool's validation has the last
+word. Two things are narrower than the schema: properties come in its order, and an object that names properties takes
+no others unless `additionalProperties` says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from toolspeak.data.messages import JSON
+from toolspeak.dialects.grammar.avoid import Pattern, exactly
+from toolspeak.dialects.grammar.ir import (
+    EMPTY,
+    NOTHING,
+    Chars,
+    JsonText,
+    Node,
+    Repeat,
+    Rules,
+    Token,
+    choice,
+    joined,
+    optional,
+    quoted,
+    series,
+)
+from toolspeak.dialects.typed_text import as_mapping, resolve, schema_types
+
+_DIGIT, _EXPONENT = Chars("0-9"), Chars("eE")
+_WHOLE = choice("0", series(Chars("1-9"), Repeat(_DIGIT)))
+_FRACTION = series(".", Repeat(_DIGIT, 1))
+# Up to e99, and up to e307 behind one digit: a number that is infinite cannot be read.
+_POWER = series(
+    _EXPONENT, choice(series("-", Repeat(_DIGIT, 1, 3)), series(optional("+"), Repeat(_DIGIT, 1, 2)))
+)
+_HIGH_POWER = series(
+    _EXPONENT, optional("+"), choice(series(Chars("12"), _DIGIT, _DIGIT), series("30", Chars("0-7")))
+)
+INTEGER = Token(series(optional("-"), _WHOLE))
+NUMBER = Token(
+    choice(
+        series(optional("-"), _WHOLE, optional(_FRACTION), optional(_POWER)),
+        series(optional("-"), Chars("1-9"), optional(_FRACTION), _HIGH_POWER),
+    )
+)
+SPACE = Token(optional(choice(" ", series("\n", Repeat(Chars(" \\t"), 0, 20)))))
+_MOST_COUNTED = 64  # characters of a string, or entries of an array, that are counted
+_STRING_CHAR = choice(
+    Chars('"\\\\\\x00-\\x1f', True),
+    series("\\", choice(Chars('"\\\\/bfnrt'), series("u", Repeat(Chars("0-9a-fA-F"), 4, 4)))),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Notation:
+    """How values are written: JSON, or something like it.
+
+    `string` is any string, `text` one of its own, `key` and `any_key` the same of an object's keys. `space` may stand
+    inside of brackets, around commas and behind `colon`.
+    """
+
+    string: Node
+    text: Callable[[str], Node]
+    key: Callable[[str], Node]
+    any_key: Callable[[Sequence[str]], Node]
+    counted: bool = False
+    colon: str = ":"
+    space: Node = SPACE
+    words: Mapping[JSON, str] | None = None
+    dump: Callable[[JSON], Sequence[str]]
+
+    def word(self, value: bool | None) -> str:
+        return json.dumps(value) if self.words is None else self.words[value]
+
+
+@lru_cache(64)
+def json_notation(avoid: tuple[Pattern, ...] = (), live: re.Pattern[str] | None = None) -> Notation:
+    """JSON in whose strings none of the patterns occurs. A fixed text may be written with its live markers escaped."""
+
+    def sources(value: JSON) -> list[str]:
+        plain = json.dumps(value, ensure_ascii=False)
+        escaped = live.sub(lambda found: f"\\u{ord(found[0]):04x}", plain) if live else plain
+        return list(dict.fromkeys((plain, escaped)))
+
+    def text(value: str) -> Node:
+        return choice(*sources(value))
+
+    def other_key(names: Sequence[str]) -> Node:
+        taken = tuple(exactly(quoted(name)[1:], anchored=True) for name in names)
+        return JsonText((*avoid, *taken))
+
+    return Notation(
+        string=JsonText(avoid), text=text, key=text, any_key=other_key, counted=not avoid, dump=sources
+    )
+
+
+class SchemaNodes:
+    """Writes the schemas of one tool as nodes. `root` is where `$ref` looks."""
+
+    def __init__(self, notation: Notation, root: Mapping[str, JSON], rules: Rules, hint: str) -> None:
+        self._notation = notation
+        self._root = root
+        self._rules = rules
+        self._hint = hint
+
+    def value(self, schema: JSON) -> Node:
+        """Any value of the schema; NOTHING if it admits none."""
+        if schema is False:
+            return NOTHING
+        mapping = _merged(as_mapping(schema), self._root)
+        reference = mapping.get("$ref")
+        if isinstance(reference, str):
+            key = (self._notation, self._hint, reference)
+            hint = f"{self._hint}-{reference.rsplit('/', 1)[-1]}"
+            return self._rules.once(key, hint, lambda: self.value(resolve(reference, self._root)))
+        if "const" in mapping or "enum" in mapping:
+            values: Sequence[JSON] = [mapping["const"]] if "const" in mapping else mapping["enum"]
+            return choice(*(source for value in values for source in self._notation.dump(value)))
+        for key in ("anyOf", "oneOf"):
+            if mapping.get(key):
+                rest = {name: each for name, each in mapping.items() if name != key}
+                return choice(*(self.value(_both(rest, branch)) for branch in mapping[key]))
+        kinds = schema_types(mapping, self._root)
+        if kinds >= schema_types({}, {}) and not _BOUNDS & mapping.keys():
+            return self.anything()
+        return choice(*(self._kind(kind, mapping) for kind in _ORDER if kind in kinds))
+
+    def anything(self) -> Node:
+        """Any value at all."""
+        notation = self._notation
+
+        def make() -> Node:
+            simple = (notation.word(True), notation.word(False), notation.word(None))
+            return choice(notation.string, NUMBER, self.object({}), self._list({}), *simple)
+
+        return self._rules.once((notation, "any"), "value", make)
+
+    def _kind(self, kind: str, mapping: Mapping[str, Any]) -> Node:
+        notation = self._notation
+        match kind:
+            case "object":
+                return self.object(mapping)
+            case "array":
+                return self._list(mapping)
+            case "string":
+                return self._string(mapping)
+            case "integer":
+                # `number` takes in the integers.
+                return NOTHING if "number" in schema_types(mapping, self._root) else INTEGER
+            case "number":
+                return NUMBER
+            case "boolean":
+                return choice(notation.word(True), notation.word(False))
+            case _:
+                return choice(notation.word(None))
+
+    def _string(self, mapping: Mapping[str, Any]) -> Node:
+        low, high = _count(mapping, "minLength", "maxLength")
+        if (not low and high is None) or not self._notation.counted:
+            return self._notation.string
+        return Token(series('"', Repeat(_STRING_CHAR, low, high), '"'))
+
+    def _list(self, mapping: Mapping[str, Any]) -> Node:
+        space = self._notation.space
+        fixed: Sequence[JSON] = mapping.get("prefixItems", ())
+        items: JSON = mapping.get("items", True)
+        if isinstance(items, Sequence) and not isinstance(items, str):  # drafts before 2020-12
+            fixed, items = items, mapping.get("additionalItems", True)
+        low, high = _count(mapping, "minItems", "maxItems")
+        joint = series(space, ",", space)
+        rest = self.value(items)
+        high = 0 if rest == NOTHING and not fixed else high
+        if not fixed:
+            inner = joined(rest, joint, low, high)
+        else:
+            front = [part for each in fixed for part in (joint, self.value(each))][1:]
+            most = None if high is None else max(high - len(fixed), 0)
+            more = EMPTY if rest == NOTHING else Repeat(series(joint, rest), max(low - len(fixed), 0), most)
+            inner = series(*front, more)
+        return series("[", space, inner, space, "]") if inner != EMPTY else series("[", space, "]")
+
+    def object(self, mapping: Mapping[str, Any]) -> Node:
+        """An object; its braces too."""
+        properties = as_mapping(mapping.get("properties"))
+        required = set(mapping.get("required", ()))
+        pairs = [(name, self._pair(name, schema), name in required) for name, schema in properties.items()]
+        pairs = [(name, pair, needed) for name, pair, needed in pairs if pair != NOTHING or needed]
+        others = mapping.get("additionalProperties", not properties)
+        missing = [name for name in mapping.get("required", ()) if name not in properties]
+        pairs += [(name, self._pair(name, others), True) for name in missing]
+        return self._object(pairs, others, list(properties) + missing)
+
+    def _object(self, pairs: Sequence[tuple[str, Node, bool]], others: JSON, names: Sequence[str]) -> Node:
+        """Pairs in their order, those that are not needed left out or not; `others` behind them."""
+        space = self._notation.space
+        joint = series(space, ",", space)
+        other = NOTHING
+        if others is not False:
+            other = series(self._notation.any_key(names), self._colon(), self.value(others))
+        # Behind the first pair that is there each has a comma; before it, none.
+        behind: Node = EMPTY if other == NOTHING else Repeat(series(joint, other))
+        first: Node = optional(joined(other, joint, 1, None)) if other != NOTHING else EMPTY
+        for name, pair, needed in reversed(pairs):
+            follow = self._rules.add(f"{self._hint}-after-{name}", behind) if behind != EMPTY else EMPTY
+            alone = series(pair, follow)
+            first = alone if needed else choice(alone, first)
+            each = series(joint, pair)
+            behind = series(each if needed else optional(each), follow)
+        if first == EMPTY:
+            return series("{", space, "}")
+        return series("{", space, first, space, "}")
+
+    def _pair(self, name: str, schema: JSON) -> Node:
+        return series(self._notation.key(name), self._colon(), self.value(schema))
+
+    def _colon(self) -> Node:
+        return series(self._notation.colon, self._notation.space)
+
+
+_ORDER = ("string", "integer", "number", "boolean", "array", "object", "null")
+_BOUNDS = frozenset(
+    {"properties", "items", "prefixItems", "additionalProperties", "minLength", "maxLength", "minItems", "required"}
+)
+
+
+def _count(mapping: Mapping[str, Any], low: str, high: str) -> tuple[int, int | None]:
+    """Bounds of a length; those over `_MOST_COUNTED` are not kept: a matcher would copy the rule so many times."""
+    least, most = int(mapping.get(low, 0) or 0), mapping.get(high)
+    kept = None if most is None or most > _MOST_COUNTED else int(most)
+    return min(least, _MOST_COUNTED), kept
+
+
+def _both(rest: Mapping[str, Any], branch: JSON) -> JSON:
+    """A branch of `anyOf` with what stands beside it."""
+    if not isinstance(branch, Mapping):
+        return rest if branch is True else branch
+    beside = {name: each for name, each in rest.items() if name in _SHAPES}
+    return _add(beside, branch) if beside and "$ref" not in branch else branch
+
+
+_SHAPES = _BOUNDS | {"type", "additionalItems", "maxItems"}
+
+
+def _merged(mapping: Mapping[str, Any], root: Mapping[str, JSON], depth: int = 0) -> Mapping[str, Any]:
+    """`allOf` put together with what stands beside it, as far as objects go."""
+    branches = mapping.get("allOf")
+    if not branches or depth > 8:
+        return mapping
+    rest = {name: each for name, each in mapping.items() if name not in ("allOf", "$ref")}
+    if not any(name in rest for name in (*_SHAPES, "enum", "const", "anyOf", "oneOf")) and len(branches) == 1:
+        return _merged(as_mapping(branches[0]), root, depth + 1)
+    for branch in branches:
+        found = as_mapping(branch)
+        if isinstance(found.get("$ref"), str):
+            found = as_mapping(resolve(found["$ref"], root))
+        rest = _add(rest, _merged(found, root, depth + 1))
+    return rest
+
+
+def _add(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**one, **other}
+    if "properties" in one and "properties" in other:
+        merged["properties"] = {**one["properties"], **other["properties"]}
+    if "required" in one and "required" in other:
+        merged["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
+    return merged
+
+
+def closed(schema: JSON, inside_all: bool = False) -> JSON:
+    """The schema in which an object that names properties takes no others unless it says so itself: what
+    `SchemaNodes` reads it as, for matchers that read JSON Schema. Keys and texts of the schema stay as they are."""
+    if not isinstance(schema, Mapping):
+        return schema
+    made: dict[str, Any] = {}
+    for key, value in as_mapping(schema).items():
+        if key in ("properties", "$defs", "definitions"):
+            made[key] = {name: closed(each) for name, each in as_mapping(value).items()}
+        elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            made[key] = [closed(each, inside_all or key == "allOf") for each in value]
+        elif key in ("items", "additionalProperties"):
+            made[key] = closed(value)
+        else:
+            made[key] = value
+    if made.get("properties") and not inside_all and "allOf" not in made:
+        made.setdefault("additionalProperties", False)
+    return made

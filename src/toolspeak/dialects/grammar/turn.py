@@ -1,0 +1,197 @@
+"""A turn as nodes: reasoning, free text and calls, as a tool choice admits them.
+
+`auto`: text in which no marker of the dialect stands, and calls behind it or none; behind calls the turn ends.
+`required` and a named tool: calls and no text in front. `none`: text alone. Where the dialect has reasoning markers a
+turn may think first, under `required` too: a model that thinks and may not, calls worse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from toolspeak.data.messages import ToolChoice
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import BatchRule, Section
+from toolspeak.dialects.grammar.avoid import SPACE, Item, Pattern, exactly, items_of
+from toolspeak.dialects.grammar.ir import (
+    NOTHING,
+    Chars,
+    Node,
+    Repeat,
+    Rules,
+    Text,
+    Token,
+    choice,
+    optional,
+    series,
+    strip_prefix,
+)
+from toolspeak.dialects.markers import Marker
+from toolspeak.errors import UsageError, suggest
+
+_GAP = Token(Repeat(Chars("\\n"), 0, 2))
+"""What templates write between reasoning and calls."""
+
+WriteCall = Callable[[ToolSpec, Rules], Node]
+Triggers = Callable[[Sequence[ToolSpec]], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """How a dialect frames a turn's calls.
+
+    `start`, the calls with `joint` between them, `end`. `triggers` are the texts with which calls may begin and which
+    therefore end free text: each a beginning of `start` and a call; empty: `start` itself. `avoid` are further
+    patterns that free text must not hold. `plain_json`: a call's text is JSON as it is, `start` and `end` included.
+    """
+
+    call: WriteCall
+    start: str = ""
+    joint: str = ""
+    end: str = ""
+    triggers: Triggers | None = None
+    avoid: Callable[[Sequence[ToolSpec]], Iterable[Pattern]] | None = None
+    reasoning: tuple[tuple[str, str], ...] = ()
+    plain_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The parts of a turn for one tool choice, which targets put together in their own way.
+
+    `calls` is NOTHING where none may be written. `auto` holds for each trigger what follows it.
+    """
+
+    choice: ToolChoice
+    calls: Node
+    auto: tuple[tuple[str, Node], ...]
+    avoid: tuple[Pattern, ...]
+    thoughts: tuple[tuple[str, str], ...]
+    starts_in: Section
+
+    def node(self) -> Node:
+        """The whole turn."""
+        said: Node = Text(self.avoid)
+        match self.choice.mode:
+            case "none":
+                body = said
+            case "auto":
+                body = choice(said, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
+            case _:
+                body = self.calls
+        gap = _GAP if self.choice.mode in ("required", "specific") else series()
+        thought = [series(Text(self.avoid, end), gap) for _, end in self.thoughts]
+        if self.starts_in == "reasoning" and thought:
+            return series(choice(*dict.fromkeys(thought)), body)
+        opened = (series(start, each) for (start, _), each in zip(self.thoughts, thought, strict=True))
+        return series(optional(choice(*opened)), body) if thought else body
+
+
+def build_turn(
+    frame: Frame,
+    markers: Sequence[Marker],
+    batch: BatchRule,
+    tools: Sequence[ToolSpec],
+    tool_choice: ToolChoice,
+    *,
+    max_calls: int | None,
+    starts_in: Section,
+    reasoning: bool,
+) -> tuple[Turn, Rules]:
+    """The turn of these tools and this choice. Raises UsageError for a choice that the tools cannot meet."""
+    used = chosen_tools(tools, tool_choice)
+    rules = Rules()
+    if max_calls is None and tool_choice.mode == "specific":
+        max_calls = 1
+    bounds = [bound for bound in (max_calls, batch.max_calls) if bound is not None]
+    more = min(bounds) - 1 if bounds else None
+    each = {spec.name: rules.add(f"call-{spec.name}", frame.call(spec, rules)) for spec in used}
+    following = Repeat(series(frame.joint, choice(*each.values())), 0, more) if more != 0 else series()
+
+    def calls(first: Iterable[Node]) -> Node:
+        return series(frame.start, choice(*first), following, frame.end)
+
+    def triggers(specs: Sequence[ToolSpec]) -> list[str]:
+        return list(dict.fromkeys(frame.triggers(specs) if frame.triggers else [frame.start]))
+
+    auto: list[tuple[str, Node]] = []
+    if tool_choice.mode == "auto":
+        # A trigger may reach into the call: here the first call is no rule of its own.
+        opened = calls(rules.nodes[ref.name] for ref in each.values())
+        behind = [(trigger, strip_prefix(opened, trigger)) for trigger in triggers(used)]
+        auto = [(trigger, rest) for trigger, rest in behind if rest != NOTHING]
+    avoid = [*marker_patterns(markers), *(frame.avoid(tools) if frame.avoid else ()), *map(exactly, triggers(tools))]
+    thoughts = frame.reasoning or reasoning_of(markers)
+    return (
+        Turn(
+            tool_choice,
+            calls(each.values()),
+            tuple(auto),
+            tuple(dict.fromkeys(avoid)),
+            thoughts if reasoning or starts_in == "reasoning" else (),
+            starts_in,
+        ),
+        rules,
+    )
+
+
+def chosen_tools(tools: Sequence[ToolSpec], tool_choice: ToolChoice) -> list[ToolSpec]:
+    """The tools that may be called. Raises UsageError for a name that is none of theirs, or for no tools at all."""
+    if tool_choice.mode == "none":
+        return []
+    if tool_choice.mode == "specific":
+        found = [spec for spec in tools if spec.name == tool_choice.name]
+        if not found:
+            raise UsageError(f"tool_choice names no tool: {suggest(tool_choice.name or '', [t.name for t in tools])}")
+        return found
+    if tool_choice.mode == "required" and not tools:
+        raise UsageError("tool_choice is required, and there are no tools; give some, or choose auto")
+    return list(tools)
+
+
+def reasoning_of(markers: Sequence[Marker]) -> tuple[tuple[str, str], ...]:
+    """Start (with its label) and end of a dialect's reasoning."""
+    return tuple(
+        (marker.text + marker.label, marker.end) for marker in markers if marker.kind == "reasoning" and marker.end
+    )
+
+
+# The patterns that markers' signatures are made of.
+_LOOPS: dict[str, tuple[Item, ...]] = {
+    r"\s*": (SPACE,),
+    r'[^"\\\x00-\x1f]+': (Item(frozenset('"\\'), True), Item(frozenset('"\\'), True, True)),
+    r"[^<>|\s]{0,160}": (Item(frozenset("<>| \n"), True, True),),
+}
+_KEYS = ("parameters", "arguments", "args")
+
+
+def marker_patterns(markers: Sequence[Marker]) -> list[Pattern]:
+    """What free text must not hold, so that no parser sees a block in it that is none."""
+    found: list[Pattern] = []
+    for marker in markers:
+        if marker.kind == "noise" or (marker.head is not None and not marker.end):
+            continue
+        if marker.signature is not None:
+            found += _signature_patterns(marker.signature.parts)
+        elif marker.element:
+            ending = Item(frozenset("> \t\r\n"))
+            found.append(Pattern((*items_of(f"<{marker.element}", fold=True), ending)))
+        else:
+            found.append(exactly(marker.text))
+    # What ends in another pattern says nothing more.
+    tails = {pattern.items for pattern in found}
+    return [each for each in found if not any(each.items[i:] in tails for i in range(1, len(each.items)))]
+
+
+def _signature_patterns(parts: Sequence[str | re.Pattern[str]]) -> list[Pattern]:
+    runs: list[tuple[Item, ...]] = [()]
+    for part in parts:
+        if isinstance(part, str):
+            runs = [(*run, *items_of(part)) for run in runs]
+        elif part.pattern in _LOOPS:
+            runs = [(*run, *_LOOPS[part.pattern]) for run in runs]
+        else:  # the key behind the name
+            runs = [(*run, *items_of(key)) for run in runs for key in _KEYS]
+    return [Pattern(run) for run in runs]
