@@ -99,12 +99,17 @@ class Ref:
 
 Node: TypeAlias = Literal | Chars | Series | Choice | Repeat | Token | Text | JsonText | Json | Ref
 
+COUNTER = Token(Series((Chars("0-9"), Repeat(Chars("0-9"), 0, 8))))
+NINE = Token(Repeat(Chars("0-9A-Za-z"), 9, 9))
+"""An id as Mistral's template demands it."""
+
 EMPTY = Series(())
 NOTHING = Choice(())
 
 
 def series(*parts: Node | str) -> Node:
-    """Parts behind each other, flat, neighbouring literals joined."""
+    """Parts behind each other, flat, neighbouring literals joined; a literal moves into a choice whose options go on
+    with literals, so that a lexer sees where they differ."""
     flat: list[Node] = []
     for part in parts:
         node = Literal(part) if isinstance(part, str) else part
@@ -112,11 +117,51 @@ def series(*parts: Node | str) -> Node:
             last = flat[-1] if flat else None
             if isinstance(each, Literal) and isinstance(last, Literal):
                 flat[-1] = Literal(last.text + each.text)
+            elif isinstance(each, Choice) and isinstance(last, Literal) and all(map(_begins_literally, each.options)):
+                flat[-1] = choice(*(series(last, option) for option in each.options))
             elif each != Literal(""):
                 flat.append(each)
     if NOTHING in flat:
         return NOTHING
     return flat[0] if len(flat) == 1 else Series(tuple(flat))
+
+
+def _begins_literally(node: Node) -> bool:
+    match node:
+        case Literal() | Text():
+            return True
+        case Series((first, *_)):
+            return _begins_literally(first)
+        case Choice(options):
+            return all(map(_begins_literally, options))
+        case _:
+            return False
+
+
+def behead(node: Node) -> tuple[Node, Node]:
+    """The literals with which a node begins, and the rest."""
+    match node:
+        case Literal():
+            return node, EMPTY
+        case Series((Literal() as first, *rest)):
+            return first, series(*rest)
+        case Series((Choice(options) as first, *rest)) if all(isinstance(option, Literal) for option in options):
+            return first, series(*rest)
+        case _:
+            return EMPTY, node
+
+
+def is_regular(node: Node) -> bool:
+    """Whether no rule and no JSON stands in a node, so that a lexer can read it."""
+    match node:
+        case Series(parts) | Choice(parts):
+            return all(map(is_regular, parts))
+        case Repeat(part, _, _) | Token(part):
+            return is_regular(part)
+        case Json() | Ref():
+            return False
+        case _:
+            return True
 
 
 def choice(*options: Node | str) -> Node:

@@ -53,3 +53,14 @@ def json_call(
 
     return call
 
+
+
+def named_call(
+    live: re.Pattern[str], before: Callable[[str], Node | str], after: str = ""
+) -> Callable[[ToolSpec, Rules], Node]:
+    """The arguments as JSON behind what names the tool."""
+
+    def call(spec: ToolSpec, rules: Rules) -> Node:
+        return series(before(spec.name), arguments(spec, rules, live), after)
+
+    return call

@@ -19,6 +19,8 @@ from toolspeak.dialects.grammar.ir import (
     Series,
     Text,
     Token,
+    is_regular,
+    series,
 )
 
 _STRING = r"""/"([^"\\\x00-\x1f]|\\(["\\\/bfnrt]|u[0-9a-fA-F]{4}))*"/"""
@@ -66,23 +68,21 @@ class _Writer:
 
     def _rule(self, node: Node, inner: bool = False) -> str:
         match node:
+            case Literal(text):
+                return quoted(text)
             case Series(parts):
-                text = " ".join(self._rule(part, True) for part in parts) or '""'
+                text = " ".join(self._rule(part, True) for part in _runs(parts)) or '""'
                 return f"({text})" if inner and len(parts) > 1 else text
-            case Choice(options):
+            case Choice(options) if not is_regular(node):
                 return f"({' | '.join(self._rule(option) for option in options)})"
             case Repeat(part, low, high):
                 return f"({self._rule(part)}){_times(low, high)}"
-            case Literal(text):
-                return quoted(text)
             case Ref(name):
                 return _name(name)
             case Json(schema, _):
                 return f"%json {json.dumps({**json.loads(schema), 'x-guidance': _GUIDANCE}, ensure_ascii=False)}"
-            case Token(part):
-                return self._terminal(node, "TOKEN", self._token(part))
             case _:
-                return self._token(node)
+                return self._terminal(node, "TOKEN", self._token(node))
 
     def _token(self, node: Node) -> str:
         """As a part of a terminal: other terminals may stand in it, rules may not."""
@@ -120,6 +120,18 @@ class _Writer:
             name = self._terminals[key] = f"{hint}_{len(self._terminals)}"
             self._lines.append(f"{name}: {text}")
         return self._terminals[key]
+
+
+def _runs(parts: Sequence[Node]) -> list[Node]:
+    """Neighbours that a lexer can read become one token: it reads the longest and never goes back."""
+    runs: list[Node] = []
+    for part in parts:
+        last = runs[-1] if runs else None
+        if last is not None and is_regular(part) and is_regular(last) and not isinstance(last, Repeat):
+            runs[-1] = Token(series(last.part if isinstance(last, Token) else last, part))
+        else:
+            runs.append(part)
+    return runs
 
 
 def _name(rule: str) -> str:

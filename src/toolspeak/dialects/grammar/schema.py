@@ -34,7 +34,7 @@ from toolspeak.dialects.grammar.ir import (
     quoted,
     series,
 )
-from toolspeak.dialects.typed_text import as_mapping, resolve, schema_types
+from toolspeak.dialects.typed_text import as_mapping, json_type, resolve, schema_types
 
 _DIGIT, _EXPONENT = Chars("0-9"), Chars("eE")
 _WHOLE = choice("0", series(Chars("1-9"), Repeat(_DIGIT)))
@@ -76,11 +76,11 @@ class Notation:
     counted: bool = False
     colon: str = ":"
     space: Node = SPACE
-    words: Mapping[JSON, str] | None = None
+    words: tuple[str, str, str] = ("true", "false", "null")
     dump: Callable[[JSON], Sequence[str]]
 
     def word(self, value: bool | None) -> str:
-        return json.dumps(value) if self.words is None else self.words[value]
+        return self.words[2 if value is None else 0 if value else 1]
 
 
 @lru_cache(64)
@@ -105,13 +105,22 @@ def json_notation(avoid: tuple[Pattern, ...] = (), live: re.Pattern[str] | None 
 
 
 class SchemaNodes:
-    """Writes the schemas of one tool as nodes. `root` is where `$ref` looks."""
+    """Writes the schemas of one tool as nodes. `root` is where `$ref` looks. `inner` writes the values of an object's
+    properties, where they are in another notation than the object."""
 
-    def __init__(self, notation: Notation, root: Mapping[str, JSON], rules: Rules, hint: str) -> None:
+    def __init__(
+        self,
+        notation: Notation,
+        root: Mapping[str, JSON],
+        rules: Rules,
+        hint: str,
+        inner: SchemaNodes | None = None,
+    ) -> None:
         self._notation = notation
         self._root = root
         self._rules = rules
         self._hint = hint
+        self._inner = inner or self
 
     def value(self, schema: JSON) -> Node:
         """Any value of the schema; NOTHING if it admits none."""
@@ -189,8 +198,8 @@ class SchemaNodes:
             inner = series(*front, more)
         return series("[", space, inner, space, "]") if inner != EMPTY else series("[", space, "]")
 
-    def object(self, mapping: Mapping[str, Any]) -> Node:
-        """An object; its braces too."""
+    def object(self, mapping: Mapping[str, Any], brackets: tuple[str, str] = ("{", "}")) -> Node:
+        """An object, its brackets too."""
         properties = as_mapping(mapping.get("properties"))
         required = set(mapping.get("required", ()))
         pairs = [(name, self._pair(name, schema), name in required) for name, schema in properties.items()]
@@ -198,9 +207,11 @@ class SchemaNodes:
         others = mapping.get("additionalProperties", not properties)
         missing = [name for name in mapping.get("required", ()) if name not in properties]
         pairs += [(name, self._pair(name, others), True) for name in missing]
-        return self._object(pairs, others, list(properties) + missing)
+        return self._object(pairs, others, list(properties) + missing, brackets)
 
-    def _object(self, pairs: Sequence[tuple[str, Node, bool]], others: JSON, names: Sequence[str]) -> Node:
+    def _object(
+        self, pairs: Sequence[tuple[str, Node, bool]], others: JSON, names: Sequence[str], brackets: tuple[str, str]
+    ) -> Node:
         """Pairs in their order, those that are not needed left out or not; `others` behind them."""
         space = self._notation.space
         joint = series(space, ",", space)
@@ -217,11 +228,11 @@ class SchemaNodes:
             each = series(joint, pair)
             behind = series(each if needed else optional(each), follow)
         if first == EMPTY:
-            return series("{", space, "}")
-        return series("{", space, first, space, "}")
+            return series(brackets[0], space, brackets[1])
+        return series(brackets[0], space, first, space, brackets[1])
 
     def _pair(self, name: str, schema: JSON) -> Node:
-        return series(self._notation.key(name), self._colon(), self.value(schema))
+        return series(self._notation.key(name), self._colon(), self._inner.value(schema))
 
     def _colon(self) -> Node:
         return series(self._notation.colon, self._notation.space)
@@ -274,6 +285,54 @@ def _add(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     if "required" in one and "required" in other:
         merged["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
     return merged
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A schema's values by how text dialects write them: any text; these values and no others; values of the schemas
+    in `others`, none of which is text."""
+
+    text: bool
+    values: tuple[JSON, ...]
+    others: tuple[JSON, ...]
+
+
+def split(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Split:
+    """Sorts the values of a schema; through `anyOf`, `oneOf` and `$ref`."""
+    mapping = as_mapping(schema)
+    if isinstance(mapping.get("$ref"), str) and depth < 8:
+        return split(resolve(mapping["$ref"], root), root, depth + 1)
+    if "const" in mapping or "enum" in mapping:
+        return Split(False, tuple([mapping["const"]] if "const" in mapping else mapping["enum"]), ())
+    for key in ("anyOf", "oneOf"):
+        if mapping.get(key) and depth < 8:
+            found = [split(_both({k: v for k, v in mapping.items() if k != key}, b), root, depth + 1) for b in mapping[key]]
+            return Split(
+                any(each.text for each in found),
+                tuple(value for each in found for value in each.values),
+                tuple(other for each in found for other in each.others),
+            )
+    kinds = schema_types(schema, root)
+    left = sorted(kinds - {"string"})
+    if "string" not in kinds:
+        return Split(False, (), (schema,))
+    return Split(True, (), ({**mapping, "type": left},) if left else ())
+
+
+def only(schema: JSON, kind: str, root: Mapping[str, JSON]) -> JSON:
+    """The schema's values of one type; `number` takes in the integers. False if there are none."""
+    mapping = as_mapping(schema)
+    if isinstance(mapping.get("$ref"), str):
+        return only(resolve(mapping["$ref"], root), kind, root)
+    kinds = {kind, "integer"} if kind == "number" else {kind}
+    values = [mapping["const"]] if "const" in mapping else mapping.get("enum")
+    if values is not None:
+        return {"enum": [value for value in values if json_type(value) in kinds]}
+    for key in ("anyOf", "oneOf"):
+        if mapping.get(key):
+            return {**mapping, key: [only(branch, kind, root) for branch in mapping[key]]}
+    left = sorted(kinds & schema_types(mapping, root))
+    return {**mapping, "type": left} if left else False
 
 
 def closed(schema: JSON, inside_all: bool = False) -> JSON:

@@ -16,6 +16,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.grammar.avoid import SPACE, Item, Pattern, exactly, items_of
 from toolspeak.dialects.grammar.ir import (
+    EMPTY,
     NOTHING,
     Chars,
     Node,
@@ -23,6 +24,7 @@ from toolspeak.dialects.grammar.ir import (
     Rules,
     Text,
     Token,
+    behead,
     choice,
     optional,
     series,
@@ -44,7 +46,8 @@ class Frame:
 
     `start`, the calls with `joint` between them, `end`. `triggers` are the texts with which calls may begin and which
     therefore end free text: each a beginning of `start` and a call; empty: `start` itself. `avoid` are further
-    patterns that free text must not hold. `plain_json`: a call's text is JSON as it is, `start` and `end` included.
+    patterns that free text must not hold. `lead` is what may stand in front of the first call or of text. Where text
+    has an addressee too, `said` begins it, and `said_first` stands around text in front of calls. `plain_json`: a call's text is JSON as it is, `start` and `end` included.
     """
 
     call: WriteCall
@@ -53,6 +56,9 @@ class Frame:
     end: str = ""
     triggers: Triggers | None = None
     avoid: Callable[[Sequence[ToolSpec]], Iterable[Pattern]] | None = None
+    lead: Node = EMPTY
+    said: str | None = None
+    said_first: tuple[str, str] = ("", "")
     reasoning: tuple[tuple[str, str], ...] = ()
     plain_json: bool = False
 
@@ -70,17 +76,22 @@ class Turn:
     avoid: tuple[Pattern, ...]
     thoughts: tuple[tuple[str, str], ...]
     starts_in: Section
+    frame: Frame
 
     def node(self) -> Node:
         """The whole turn."""
-        said: Node = Text(self.avoid)
+        frame, said = self.frame, Text(self.avoid)
         match self.choice.mode:
             case "none":
-                body = said
+                body: Node = series(frame.lead, frame.said or "", said)
+            case "auto" if frame.said is not None:
+                start, end = frame.said_first
+                first = optional(series(start, Text(self.avoid, end)))
+                body = series(frame.lead, choice(series(frame.said, said), series(first, self.calls)))
             case "auto":
                 body = choice(said, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
             case _:
-                body = self.calls
+                body = series(frame.lead, self.calls)
         gap = _GAP if self.choice.mode in ("required", "specific") else series()
         thought = [series(Text(self.avoid, end), gap) for _, end in self.thoughts]
         if self.starts_in == "reasoning" and thought:
@@ -107,31 +118,33 @@ def build_turn(
         max_calls = 1
     bounds = [bound for bound in (max_calls, batch.max_calls) if bound is not None]
     more = min(bounds) - 1 if bounds else None
-    each = {spec.name: rules.add(f"call-{spec.name}", frame.call(spec, rules)) for spec in used}
-    following = Repeat(series(frame.joint, choice(*each.values())), 0, more) if more != 0 else series()
-
-    def calls(first: Iterable[Node]) -> Node:
-        return series(frame.start, choice(*first), following, frame.end)
+    # What begins a call stands with what is in front of it, so that a lexer sees at once which call it is.
+    split = {spec.name: behead(frame.call(spec, rules)) for spec in used}
+    each = [(head, rules.add(f"call-{name}", rest)) for name, (head, rest) in split.items()]
+    later = choice(*(series(frame.joint, head, rest) for head, rest in each))
+    following = Repeat(rules.add("next", later), 0, more) if more != 0 and each else EMPTY
+    first = choice(*(series(frame.start, head, rest) for head, rest in each))
+    calls = series(first, following, frame.end)
 
     def triggers(specs: Sequence[ToolSpec]) -> list[str]:
         return list(dict.fromkeys(frame.triggers(specs) if frame.triggers else [frame.start]))
 
     auto: list[tuple[str, Node]] = []
-    if tool_choice.mode == "auto":
-        # A trigger may reach into the call: here the first call is no rule of its own.
-        opened = calls(rules.nodes[ref.name] for ref in each.values())
-        behind = [(trigger, strip_prefix(opened, trigger)) for trigger in triggers(used)]
+    if tool_choice.mode == "auto" and frame.said is None:
+        behind = [(trigger, strip_prefix(calls, trigger)) for trigger in triggers(used)]
         auto = [(trigger, rest) for trigger, rest in behind if rest != NOTHING]
-    avoid = [*marker_patterns(markers), *(frame.avoid(tools) if frame.avoid else ()), *map(exactly, triggers(tools))]
+    avoid = [*marker_patterns(markers), *(frame.avoid(tools) if frame.avoid else ())]
+    avoid += map(exactly, triggers(tools) if frame.said is None else ())
     thoughts = frame.reasoning or reasoning_of(markers)
     return (
         Turn(
             tool_choice,
-            calls(each.values()),
+            calls,
             tuple(auto),
             tuple(dict.fromkeys(avoid)),
             thoughts if reasoning or starts_in == "reasoning" else (),
             starts_in,
+            frame,
         ),
         rules,
     )
