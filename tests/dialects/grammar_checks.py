@@ -298,16 +298,11 @@ def rendered(dialect: Dialect, calls: Sequence[ToolCall], tools: Sequence[ToolSp
 
 
 def is_legal(dialect: Dialect, text: str) -> bool:
-    """Whether the dialect itself could write this text: its calls, written again, are this text. White space that
-    JSON leaves free, and the model's own ids, do not count."""
-    if problem(dialect, text):
-        return False
-    calls = [call for call in read_turn(dialect, text, TOOLS).calls if isinstance(call, ToolCall)]
-    return bool(calls) and _squeezed(rendered(dialect, calls)) == _squeezed(text)
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
+    """Whether this is a form of the dialect, if another one: its parser reads calls of known tools and nothing else,
+    with valid arguments, and has nothing to be lenient about."""
+    turn = read_turn(dialect, text, TOOLS)
+    noted = turn.notes or any(isinstance(call, ToolCall) and call.notes for call in turn.calls)
+    return bool(turn.calls) and not (problem(dialect, text) or turn.text.strip() or noted)
 
 
 def damages(text: str, framed: Sequence[bool], alphabet: str, count: int, seed: int) -> list[tuple[int, int, str]]:

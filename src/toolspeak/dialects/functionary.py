@@ -195,7 +195,7 @@ FUNCTIONARY_V32 = _FunctionaryV32(
         joint=_TO,
         lead=optional(_TO),  # which the prompt may have written already
         said="all\n",
-        said_first=("all\n", _TO),
+        said_first=("all\n", _TO, ""),
         avoid=lambda _: texts(_TO),
     ),
     rules="- The name stands on a line of its own behind >>>; the arguments are one JSON object on the next line.",

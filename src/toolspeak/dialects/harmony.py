@@ -93,8 +93,8 @@ HARMONY = _Harmony(
         joint=_ASSISTANT,
         lead=optional(_ASSISTANT),  # which the prompt may have written already
         said="<|channel|>final<|message|>",
-        said_first=("<|channel|>commentary<|message|>", f"<|end|>{_ASSISTANT}"),
-        reasoning=(("<|channel|>analysis<|message|>", f"<|end|>{_ASSISTANT}"),),
+        said_first=("<|channel|>commentary<|message|>", "<|end|>", _ASSISTANT),
+        reasoning=(("<|channel|>analysis<|message|>", "<|end|>", _ASSISTANT),),
         avoid=lambda _: texts(*_TOKENS),
     ),
     rules=(

@@ -187,8 +187,8 @@ MUSE = MuseDialect(
         call=_call_node,
         joint=f"{_EOM}{_START}",
         said=f" to=user{_MESSAGE}",
-        said_first=(f" to=user{_MESSAGE}", f"{_EOM}{_START}"),
-        reasoning=((f" to=self{_MESSAGE}", f"{_EOM}{_START}"),),
+        said_first=(f" to=user{_MESSAGE}", _EOM, _START),
+        reasoning=((f" to=self{_MESSAGE}", _EOM, _START),),
         avoid=lambda _: texts(*_ENDS, _START),
     ),
     rules="""\

@@ -138,7 +138,7 @@ def _frame(tags: PairTags, layout: Layout) -> Frame:
             how = Argument(
                 text=opening,
                 json=opening,
-                marked=opening,
+                marked=None,
                 end=tags.end("arg_value"),
                 fixed=lambda value: _write_pair(tags, layout, spec, name, value).removesuffix(layout.after_value),
             )

@@ -79,8 +79,8 @@ class Notation:
     words: tuple[str, str, str] = ("true", "false", "null")
     dump: Callable[[JSON], Sequence[str]]
 
-    def word(self, value: bool | None) -> str:
-        return self.words[2 if value is None else 0 if value else 1]
+    def word(self, value: bool | None) -> Node:
+        return Token(series(self.words[2 if value is None else 0 if value else 1]))
 
 
 @lru_cache(64)
@@ -299,6 +299,8 @@ class Split:
 
 def split(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Split:
     """Sorts the values of a schema; through `anyOf`, `oneOf` and `$ref`."""
+    if schema is False:
+        return Split(False, (), ())
     mapping = as_mapping(schema)
     if isinstance(mapping.get("$ref"), str) and depth < 8:
         return split(resolve(mapping["$ref"], root), root, depth + 1)

@@ -47,7 +47,8 @@ class Frame:
     `start`, the calls with `joint` between them, `end`. `triggers` are the texts with which calls may begin and which
     therefore end free text: each a beginning of `start` and a call; empty: `start` itself. `avoid` are further
     patterns that free text must not hold. `lead` is what may stand in front of the first call or of text. Where text
-    has an addressee too, `said` begins it, and `said_first` stands around text in front of calls. `plain_json`: a call's text is JSON as it is, `start` and `end` included.
+    has an addressee too, `said` begins it, and `said_first` is how text in front of calls begins, how it ends, and what
+    follows it there; `reasoning` the same of thoughts. `plain_json`: a call's text is JSON as it is, `start` and `end` included.
     """
 
     call: WriteCall
@@ -58,8 +59,8 @@ class Frame:
     avoid: Callable[[Sequence[ToolSpec]], Iterable[Pattern]] | None = None
     lead: Node = EMPTY
     said: str | None = None
-    said_first: tuple[str, str] = ("", "")
-    reasoning: tuple[tuple[str, str], ...] = ()
+    said_first: tuple[str, str, str] = ("", "", "")
+    reasoning: tuple[tuple[str, str, str], ...] = ()
     plain_json: bool = False
 
 
@@ -74,7 +75,7 @@ class Turn:
     calls: Node
     auto: tuple[tuple[str, Node], ...]
     avoid: tuple[Pattern, ...]
-    thoughts: tuple[tuple[str, str], ...]
+    thoughts: tuple[tuple[str, str, str], ...]
     starts_in: Section
     frame: Frame
 
@@ -85,18 +86,18 @@ class Turn:
             case "none":
                 body: Node = series(frame.lead, frame.said or "", said)
             case "auto" if frame.said is not None:
-                start, end = frame.said_first
-                first = optional(series(start, Text(self.avoid, end)))
+                start, end, behind = frame.said_first
+                first = optional(series(start, Text(self.avoid, end), behind))
                 body = series(frame.lead, choice(series(frame.said, said), series(first, self.calls)))
             case "auto":
                 body = choice(said, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
             case _:
                 body = series(frame.lead, self.calls)
         gap = _GAP if self.choice.mode in ("required", "specific") else series()
-        thought = [series(Text(self.avoid, end), gap) for _, end in self.thoughts]
+        thought = [series(Text(self.avoid, end), behind, gap) for _, end, behind in self.thoughts]
         if self.starts_in == "reasoning" and thought:
             return series(choice(*dict.fromkeys(thought)), body)
-        opened = (series(start, each) for (start, _), each in zip(self.thoughts, thought, strict=True))
+        opened = (series(start, each) for (start, _, _), each in zip(self.thoughts, thought, strict=True))
         return series(optional(choice(*opened)), body) if thought else body
 
 
@@ -164,10 +165,10 @@ def chosen_tools(tools: Sequence[ToolSpec], tool_choice: ToolChoice) -> list[Too
     return list(tools)
 
 
-def reasoning_of(markers: Sequence[Marker]) -> tuple[tuple[str, str], ...]:
-    """Start (with its label) and end of a dialect's reasoning."""
+def reasoning_of(markers: Sequence[Marker]) -> tuple[tuple[str, str, str], ...]:
+    """Start (with its label) and end of a dialect's reasoning, and what always follows."""
     return tuple(
-        (marker.text + marker.label, marker.end) for marker in markers if marker.kind == "reasoning" and marker.end
+        (marker.text + marker.label, marker.end, "") for marker in markers if marker.kind == "reasoning" and marker.end
     )
 
 
