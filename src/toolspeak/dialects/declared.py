@@ -12,7 +12,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, DialectInfo, Parser, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.body import Body
-from toolspeak.dialects.grammar.build import Grammar, Target, build
+from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.render import append_message, join_block, render_all
@@ -36,7 +36,7 @@ You can use tools. To call them, write:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredDialect:
+class DeclaredDialect(WithGrammar):
     """Implements `Dialect` from its parts.
 
     `new_body` makes the reader of a block. `write_calls` writes a turn's calls as the model's own chat template does,
@@ -50,7 +50,7 @@ class DeclaredDialect:
     write_calls: Callable[[Calls, Tools], str]
     write_results: Callable[[Sequence[ToolResult]], str]
     live: re.Pattern[str]
-    frame: Frame | None = None
+    frame: Frame
     rules: str = ""
     batch: BatchRule = BatchRule("all_calls")
 
@@ -87,28 +87,8 @@ class DeclaredDialect:
 
         return BlockParser(BlockFormat(self.table, self.batch, new_body), starts_in)
 
-    def grammar(
-        self,
-        tools: Sequence[ToolSpec],
-        choice: ToolChoice = ToolChoice(),
-        *,
-        target: Target,
-        max_calls: int | None = None,
-        starts_in: Section = "text",
-        reasoning: bool = True,
-    ) -> Grammar:
-        assert self.frame is not None, "a dialect without a frame is our bug"
-        return build(
-            self.frame,
-            self.table.markers,
-            self.batch,
-            tools,
-            choice,
-            target=target,
-            max_calls=max_calls,
-            starts_in=starts_in,
-            reasoning=reasoning,
-        )
+    def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
+        return self.frame, self.table.markers, self.batch
 
 
 class DeclaredHistory:

@@ -35,6 +35,45 @@ _WRITERS: Mapping[str, Callable[[Turn, Definition], str]] = {
 }
 
 
+class WithGrammar:
+    """Gives a dialect its `grammar`: it says what its calls look like, its markers and its batch rule."""
+
+    __slots__ = ()
+
+    def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
+        raise AssertionError("a dialect has a frame")
+
+    def grammar(
+        self,
+        tools: Sequence[ToolSpec],
+        choice: ToolChoice = ToolChoice(),
+        *,
+        target: Target,
+        max_calls: int | None = None,
+        starts_in: Section = "text",
+        reasoning: bool = True,
+    ) -> Grammar:
+        """What the model may write in one turn, for a matcher that constrains its decoding.
+
+        `max_calls` bounds the calls of the turn (the dialect's batch rule does too; a named tool is called once unless
+        it says more). `reasoning`: the turn may begin with a reasoning block, if the dialect has one;
+        `starts_in="reasoning"`: the prompt has opened it already. Raises UsageError for a target the dialect does not
+        have, and for a choice the tools cannot meet.
+        """
+        frame, markers, batch = self.grammar_parts()
+        return build(
+            frame,
+            markers,
+            batch,
+            tools,
+            choice,
+            target=target,
+            max_calls=max_calls,
+            starts_in=starts_in,
+            reasoning=reasoning,
+        )
+
+
 def build(
     frame: Frame,
     markers: Sequence[Marker],

@@ -126,7 +126,7 @@ class SchemaNodes:
         """Any value of the schema; NOTHING if it admits none."""
         if schema is False:
             return NOTHING
-        mapping = _merged(as_mapping(schema), self._root)
+        mapping = merged(as_mapping(schema), self._root)
         reference = mapping.get("$ref")
         if isinstance(reference, str):
             key = (self._notation, self._hint, reference)
@@ -262,29 +262,29 @@ def _both(rest: Mapping[str, Any], branch: JSON) -> JSON:
 _SHAPES = _BOUNDS | {"type", "additionalItems", "maxItems"}
 
 
-def _merged(mapping: Mapping[str, Any], root: Mapping[str, JSON], depth: int = 0) -> Mapping[str, Any]:
+def merged(mapping: Mapping[str, Any], root: Mapping[str, JSON], depth: int = 0) -> Mapping[str, Any]:
     """`allOf` put together with what stands beside it, as far as objects go."""
     branches = mapping.get("allOf")
     if not branches or depth > 8:
         return mapping
     rest = {name: each for name, each in mapping.items() if name not in ("allOf", "$ref")}
     if not any(name in rest for name in (*_SHAPES, "enum", "const", "anyOf", "oneOf")) and len(branches) == 1:
-        return _merged(as_mapping(branches[0]), root, depth + 1)
+        return merged(as_mapping(branches[0]), root, depth + 1)
     for branch in branches:
         found = as_mapping(branch)
         if isinstance(found.get("$ref"), str):
             found = as_mapping(resolve(found["$ref"], root))
-        rest = _add(rest, _merged(found, root, depth + 1))
+        rest = _add(rest, merged(found, root, depth + 1))
     return rest
 
 
 def _add(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {**one, **other}
+    both = {**one, **other}
     if "properties" in one and "properties" in other:
-        merged["properties"] = {**one["properties"], **other["properties"]}
+        both["properties"] = {**one["properties"], **other["properties"]}
     if "required" in one and "required" in other:
-        merged["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
-    return merged
+        both["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
+    return both
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from toolspeak.dialects.grammar.ir import NOTHING, Node, Repeat, Rules, Text, To
 from toolspeak.dialects.grammar.schema import SchemaNodes, json_notation, split
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
-_STARTS_CDATA = Pattern((SPACE, *items_of(CDATA)), anchored=True)
+STARTS_CDATA = (Pattern((SPACE, *items_of(CDATA)), anchored=True),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ def argument(spec: ToolSpec, name: str, schema: JSON, rules: Rules, how: Argumen
     options: list[Node] = [series(how.fixed(value)) for value in sorted_.values]
     ending, avoid = how.edge + how.end, tuple(exactly(text) for text in (how.end, *how.avoid))
     if sorted_.text:
-        plain = Text((*avoid, _STARTS_CDATA), ending)
-        options.append(series(how.text, how.edge, Token(choice(plain, series(_cdata(), ending)))))
+        plain = Text((*avoid, *STARTS_CDATA), ending)
+        options.append(series(how.text, how.edge, Token(choice(plain, series(cdata(), ending)))))
     if sorted_.others:
         nodes = SchemaNodes(json_notation(avoid), spec.parameters, rules, f"{spec.name}-{name}")
         value = choice(*(nodes.value(other) for other in sorted_.others))
@@ -53,7 +53,8 @@ def argument(spec: ToolSpec, name: str, schema: JSON, rules: Rules, how: Argumen
     return choice(*options)
 
 
-def _cdata() -> Node:
+def cdata() -> Node:
+    """Sections that hold any text, `]]>` in it divided."""
     section = series(CDATA, Text((), CDATA_END))
     return series(section, Repeat(section))
 
