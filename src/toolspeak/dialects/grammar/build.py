@@ -12,11 +12,12 @@ from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.grammar.gbnf import to_gbnf
 from toolspeak.dialects.grammar.ir import Definition
 from toolspeak.dialects.grammar.lark import to_lark
-from toolspeak.dialects.grammar.turn import Frame, Turn, build_turn
+from toolspeak.dialects.grammar.structural_tag import to_structural_tag
+from toolspeak.dialects.grammar.turn import Frame, build_turn
 from toolspeak.dialects.markers import Marker
 from toolspeak.errors import UsageError, suggest
 
-Target = Literal["lark", "gbnf"]
+Target = Literal["xgrammar", "lark", "gbnf"]
 TARGETS: tuple[Target, ...] = get_args(Target)
 
 
@@ -29,9 +30,10 @@ class Grammar:
     definition: Definition
 
 
-_WRITERS: Mapping[str, Callable[[Turn, Definition], str]] = {
-    "lark": lambda _, definition: to_lark(definition),
-    "gbnf": lambda _, definition: to_gbnf(definition),
+_WRITERS: Mapping[str, Callable[[Definition], str]] = {
+    "xgrammar": to_structural_tag,
+    "lark": to_lark,
+    "gbnf": to_gbnf,
 }
 
 
@@ -95,4 +97,4 @@ def build(
         frame, markers, batch, tools, choice, max_calls=max_calls, starts_in=starts_in, reasoning=reasoning
     )
     definition = Definition(turn.node(), dict(rules.nodes))
-    return Grammar(target, _WRITERS[target](turn, definition), definition)
+    return Grammar(target, _WRITERS[target](definition), definition)

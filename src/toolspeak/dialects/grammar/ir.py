@@ -223,6 +223,24 @@ class Definition:
     rules: Mapping[str, Node]
 
 
+def reached(node: Node, rules: Mapping[str, Node]) -> list[str]:
+    """The rules that a node refers to, through others too, but not from within JSON values."""
+    found: dict[str, None] = {}
+    waiting = [node]
+    while waiting:
+        match waiting.pop():
+            case Ref(name) if name not in found:
+                found[name] = None
+                waiting.append(rules[name])
+            case Series(parts) | Choice(parts):
+                waiting += parts
+            case Repeat(part, _, _) | Token(part):
+                waiting.append(part)
+            case _:
+                pass
+    return sorted(found)
+
+
 def strip_prefix(node: Node, prefix: str) -> Node:
     """What is left of a node behind a literal beginning; NOTHING where it cannot begin so."""
     match node:

@@ -20,6 +20,7 @@ from toolspeak.dialects.grammar.ir import (
     Text,
     Token,
     is_regular,
+    reached,
     series,
 )
 
@@ -45,26 +46,8 @@ class _Writer:
 
     def write(self) -> str:
         start = self._rule(self._definition.start)
-        rules = [f"{_name(name)}: {self._rule(self._definition.rules[name])}" for name in self._reached()]
+        rules = [f"{_name(name)}: {self._rule(self._definition.rules[name])}" for name in reached(self._definition.start, self._definition.rules)]
         return "\n".join(["%llguidance {}", "", f"start: {start}", *rules, *self._lines]) + "\n"
-
-    def _reached(self) -> list[str]:
-        """The rules that are referred to: those of JSON values mostly are not."""
-        found: dict[str, None] = {}
-        waiting = [self._definition.start]
-        while waiting:
-            node = waiting.pop()
-            match node:
-                case Ref(name) if name not in found:
-                    found[name] = None
-                    waiting.append(self._definition.rules[name])
-                case Series(parts) | Choice(parts):
-                    waiting += parts
-                case Repeat(part, _, _) | Token(part):
-                    waiting.append(part)
-                case _:
-                    pass
-        return sorted(found)
 
     def _rule(self, node: Node, inner: bool = False) -> str:
         match node:

@@ -93,12 +93,17 @@ class Turn:
                 body = choice(said, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
             case _:
                 body = series(frame.lead, self.calls)
-        gap = _GAP if self.choice.mode in ("required", "specific") else series()
-        thought = [series(Text(self.avoid, end), behind, gap) for _, end, behind in self.thoughts]
-        if self.starts_in == "reasoning" and thought:
-            return series(choice(*dict.fromkeys(thought)), body)
-        opened = (series(start, each) for (start, _, _), each in zip(self.thoughts, thought, strict=True))
-        return series(optional(choice(*opened)), body) if thought else body
+        return series(self.thought(), body)
+
+    def thought(self) -> Node:
+        """The reasoning in front: behind its marker, if the prompt has written that; else it may be missing."""
+        gap = _GAP if self.choice.mode in ("required", "specific") else EMPTY
+        inner = [series(Text(self.avoid, end), behind, gap) for _, end, behind in self.thoughts]
+        if not inner:
+            return EMPTY
+        if self.starts_in == "reasoning":
+            return choice(*inner)
+        return optional(choice(*(series(start, each) for (start, _, _), each in zip(self.thoughts, inner, strict=True))))
 
 
 def build_turn(
