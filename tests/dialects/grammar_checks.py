@@ -44,10 +44,40 @@ TREE = {
 TOOLS = (
     spec("get_weather", {"city": S, "days": I}, ["city"]),
     spec("ping", {}),
-    spec("write_file", {"path": S, "content": S, "mode": {"enum": ["w", "a", "x y"]}, "size": {"type": "number"}}, ["path", "content"]),
-    spec("set_flags", {"on": {"type": "boolean"}, "none": {"type": "null"}, "maybe": {"type": ["string", "null"]}, "fixed": {"const": 7}}, []),
-    spec("any-shape", {"any": {}, "list": {"type": "array"}, "map": {"type": "object"}, "more": {"type": "object", "additionalProperties": I}}, []),
-    spec("pick", {"either": {"anyOf": [I, {"type": "array", "items": S}]}, "level": {"oneOf": [{"const": 1}, {"const": "one"}]}, "two": {"type": "array", "items": I, "minItems": 2, "maxItems": 3}}, ["either"]),
+    spec(
+        "write_file",
+        {"path": S, "content": S, "mode": {"enum": ["w", "a", "x y"]}, "size": {"type": "number"}},
+        ["path", "content"],
+    ),
+    spec(
+        "set_flags",
+        {
+            "on": {"type": "boolean"},
+            "none": {"type": "null"},
+            "maybe": {"type": ["string", "null"]},
+            "fixed": {"const": 7},
+        },
+        [],
+    ),
+    spec(
+        "any-shape",
+        {
+            "any": {},
+            "list": {"type": "array"},
+            "map": {"type": "object"},
+            "more": {"type": "object", "additionalProperties": I},
+        },
+        [],
+    ),
+    spec(
+        "pick",
+        {
+            "either": {"anyOf": [I, {"type": "array", "items": S}]},
+            "level": {"oneOf": [{"const": 1}, {"const": "one"}]},
+            "two": {"type": "array", "items": I, "minItems": 2, "maxItems": 3},
+        },
+        ["either"],
+    ),
     ToolSpec(
         "grow",
         "",
@@ -55,7 +85,12 @@ TOOLS = (
             "type": "object",
             "properties": {
                 "tree": {"$ref": "#/$defs/tree"},
-                "point": {"allOf": [{"type": "object", "properties": {"x": I}, "required": ["x"]}, {"type": "object", "properties": {"y": I}}]},
+                "point": {
+                    "allOf": [
+                        {"type": "object", "properties": {"x": I}, "required": ["x"]},
+                        {"type": "object", "properties": {"y": I}},
+                    ]
+                },
                 "pair": {"type": "array", "prefixItems": [S, {"type": "boolean"}], "items": False},
             },
             "required": ["tree"],
@@ -133,9 +168,52 @@ def spelled(gbnf: str) -> str:
 
 _ALPHABET = "aZ09_ .,:;=+-\"'\\/<>[]{}()|`\n\té😀"
 _PIECES = [
-    *("<", "</", ">", "<|", "|>", "```", "`", "{", "}", "[", "]", '"', "'", "\\", "\n", "\n\n", " ", "null", "true", "12"),
-    *("<tool_call", "</tool_call", "<think", "</think", "<arg", "</", "<![CDATA[", "]]", "]]>", "call:", "functions.", "end"),
-    *('{"name"', '{"name": "ping"', "<function", "</function", "<parameter", "</parameter", "<invoke", "a < b && c > d"),
+    *(
+        "<",
+        "</",
+        ">",
+        "<|",
+        "|>",
+        "```",
+        "`",
+        "{",
+        "}",
+        "[",
+        "]",
+        '"',
+        "'",
+        "\\",
+        "\n",
+        "\n\n",
+        " ",
+        "null",
+        "true",
+        "12",
+    ),
+    *(
+        "<tool_call",
+        "</tool_call",
+        "<think",
+        "</think",
+        "<arg",
+        "</",
+        "<![CDATA[",
+        "]]",
+        "]]>",
+        "call:",
+        "functions.",
+        "end",
+    ),
+    *(
+        '{"name"',
+        '{"name": "ping"',
+        "<function",
+        "</function",
+        "<parameter",
+        "</parameter",
+        "<invoke",
+        "a < b && c > d",
+    ),
     *("plain words ", "é", "😀", "def f(x):\n    return [x]\n", "http://x/?a=1&b=2", "\u2028", "\\u003c", "\\n", "\t"),
 ]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
 from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
+from toolspeak.dialects.grammar.target import TARGETS, Grammar, Target
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
 
@@ -27,13 +28,16 @@ def get_dialect(name: str) -> Dialect:
 __all__ = [
     "DIALECTS",
     "PROTOCOLS",
+    "TARGETS",
     "BatchRule",
     "Dialect",
     "DialectInfo",
+    "Grammar",
     "History",
     "ParsedTurn",
     "Parser",
     "Section",
+    "Target",
     "TurnCollector",
     "get_dialect",
     "read_turn",

@@ -154,8 +154,6 @@ DEEPSEEK_V31 = DeclaredDialect(
     write_calls=_write_v31,
     write_results=_results_v31,
     live=_LIVE,
-    frame=Frame(
-        call=named_call(_LIVE, lambda name: f"{_CALL}{name}{_SEP}", _CALL_END), start=_CALLS, end=_CALLS_END
-    ),
+    frame=Frame(call=named_call(_LIVE, lambda name: f"{_CALL}{name}{_SEP}", _CALL_END), start=_CALLS, end=_CALLS_END),
     rules=f"{_RULES}\n- The arguments are one JSON object, right behind {_SEP}.",
 )

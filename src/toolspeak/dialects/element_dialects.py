@@ -116,9 +116,7 @@ def _frame(syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]) -> Fram
     return Frame(call=call, start=outer[0], joint=layout.joint, end=outer[1], triggers=lambda _: [trigger])
 
 
-def call_node(
-    spec: ToolSpec, rules: Rules, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]
-) -> Node:
+def call_node(spec: ToolSpec, rules: Rules, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]) -> Node:
     """What `write_call` may write for a tool, for grammars."""
 
     def tagged(name: str, schema: JSON) -> Node:

@@ -14,8 +14,8 @@ from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.gemma_calls import GemmaCalls
-from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.call_frames import gemma_notation
+from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.schema import SchemaNodes
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Head, Marker, MarkerTable

@@ -102,9 +102,8 @@ def _call_node(spec: ToolSpec, rules: Rules) -> Node:
 def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: bool = True) -> Node:
     sorted_ = split(schema, spec.parameters)
     start, _, end = _element(name, "\0").partition("\0")
-    options: list[Node] = []
-    for value in sorted_.values:
-        options.append(series(_argument(name, value, spec) if outer else _elements(name, value)))
+    fixed = (_argument(name, value, spec) if outer else _elements(name, value) for value in sorted_.values)
+    options: list[Node] = [series(text) for text in fixed]
     if sorted_.text:
         plain = series(Text((*texts(_PREFIX), *STARTS_CDATA), _PREFIX), end.removeprefix(_PREFIX))
         options.append(series(start, Token(choice(plain, series(cdata(), end)))))

@@ -142,9 +142,7 @@ class ToolCallHistory:
 
 
 _FRAME = Frame(
-    call=json_call(
-        _LIVE, name_key="name", arguments_key="arguments", before=f"<{CALL}>\n", after=f"\n</{CALL}>"
-    ),
+    call=json_call(_LIVE, name_key="name", arguments_key="arguments", before=f"<{CALL}>\n", after=f"\n</{CALL}>"),
     triggers=lambda _: [f"<{CALL}>"],
 )
 

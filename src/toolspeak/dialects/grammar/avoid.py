@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 OTHER = ""
 """Stands for every character that no pattern names."""
@@ -104,7 +105,7 @@ class Automaton:
             if verdict == "dead":
                 dead.append(char)
             else:
-                targets.setdefault(None if verdict == "end" else self._number(verdict), []).append(char)
+                targets.setdefault(None if isinstance(verdict, str) else self._number(verdict), []).append(char)
         known = set(self._alphabet)
         edges: list[Edge] = []
         for target, chars in targets.items():
@@ -114,7 +115,7 @@ class Automaton:
                 edges.append(Edge("".join(chars), False, target))
         return tuple(edges)
 
-    def _next(self, state: State, char: str) -> State | str:
+    def _next(self, state: State, char: str) -> State | Literal["dead", "end"]:
         moved: list[tuple[int, int]] = []
         for number, at in state:
             item = self._patterns[number].items[at]
@@ -145,7 +146,7 @@ class Automaton:
 
 
 def _escaped(char: str) -> str:
-    if char in "\\]^-[/\"&~#|":
+    if char in '\\]^-[/"&~#|':
         return f"\\x{ord(char):02x}"
     named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return named.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 32 else char)
@@ -156,4 +157,4 @@ def contains(patterns: Sequence[Pattern]) -> list[str]:
     free = [pattern.regex() for pattern in patterns if not pattern.anchored]
     bound = [pattern.regex() for pattern in patterns if pattern.anchored]
     found = [rf"(?s:.*)({'|'.join(free)})(?s:.*)"] if free else []
-    return found + [rf"({'|'.join(bound)})(?s:.*)"] if bound else found
+    return [*found, rf"({'|'.join(bound)})(?s:.*)"] if bound else found

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
 
 from toolspeak.data.messages import ToolChoice
 from toolspeak.data.tools import ToolSpec
@@ -12,29 +11,19 @@ from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.grammar.gbnf import to_gbnf
 from toolspeak.dialects.grammar.ir import Definition
 from toolspeak.dialects.grammar.lark import to_lark
+from toolspeak.dialects.grammar.regex import NotRegularError, to_regex
 from toolspeak.dialects.grammar.structural_tag import to_structural_tag
-from toolspeak.dialects.grammar.turn import Frame, build_turn
+from toolspeak.dialects.grammar.target import TARGETS, Grammar, Target
+from toolspeak.dialects.grammar.turn import Frame, build_turn, chosen_tools
 from toolspeak.dialects.markers import Marker
 from toolspeak.errors import UsageError, suggest
-
-Target = Literal["xgrammar", "lark", "gbnf"]
-TARGETS: tuple[Target, ...] = get_args(Target)
-
-
-@dataclass(frozen=True, slots=True)
-class Grammar:
-    """A grammar for one turn: `source` in the language of `target`. `definition` is the same before it was written."""
-
-    target: Target
-    source: str
-    definition: Definition
-
 
 _WRITERS: Mapping[str, Callable[[Definition], str]] = {
     "xgrammar": to_structural_tag,
     "lark": to_lark,
     "gbnf": to_gbnf,
 }
+_CALLS_ONLY = ("json_schema", "regex")
 
 
 class WithGrammar:
@@ -89,12 +78,33 @@ def build(
     reasoning: bool = True,
 ) -> Grammar:
     """Raises UsageError for a target or a choice that there is not."""
-    if target not in _WRITERS:
+    if target not in TARGETS:
         raise UsageError(f"There is no grammar target {suggest(target, TARGETS)}")
     if max_calls is not None and max_calls < 1:
         raise UsageError("max_calls is at least 1; to forbid calls choose none")
+    alone = target in _CALLS_ONLY
     turn, rules = build_turn(
-        frame, markers, batch, tools, choice, max_calls=max_calls, starts_in=starts_in, reasoning=reasoning
+        frame,
+        markers,
+        batch,
+        tools,
+        choice,
+        max_calls=max_calls,
+        starts_in=starts_in,
+        reasoning=reasoning and not alone,
     )
     definition = Definition(turn.node(), dict(rules.nodes))
-    return Grammar(target, _WRITERS[target](definition), definition)
+    if not alone:
+        return Grammar(target, _WRITERS[target](definition), definition)
+    if choice.mode in ("auto", "none") or starts_in == "reasoning":
+        raise UsageError(f"{target} cannot say free text: choose required or a tool, or {', '.join(_WRITERS)}")
+    if target == "regex":
+        try:
+            return Grammar(target, to_regex(definition), definition)
+        except NotRegularError as problem:
+            raise UsageError(f"these calls are no regular language: {problem}; take {', '.join(_WRITERS)}") from None
+    if frame.json_schema is None:
+        raise UsageError(f"calls of this dialect are not plain JSON; take {', '.join(_WRITERS)}")
+    most = 1 if choice.mode == "specific" and max_calls is None else max_calls
+    schema = frame.json_schema(chosen_tools(tools, choice), most)
+    return Grammar(target, json.dumps(schema, ensure_ascii=False), definition)

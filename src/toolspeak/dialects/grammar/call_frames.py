@@ -7,7 +7,19 @@ from collections.abc import Callable, Sequence
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.grammar.avoid import Item, Pattern, items_of
-from toolspeak.dialects.grammar.ir import EMPTY, Chars, JsonText, Node, Repeat, Rules, Text, Token, choice, literals, series
+from toolspeak.dialects.grammar.ir import (
+    EMPTY,
+    Chars,
+    JsonText,
+    Node,
+    Repeat,
+    Rules,
+    Text,
+    Token,
+    choice,
+    literals,
+    series,
+)
 from toolspeak.dialects.grammar.schema import Notation, SchemaNodes
 
 Write = Callable[[JSON], str]
@@ -57,9 +69,7 @@ def python_arguments(spec: ToolSpec, rules: Rules, notation: Notation) -> Node:
     return _arguments(spec, rules, named, notation, ("(", ")"))
 
 
-def _arguments(
-    spec: ToolSpec, rules: Rules, named: Notation, inner: Notation, brackets: tuple[str, str]
-) -> Node:
+def _arguments(spec: ToolSpec, rules: Rules, named: Notation, inner: Notation, brackets: tuple[str, str]) -> Node:
     values = SchemaNodes(inner, spec.parameters, rules, spec.name)
     closed = {**spec.parameters, "additionalProperties": False}
     return SchemaNodes(named, spec.parameters, rules, spec.name, values).object(closed, brackets)
@@ -86,4 +96,3 @@ def gemma_notation(quote: str, write: Write, key: Callable[[str], str]) -> Notat
         space=EMPTY,
         dump=fixed,
     )
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolspeak.dialects.grammar.avoid import Automaton, Edge, Pattern
+from toolspeak.dialects.grammar.avoid import Automaton, Edge
 from toolspeak.dialects.grammar.ir import (
     Chars,
     Choice,
@@ -19,7 +19,16 @@ from toolspeak.dialects.grammar.ir import (
 )
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
-_CLASS_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "]": "\\]", "\\": "\\\\", "[": "\\[", "^": "\\x5e", "-": "\\x2d"}
+_CLASS_ESCAPES = {
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "]": "\\]",
+    "\\": "\\\\",
+    "[": "\\[",
+    "^": "\\x5e",
+    "-": "\\x2d",
+}
 
 
 def to_gbnf(definition: Definition) -> str:
@@ -149,4 +158,6 @@ def _times(low: int, high: int | None) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + "".join(_ESCAPES.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 32 else char) for char in text) + '"'
+    return (
+        '"' + "".join(_ESCAPES.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 32 else char) for char in text) + '"'
+    )

@@ -148,7 +148,7 @@ def behead(node: Node) -> tuple[Node, Node]:
         case Series((Choice(options) as first, *rest)) if all(isinstance(option, Literal) for option in options):
             return first, series(*rest)
         case _:
-            return EMPTY, node
+            return (node, EMPTY) if _begins_literally(node) else (EMPTY, node)
 
 
 def is_regular(node: Node) -> bool:

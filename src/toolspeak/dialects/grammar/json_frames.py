@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
@@ -17,11 +18,8 @@ ID = Token(Repeat(Chars("0-9A-Za-z_.:\\x2d"), 1, 64))
 
 
 def arguments(spec: ToolSpec, rules: Rules, live: re.Pattern[str] | None = None) -> Node:
-    """A tool's arguments as a JSON object. Whatever its schema says, they are an object."""
-    schema: dict[str, JSON] = {**as_mapping(closed(spec.parameters)), "type": "object"}
-    schema.setdefault("properties", {})
-    if not schema["properties"]:
-        schema.setdefault("additionalProperties", False)
+    """A tool's arguments as a JSON object."""
+    schema = arguments_schema(spec)
     form = SchemaNodes(json_notation(live=live), spec.parameters, rules, spec.name).value(schema)
     return Json(json.dumps(schema, ensure_ascii=False), form)
 
@@ -54,7 +52,6 @@ def json_call(
     return call
 
 
-
 def named_call(
     live: re.Pattern[str], before: Callable[[str], Node | str], after: str = ""
 ) -> Callable[[ToolSpec, Rules], Node]:
@@ -64,3 +61,45 @@ def named_call(
         return series(before(spec.name), arguments(spec, rules, live), after)
 
     return call
+
+
+def arguments_schema(spec: ToolSpec) -> dict[str, JSON]:
+    """What a matcher enforces: an object, whatever the schema says, that takes no undeclared properties unless the
+    schema says so itself."""
+    schema: dict[str, JSON] = {**as_mapping(closed(spec.parameters)), "type": "object"}
+    schema.setdefault("properties", {})
+    if not schema["properties"]:
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def call_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str) -> JSON:
+    """One call as a JSON object. Each tool's definitions get a place of their own."""
+    definitions: dict[str, JSON] = {}
+    options: list[JSON] = []
+    for spec in tools:
+        place = f"{len(options)}"
+        definitions[place] = _moved(arguments_schema(spec), f"#/$defs/{place}")
+        made: dict[str, JSON] = {name_key: {"const": spec.name}, arguments_key: {"$ref": f"#/$defs/{place}"}}
+        options.append({"type": "object", "properties": made, "required": list(made), "additionalProperties": False})
+    return {"anyOf": options, "$defs": definitions}
+
+
+def calls_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str, max_calls: int | None) -> JSON:
+    """A turn's calls as an array."""
+    one = dict(as_mapping(call_schema(tools, name_key, arguments_key)))
+    definitions = one.pop("$defs")
+    bound: dict[str, JSON] = {} if max_calls is None else {"maxItems": max_calls}
+    return {"type": "array", "items": one, "minItems": 1, **bound, "$defs": definitions}
+
+
+def _moved(schema: JSON, place: str) -> JSON:
+    """A schema whose references into itself point to where it now stands."""
+    if isinstance(schema, Mapping):
+        return {
+            key: place + value[1:]
+            if key == "$ref" and isinstance(value, str) and value.startswith("#")
+            else _moved(value, place)
+            for key, value in as_mapping(schema).items()
+        }
+    return [_moved(each, place) for each in cast("list[JSON]", schema)] if isinstance(schema, list) else schema

@@ -46,7 +46,10 @@ class _Writer:
 
     def write(self) -> str:
         start = self._rule(self._definition.start)
-        rules = [f"{_name(name)}: {self._rule(self._definition.rules[name])}" for name in reached(self._definition.start, self._definition.rules)]
+        rules = [
+            f"{_name(name)}: {self._rule(self._definition.rules[name])}"
+            for name in reached(self._definition.start, self._definition.rules)
+        ]
         return "\n".join(["%llguidance {}", "", f"start: {start}", *rules, *self._lines]) + "\n"
 
     def _rule(self, node: Node, inner: bool = False) -> str:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.dialects.grammar.avoid import Pattern, exactly
@@ -40,13 +40,9 @@ _DIGIT, _EXPONENT = Chars("0-9"), Chars("eE")
 _WHOLE = choice("0", series(Chars("1-9"), Repeat(_DIGIT)))
 _FRACTION = series(".", Repeat(_DIGIT, 1))
 # Up to e99, and up to e307 behind one digit: a number that is infinite cannot be read.
-_POWER = series(
-    _EXPONENT, choice(series("-", Repeat(_DIGIT, 1, 3)), series(optional("+"), Repeat(_DIGIT, 1, 2)))
-)
-_HIGH_POWER = series(
-    _EXPONENT, optional("+"), choice(series(Chars("12"), _DIGIT, _DIGIT), series("30", Chars("0-7")))
-)
-INTEGER = Token(series(optional("-"), _WHOLE))
+_POWER = series(_EXPONENT, choice(series("-", Repeat(_DIGIT, 1, 3)), series(optional("+"), Repeat(_DIGIT, 1, 2))))
+_HIGH_POWER = series(_EXPONENT, optional("+"), choice(series(Chars("12"), _DIGIT, _DIGIT), series("30", Chars("0-7"))))
+INTEGER = Token(choice("0", series(optional("-"), Chars("1-9"), Repeat(_DIGIT))))
 NUMBER = Token(
     choice(
         series(optional("-"), _WHOLE, optional(_FRACTION), optional(_POWER)),
@@ -99,9 +95,7 @@ def json_notation(avoid: tuple[Pattern, ...] = (), live: re.Pattern[str] | None 
         taken = tuple(exactly(quoted(name)[1:], anchored=True) for name in names)
         return JsonText((*avoid, *taken))
 
-    return Notation(
-        string=JsonText(avoid), text=text, key=text, any_key=other_key, counted=not avoid, dump=sources
-    )
+    return Notation(string=JsonText(avoid), text=text, key=text, any_key=other_key, counted=not avoid, dump=sources)
 
 
 class SchemaNodes:
@@ -184,7 +178,7 @@ class SchemaNodes:
         fixed: Sequence[JSON] = mapping.get("prefixItems", ())
         items: JSON = mapping.get("items", True)
         if isinstance(items, Sequence) and not isinstance(items, str):  # drafts before 2020-12
-            fixed, items = items, mapping.get("additionalItems", True)
+            fixed, items = cast("Sequence[JSON]", items), mapping.get("additionalItems", True)
         low, high = _count(mapping, "minItems", "maxItems")
         joint = series(space, ",", space)
         rest = self.value(items)
@@ -254,9 +248,10 @@ def _count(mapping: Mapping[str, Any], low: str, high: str) -> tuple[int, int | 
 def _both(rest: Mapping[str, Any], branch: JSON) -> JSON:
     """A branch of `anyOf` with what stands beside it."""
     if not isinstance(branch, Mapping):
-        return rest if branch is True else branch
+        return cast("JSON", rest) if branch is True else branch
     beside = {name: each for name, each in rest.items() if name in _SHAPES}
-    return _add(beside, branch) if beside and "$ref" not in branch else branch
+    found = as_mapping(branch)
+    return _add(beside, found) if beside and "$ref" not in found else found
 
 
 _SHAPES = _BOUNDS | {"type", "additionalItems", "maxItems"}
@@ -308,7 +303,9 @@ def split(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Split:
         return Split(False, tuple([mapping["const"]] if "const" in mapping else mapping["enum"]), ())
     for key in ("anyOf", "oneOf"):
         if mapping.get(key) and depth < 8:
-            found = [split(_both({k: v for k, v in mapping.items() if k != key}, b), root, depth + 1) for b in mapping[key]]
+            found = [
+                split(_both({k: v for k, v in mapping.items() if k != key}, b), root, depth + 1) for b in mapping[key]
+            ]
             return Split(
                 any(each.text for each in found),
                 tuple(value for each in found for value in each.values),

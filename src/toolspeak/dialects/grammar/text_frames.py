@@ -65,4 +65,3 @@ def in_order(spec: ToolSpec, write: Callable[[str, JSON], Node]) -> Iterable[Nod
     for name, schema in spec.properties.items():
         node = write(name, schema)
         yield node if name in required else optional(node)
-

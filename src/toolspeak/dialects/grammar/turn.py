@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from toolspeak.data.messages import ToolChoice
+from toolspeak.data.messages import JSON, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.grammar.avoid import SPACE, Item, Pattern, exactly, items_of
@@ -48,7 +48,9 @@ class Frame:
     therefore end free text: each a beginning of `start` and a call; empty: `start` itself. `avoid` are further
     patterns that free text must not hold. `lead` is what may stand in front of the first call or of text. Where text
     has an addressee too, `said` begins it, and `said_first` is how text in front of calls begins, how it ends, and what
-    follows it there; `reasoning` the same of thoughts. `plain_json`: a call's text is JSON as it is, `start` and `end` included.
+    follows it there; `reasoning` the same of thoughts. `json_schema`, where a turn's calls are one JSON
+    value and nothing else, is its schema for these tools and at most so many calls; it raises UsageError for more
+    than can be said.
     """
 
     call: WriteCall
@@ -61,7 +63,7 @@ class Frame:
     said: str | None = None
     said_first: tuple[str, str, str] = ("", "", "")
     reasoning: tuple[tuple[str, str, str], ...] = ()
-    plain_json: bool = False
+    json_schema: Callable[[Sequence[ToolSpec], int | None], JSON] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,9 @@ class Turn:
             return EMPTY
         if self.starts_in == "reasoning":
             return choice(*inner)
-        return optional(choice(*(series(start, each) for (start, _, _), each in zip(self.thoughts, inner, strict=True))))
+        return optional(
+            choice(*(series(start, each) for (start, _, _), each in zip(self.thoughts, inner, strict=True)))
+        )
 
 
 def build_turn(
