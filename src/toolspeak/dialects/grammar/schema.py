@@ -183,14 +183,13 @@ class SchemaNodes:
         joint = series(space, ",", space)
         rest = self.value(items)
         high = 0 if rest == NOTHING and not fixed else high
-        if not fixed:
-            inner = joined(rest, joint, low, high)
-        else:
+        if fixed:
             front = [part for each in fixed for part in (joint, self.value(each))][1:]
             most = None if high is None else max(high - len(fixed), 0)
             more = EMPTY if rest == NOTHING else Repeat(series(joint, rest), max(low - len(fixed), 0), most)
-            inner = series(*front, more)
-        return series("[", space, inner, space, "]") if inner != EMPTY else series("[", space, "]")
+            return series("[", space, *front, more, space, "]")
+        inner = series(joined(rest, joint, max(low, 1), high), space) if high != 0 else NOTHING
+        return series("[", space, inner if low else optional(inner), "]")
 
     def object(self, mapping: Mapping[str, Any], brackets: tuple[str, str] = ("{", "}")) -> Node:
         """An object, its brackets too."""
@@ -213,17 +212,15 @@ class SchemaNodes:
         if others is not False:
             other = series(self._notation.any_key(names), self._colon(), self.value(others))
         # Behind the first pair that is there each has a comma; before it, none.
-        behind: Node = EMPTY if other == NOTHING else Repeat(series(joint, other))
-        first: Node = optional(joined(other, joint, 1, None)) if other != NOTHING else EMPTY
+        behind: Node = space if other == NOTHING else series(Repeat(series(joint, other)), space)
+        first: Node = optional(series(joined(other, joint, 1, None), space)) if other != NOTHING else EMPTY
         for name, pair, needed in reversed(pairs):
             follow = self._rules.add(f"{self._hint}-after-{name}", behind) if behind != EMPTY else EMPTY
             alone = series(pair, follow)
             first = alone if needed else choice(alone, first)
             each = series(joint, pair)
             behind = series(each if needed else optional(each), follow)
-        if first == EMPTY:
-            return series(brackets[0], space, brackets[1])
-        return series(brackets[0], space, first, space, brackets[1])
+        return series(brackets[0], space, first, brackets[1])
 
     def _pair(self, name: str, schema: JSON) -> Node:
         return series(self._notation.key(name), self._colon(), self._inner.value(schema))
