@@ -12,7 +12,7 @@ help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
 	@echo "make test          set up and run all tests"
 	@echo "make lint types    ruff, pyright"
-	@echo "make bench         measure the parsers"
+	@echo "make bench         measure the parsers and the executor"
 	@echo "make requirements  pin the dependencies anew (needs uv)"
 
 $(BIN)/python:
@@ -47,6 +47,7 @@ types: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/dialects.py
+	$(BIN)/python benchmarks/execution.py
 
 requirements:
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --quiet --upgrade -o requirements/runtime.txt

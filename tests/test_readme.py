@@ -1,4 +1,4 @@
-"""The README's examples run, and print what it says."""
+"""The README's examples run, and print what it says; so do those of the pages."""
 
 from __future__ import annotations
 
@@ -36,6 +36,22 @@ def test_there_are_examples():
 @pytest.mark.parametrize("source", PYTHON)
 def test_python_examples_run(source, tmp_path):
     subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=tmp_path, check=True, timeout=60)
+
+
+def test_the_page_on_effects_runs_as_one_program(tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "declaring-effects.md").read_text("utf-8")
+    source = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", source],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+        timeout=60,
+    )
+    (shown,) = re.findall(r"# (mystery .*) …\n", source)
+    assert done.stdout.startswith(shown)
 
 
 @pytest.mark.parametrize("block", CONSOLE)

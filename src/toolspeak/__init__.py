@@ -26,12 +26,13 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ProviderError, RunError, ToolError, ToolspeakError, UsageError
-from toolspeak.execute import ApprovalRequest, Decision, Executor, Interceptor
+from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor
 from toolspeak.tools import RunContext, Tool, Toolset, tool
 
 __all__ = [
     "Agent",
     "ApprovalRequest",
+    "Concurrency",
     "Decision",
     "Effects",
     "Executor",

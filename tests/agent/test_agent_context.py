@@ -62,7 +62,8 @@ def test_a_tool_sees_its_dependencies_its_call_and_the_run():
         seen.append(ctx)
         return word
 
-    agent = Agent(ScriptedProvider([calling("cogency-json", ("look", {"word": "x"})), "ok"]), [look])
+    turns = [calling("cogency-json", ("look", {"word": "x"})), "ok"]
+    agent = Agent(ScriptedProvider(turns), [look], early_start=False)
     deps = {"answer": 42}
     result = asyncio.run(agent.run("go", deps=deps))
     (ctx,) = seen
@@ -173,4 +174,15 @@ def test_a_secret_in_a_decision_is_hidden():
 
     result = asyncio.run(main())
     assert spy.got == []
+    assert "s3cr3t" not in repr((result, journal.records, provider.requests))
+
+
+def test_a_secret_that_the_model_writes_itself_is_not_recorded():
+    spy, journal = Spy(), WatchedJournal()
+    turns = [f"It is {VALUE}.\n" + calling("cogency-json", ("send", {"token": VALUE})), f"I sent {VALUE}."]
+    provider = ScriptedProvider(turns)
+    agent = Agent(provider, spy.tools, journal=journal, secrets={"TOKEN": VALUE}, approve="all")
+    result = asyncio.run(agent.run("go"))
+    assert spy.got == [VALUE]
+    assert result.answer == "I sent {{secret:TOKEN}}."
     assert "s3cr3t" not in repr((result, journal.records, provider.requests))

@@ -129,7 +129,7 @@ def test_reported_tokens_count(used, steps):
 class Playback:
     """A driver whose turns end with a usage although they hold calls, as native APIs do."""
 
-    name = "playback"
+    name, starts_early = "playback", True
 
     def __init__(self, turns):
         self.turns = iter(turns)

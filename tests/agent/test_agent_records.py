@@ -78,7 +78,9 @@ def test_facts_are_durable_before_what_follows_from_them():
         seen.append(journal.kinds)
         return "done"
 
-    agent = an_agent([calling("cogency-json", ("look", {}), tools=TOOLS), answer], [look], journal=journal)
+    agent = an_agent(
+        [calling("cogency-json", ("look", {}), tools=TOOLS), answer], [look], journal=journal, early_start=False
+    )
     asyncio.run(agent.run("look"))
     assert seen[0] == ["RunStarted", "ModelAsked", "ModelAnswered", "ToolStarted"]
     assert seen[1][-2:] == ["ToolFinished", "ModelAsked"]
@@ -111,7 +113,7 @@ def test_a_journal_that_fails_stops_the_run_before_the_effect(kind, tool_runs, m
 
     journal = WatchedJournal(look)
     provider = ScriptedProvider([calling("cogency-json", ("effect", {})), "ok"])
-    agent = Agent(provider, [effect], journal=journal)
+    agent = Agent(provider, [effect], journal=journal, early_start=False)
 
     async def main():
         if way == "run":

@@ -187,7 +187,7 @@ def test_appending_to_the_history_shares_it():
 class ManySteps:
     """A driver that calls a tool a number of times and then answers, and keeps the time of each step."""
 
-    name = "many"
+    name, starts_early = "many", True
 
     def __init__(self, steps):
         self.steps = steps
@@ -212,7 +212,7 @@ class ManySteps:
 
 def test_the_five_thousandth_step_costs_what_the_first_cost():
     driver = ManySteps(5000)
-    result = asyncio.run(Agent(driver, TOOLS, limits=Limits(steps=None)).run("count"))
+    result = asyncio.run(Agent(driver, TOOLS, limits=Limits(steps=None, repeats=None)).run("count"))
     assert result.answer == "done"
     assert len(result.messages) == 10_002
     first, last = (driver.times[end] - driver.times[end - 1000] for end in (1500, 5000))

@@ -110,3 +110,14 @@ def test_the_playbook_shows_what_it_should():
     assert {"list", "find", "read", "line_edit", "edit", "shell"} <= TOOLS_USED
     assert any(ALIAS in arguments for step in STEPS for _, arguments in step.calls)
     assert sum("{{find:" in step.text for step in STEPS) >= 2
+
+
+def test_the_three_schedules_are_compared_and_drawn(tmp_path: Path):
+    picture = tmp_path / "out.svg"
+    done = demo(tmp_path, "--schedules", "--timeline", str(picture))
+    assert done.returncode == 0
+    rows = {line.split("│")[1].strip(): line for line in done.stdout.splitlines() if line.startswith("│")}
+    assert "WRONG" in rows["parallel"]
+    assert "the same" in rows["serializable"]
+    assert "░" in done.stdout
+    assert picture.read_text(encoding="utf-8").count("<rect") == 21

@@ -386,3 +386,15 @@ def test_neither_the_model_nor_a_tool_drives_the_terminal(folder: Path):
     assert screen.count("␛]0;owned␇␛[2J[bold]x[/bold]") >= 2
     without_styles = re.sub(r"\x1b\[[0-9;]*m", "", screen)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", without_styles)
+
+
+def test_the_timeline_shows_what_waited_for_what(folder: Path, tmp_path: Path):
+    wanted = [("read", {"path": "notes.md"}), ("shell", {"command": "true"}), ("list", {})]
+    picture = tmp_path / "out.svg"
+    model = book(folder, calls(*wanted), "done")
+    done = without_terminal(folder, "the task", "--model", model, "--approve", "all", "--timeline", str(picture))
+    assert done.returncode == 0, done.stderr
+    drawn = picture.read_text(encoding="utf-8")
+    assert drawn.count("<rect") == 3
+    assert drawn.count('<path class="edge"') == 2
+    assert f"the timeline is in {picture}" in done.stderr

@@ -148,7 +148,12 @@ def test_a_class_without_extra_ignores_fields_of_a_later_version():
 
 
 def test_a_default_that_a_later_version_may_change_is_written():
-    assert dump(RunStarted((), "m", Limits()))["limits"] == {"type": "Limits", "steps": 50}
+    assert dump(RunStarted((), "m", Limits()))["limits"] == {
+        "type": "Limits",
+        "steps": 50,
+        "repeats": 4,
+        "failures": 8,
+    }
     assert load({"format": 1, "type": "RunStarted", "messages": [], "model": "m"}).limits == Limits()
 
 

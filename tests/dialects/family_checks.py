@@ -10,9 +10,10 @@ from dialect_strategies import PIECES, TOOLS, joined_surrogates
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from toolspeak.data.messages import FinishReason, Message, TextPart, ToolCall, ToolResult
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed
+from toolspeak.data.messages import FinishReason, Message, ToolCall
 from toolspeak.dialects import Dialect, Section
-from toolspeak.testing import check_deltas, check_results_cannot_forge, check_splits, chunks, parse_pieces
+from toolspeak.testing import check_deltas, check_splits, chunks, parse_pieces
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -43,6 +44,23 @@ def check_cut_off(dialect: Dialect, text: str) -> None:
         check_deltas(deltas)
 
 
+def check_never_completed(dialect: Dialect, cut: str) -> None:
+    """A call that the token limit cut off is malformed, at its end, and the model is told that it was cut."""
+    deltas = parse_pieces(dialect, [cut], TOOLS, "length")
+    assert isinstance(deltas[-2], CallMalformed)
+    assert deltas[-2].code == "truncated"
+    assert not [delta for delta in deltas if isinstance(delta, CallCompleted)]
+
+
+def check_leaves_as_it_comes(dialect: Dialect, start: str, piece: str, fragment: str) -> None:
+    """Inside a string that `start` opens, each chunk leaves at once, as this fragment of JSON."""
+    parser = dialect.parser(TOOLS)
+    list(parser.feed(start))
+    for _ in range(100):
+        deltas = parser.feed(piece)
+        assert "".join(delta.text for delta in deltas if isinstance(delta, ArgumentsDelta)) == fragment
+
+
 def seconds(dialect: Dialect, text: str, size: int) -> float:
     parser = dialect.parser(TOOLS)
     pieces = list(chunks(text, size))
@@ -64,8 +82,3 @@ def growth(dialect: Dialect, start: str, unit: str, size: int) -> float:
         if found < 3.2:
             break
     return found
-
-
-def check_forging(dialect: Dialect, texts: Sequence[str]) -> None:
-    results = [ToolResult(str(i), "read", "success", (TextPart(text),)) for i, text in enumerate(texts)]
-    check_results_cannot_forge(dialect, results, (), TOOLS)

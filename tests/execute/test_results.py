@@ -2,7 +2,7 @@ import json
 
 import pytest
 from executor_helpers import a_call, result_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart
@@ -65,15 +65,45 @@ def test_lone_surrogates_survive():
     assert result.text.endswith("\ud800")
 
 
-def test_long_json_becomes_capped_text():
-    value = {"rows": list(range(10_000))}
-    result = shown(value, 500)
-    (part,) = result.content
-    assert isinstance(part, TextPart)
-    assert part.text.startswith('{"rows": [0, 1, 2')
-    assert part.text.endswith("9999]}")
+def test_long_json_stays_json_and_says_what_is_missing():
+    value = {"rows": list(range(10_000)), "note": "x" * 5_000, "ok": True}
+    result = shown(value, 2_000)
+    short, note = result.content
+    assert short.value["rows"][:3] == [0, 1, 2]
+    assert short.value["rows"][-1] == 9_999
+    shown_rows = [row for row in short.value["rows"] if isinstance(row, int)]
+    assert f"… {10_000 - len(shown_rows)} items left out …" in short.value["rows"]
+    assert "characters left out" in short.value["note"]
+    assert short.value["ok"] is True
+    left_out = len(json.dumps(value)) - len(json.dumps(short.value, ensure_ascii=False).encode())
+    assert result.extra == {"truncated_bytes": left_out}
+    assert f"{left_out} of {len(json.dumps(value))} bytes" in note.text
     assert result.structured is None
-    assert result.extra["truncated_bytes"] > len(json.dumps(value)) - 500
+
+
+@settings(max_examples=50)
+@given(
+    st.recursive(
+        st.text('aé😀"\\') | st.integers(),
+        lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text("ab", max_size=3), inner),
+        max_leaves=60,
+    ).filter(lambda value: not isinstance(value, str)),
+    st.integers(300, 600),
+)
+def test_json_is_never_longer_than_allowed(value, max_bytes):
+    parts = shown(value, max_bytes).content
+    encoded = [
+        part.text if isinstance(part, TextPart) else json.dumps(part.value, ensure_ascii=False) for part in parts
+    ]
+    assert sum(len(text.encode()) for text in encoded) <= max_bytes
+
+
+def test_json_that_cannot_be_shortened_becomes_capped_text():
+    (part,) = shown({"x" * 400: 1, "y" * 400: 2}, 500).content
+    assert isinstance(part, TextPart)
+    assert part.text.startswith('{"xxx')
+    assert part.text.endswith('": 2}')
+    assert "bytes left out" in part.text
 
 
 def test_short_json_stays_json():

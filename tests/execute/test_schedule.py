@@ -1,13 +1,13 @@
 import asyncio
 
 import pytest
-from executor_helpers import a_call, run_batch
-from hypothesis import given
+from executor_helpers import Recorder, a_call, run_batch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects, covers
 from toolspeak.errors import UsageError
-from toolspeak.execute import Executor, plan
+from toolspeak.execute import Concurrency, Executor, Secrets, hints, plan, waits
 from toolspeak.tools import Toolset, tool
 
 KEYS = [
@@ -44,8 +44,8 @@ def conflict(left, right):
 def closure(edges):
     """For each call everything it comes after, directly or not."""
     found = []
-    for waits in edges:
-        found.append(frozenset(waits).union(*(found[index] for index in waits)))
+    for waited_for in edges:
+        found.append(frozenset(waited_for).union(*(found[index] for index in waited_for)))
     return found
 
 
@@ -133,10 +133,9 @@ def test_an_unknown_schedule_is_a_usage_error():
 
 # A world of resources in a tree: a read sees everything at or below its key, a write changes it.
 PLACES = ["file:a", "file:a/b", "file:a/b/c", "file:a/d", "file:e"]
+TOOLS = ["look", "change", "copy", "rename", "half", "unclear", "undeclared"]
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["look", "change", "copy"]), st.sampled_from(PLACES), st.sampled_from(PLACES), st.integers(0, 4)
-    ),
+    st.tuples(st.sampled_from(TOOLS), st.sampled_from(PLACES), st.sampled_from(PLACES), st.integers(0, 4)),
     max_size=10,
 )
 
@@ -172,23 +171,70 @@ def world_tools(world):
             world[place] = f"{mark} from ({found})"
         return found
 
-    return [look, change, copy]
+    @tool(effects=lambda source, target: Effects(writes={source, target}))
+    async def rename(source: str, target: str, pauses: int, mark: str) -> str:
+        """Touches both ends and what lies below them."""
+        moved = {place: world[place] for place in below(world, source)}
+        for place in moved:
+            await rest(pauses)
+            world[place] = ""
+        for place in below(world, target):
+            await rest(pauses)
+            world[place] = f"{mark} was {moved.get(source)}"
+        return " ".join(moved.values())
+
+    @tool(effects=lambda target: Effects(writes={target}))
+    async def half(source: str, target: str, pauses: int, mark: str) -> None:
+        """Fails when some of it is done."""
+        for place in below(world, target)[:1]:
+            await rest(pauses)
+            world[place] = f"half of {mark}"
+        raise ValueError(f"{mark} failed, {target} holds {world[target]}")
+
+    def cannot_tell(source: str) -> Effects:
+        raise LookupError(source)
+
+    @tool(effects=cannot_tell)
+    async def unclear(source: str, target: str, pauses: int, mark: str) -> str:
+        """Its declaration fails: it counts as undeclared."""
+        return await everything(pauses, mark)
+
+    @tool
+    async def undeclared(source: str, target: str, pauses: int, mark: str) -> str:
+        return await everything(pauses, mark)
+
+    async def everything(pauses, mark):
+        seen = dict(world)
+        for place in world:
+            await rest(pauses)
+            world[place] = f"{mark}<{seen[place][:20]}"
+        return str(seen)
+
+    return [look, change, copy, rename, half, unclear, undeclared]
 
 
-def outcome(schedule, steps):
+def outcome(schedule, steps, **options):
     world = dict.fromkeys(PLACES, "")
     calls = [
         a_call(name, f"c{number}", source=source, target=target, pauses=pauses, mark=str(number))
         for number, (name, source, target, pauses) in enumerate(steps)
     ]
-    batch = asyncio.run(run_batch(world_tools(world), calls, options={"schedule": schedule}))
-    assert all(result.status == "success" for result in batch.results)
+    batch = asyncio.run(run_batch(world_tools(world), calls, options={"schedule": schedule, **options}))
+    failed = [result.status == "failure" for result in batch.results]
+    assert failed == [name == "half" for name, *_ in steps]
     return batch.results, world
 
 
 @given(STEPS)
 def test_serializable_gives_what_sequential_gives(steps):
     assert outcome("serializable", steps) == outcome("sequential", steps)
+
+
+@settings(max_examples=40)
+@given(STEPS, st.integers(1, 3))
+def test_limits_change_when_calls_run_and_not_what_comes_of_them(steps, limit):
+    limited = outcome("serializable", steps, concurrency=Concurrency(batch=limit, run=2))
+    assert limited == outcome("sequential", steps)
 
 
 @pytest.mark.parametrize("schedule", ["serializable", "parallel"])
@@ -244,3 +290,58 @@ def test_undeclared_calls_run_one_after_the_other():
 
     results = asyncio.run(run_batch([alone], [a_call("alone") for _ in range(20)])).results
     assert [result.structured for result in results] == [1] * 20
+
+
+def started(tools, calls):
+    recorder = Recorder()
+    asyncio.run(run_batch(tools, calls, emit=recorder))
+    return [event for event in recorder.events if type(event).__name__ == "ToolStarted"]
+
+
+@tool(effects=lambda key: Effects(writes={key}))
+async def put(key: str) -> None:
+    pass
+
+
+@tool(effects=lambda key: Effects(reads={key}))
+async def get(key: str) -> None:
+    pass
+
+
+@tool
+async def vague() -> None:
+    pass
+
+
+@tool(read_only=True)
+async def glance() -> None:
+    pass
+
+
+def test_a_batch_says_which_calls_waited_for_which():
+    calls = [
+        a_call("put", "a", key="file:a"),
+        a_call("put", "b", key="file:b"),
+        a_call("get", "c", key="file:a/x"),
+        a_call("get", "d", key="file:c"),
+        a_call("put", "e", key="file:"),
+    ]
+    found = {wait.call_id: wait.waited_for for wait in waits(started([put, get], calls))}
+    assert found == {"c": ("a",), "e": ("a", "b", "c", "d")}
+
+
+def test_hints_name_the_tools_that_say_too_little_and_only_where_somebody_waited():
+    assert hints(started([vague, get], [a_call("vague")])) == ()
+    assert hints(started([put, get], [a_call("put", key="file:a"), a_call("get", key="file:a")])) == ()
+    calls = [a_call("put", key="file:a"), a_call("vague"), a_call("get", key="file:b"), a_call("get", key="file:c")]
+    (hint,) = hints(started([put, vague, get], calls))
+    assert hint.startswith("vague does not declare what it touches, so 3 calls had to wait; with @tool(effects=…)")
+    (hint,) = hints(started([put, glance], [a_call("put", key="file:a"), a_call("glance")]))
+    assert hint.startswith("glance may read anything, so 1 call had to wait")
+
+
+def test_what_is_recorded_of_effects_shows_no_secret():
+    recorder = Recorder()
+    options = {"secrets": Secrets({"KEY": "hunter22"})}
+    asyncio.run(run_batch([get], [a_call("get", key="file:{{secret:KEY}}")], emit=recorder, options=options))
+    assert recorder.events[0].effects.reads == {"file:{{secret:KEY}}"}

@@ -22,12 +22,16 @@ from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
     ApprovalRequest,
     Approver,
+    Concurrency,
     Decision,
     Executor,
     Interceptor,
     ScheduleName,
     Secrets,
+    Wait,
+    hints,
     resolve_approver,
+    waits,
 )
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory import MemoryJournal
@@ -82,6 +86,16 @@ class RunResult:
         """Tokens of all turns; estimated in part if `state.tokens_estimated`."""
         return self.state.usage
 
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """Which calls waited for which."""
+        return waits(self.state.started_calls)
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Where a tool that declares its effects would have let calls overlap."""
+        return hints(self.state.started_calls)
+
     def __str__(self) -> str:
         return self.answer
 
@@ -96,7 +110,9 @@ class Agent:
     the model writes calls in text: a name or a Dialect; "auto" is `cogency-json`. `approve` answers for calls
     that write or leave the machine: "all", "none", an async callable, or None: then the run pauses and waits
     (`Agent.resume`). `schedule`: "serializable" (default), "parallel", "sequential", or "native" for what the
-    dialect's specification says. `starts_in="reasoning"` if the chat template opens the reasoning block.
+    dialect's specification says. `concurrency` limits how many calls run at once. With `early_start` a call that reads
+    begins while the model still writes the rest of its turn. `starts_in="reasoning"` if the chat template opens the
+    reasoning block.
 
     Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
     """
@@ -110,6 +126,8 @@ class Agent:
         instructions: str = "",
         approve: Literal["all", "none"] | Approver | None = None,
         schedule: ScheduleName | Literal["native"] = "serializable",
+        concurrency: Concurrency = Concurrency(),
+        early_start: bool = True,
         limits: Limits = Limits(),
         interceptors: tuple[Interceptor, ...] = (),
         journal: Journal | None = None,
@@ -134,6 +152,7 @@ class Agent:
             executor=Executor(
                 self.toolset,
                 schedule=schedule,
+                concurrency=concurrency,
                 call_pipeline=interceptors,
                 tool_timeout=tool_timeout,
                 secrets=self.secrets,
@@ -143,6 +162,7 @@ class Agent:
             approver=resolve_approver(approve),
             instructions=self.secrets.hide_text(instructions),
             agent=name,
+            early_start=early_start,
             clock=clock,
         )
 

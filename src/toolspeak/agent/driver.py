@@ -37,6 +37,11 @@ class Driver(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def starts_early(self) -> bool:
+        """Whether a call that is complete will count, unless its turn goes wrong: then reads may start at once."""
+        ...
+
     def prompt(self, request: TurnRequest) -> str:
         """The system prompt as it will be sent; its digest tells whether instructions changed."""
         ...
@@ -66,6 +71,10 @@ class TextDriver:
     @property
     def name(self) -> str:
         return self.provider.name
+
+    @property
+    def starts_early(self) -> bool:
+        return self.dialect.batch.counts != "last_call"
 
     def prompt(self, request: TurnRequest) -> str:
         # The prompt does not follow the tool choice: a prefix that changes misses the server's prompt cache.

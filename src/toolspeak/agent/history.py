@@ -63,14 +63,22 @@ def without_secrets(message: Message, secrets: Secrets) -> Message:
     return replace(message, parts=tuple(_hide(part, secrets) for part in message.parts)) if secrets else message
 
 
+def hide_call(call: ToolCall, secrets: Secrets) -> ToolCall:
+    """The call with placeholders for secrets in its arguments and in the text it was repaired from."""
+    if not secrets:
+        return call
+    raw = None if call.repaired_from is None else secrets.hide_text(call.repaired_from)
+    return replace(call, arguments=secrets.hide(call.arguments), repaired_from=raw)
+
+
 def _hide(part: Part, secrets: Secrets) -> Part:
     match part:
         case TextPart(text) | ReasoningPart(text):
             return replace(part, text=secrets.hide_text(text))
         case JsonPart(value):
             return replace(part, value=secrets.hide(value))
-        case ToolCall(arguments=arguments):
-            return replace(part, arguments=secrets.hide(arguments))
+        case ToolCall():
+            return hide_call(part, secrets)
         case MalformedCall(raw=raw):
             return replace(part, raw=secrets.hide_text(raw))
         case ToolResult():

@@ -12,15 +12,15 @@ from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.decide import AskModel, AwaitApproval, Finish, RunTools, decide
 from toolspeak.agent.driver import Driver, TurnRequest, text_digest, tools_digest
-from toolspeak.agent.history import call_id, without_secrets
+from toolspeak.agent.history import call_id, hide_call, without_secrets
+from toolspeak.agent.record import answered, characters
 from toolspeak.agent.state import RunState, apply
-from toolspeak.data.deltas import Delta, ToolProgress, TurnEnded
+from toolspeak.data.deltas import CallCompleted, Delta, ToolProgress, TurnEnded
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
     Event,
     LimitReached,
-    ModelAnswered,
     ModelAsked,
     ModelFailed,
     Record,
@@ -31,18 +31,14 @@ from toolspeak.data.events import (
     UserMessageQueued,
 )
 from toolspeak.data.messages import (
-    JsonPart,
     MalformedCall,
     Message,
-    Part,
-    TextPart,
     ToolCall,
-    ToolResult,
     Usage,
 )
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ProviderError, RunError, UsageError
-from toolspeak.execute import Approver, BatchContext, Decision, Executor, Secrets
+from toolspeak.execute import Approver, BatchContext, Decision, EarlyStart, Executor, RunScope, Secrets
 from toolspeak.journal.base import Journal
 from toolspeak.tools import Toolset
 
@@ -71,6 +67,7 @@ class RunSettings:
     principal: str | None = None
     traceparent: str | None = None
     parent_run_id: str | None = None
+    early_start: bool = True
     clock: Callable[[], float] = time.time
 
 
@@ -105,6 +102,8 @@ class Run:
         self._digest = tools_digest(self._specs)
         self.run_id = run_id
         self.memory: dict[str, Any] = {} if memory is None else memory
+        self._scope = RunScope()
+        self._early: EarlyStart | None = None
 
     @property
     def journal(self) -> Journal:
@@ -172,6 +171,7 @@ class Run:
                     yield state
         finally:
             self._ended = True
+            await self._drop_early()
 
     async def _steps(self) -> AsyncGenerator[RunState]:
         for event in self._opening:
@@ -185,6 +185,7 @@ class Run:
                     await self._ask(action)
                     if self.state.batch:
                         continue
+                    await self._drop_early()
                 case RunTools():
                     await self._run_tools(action)
                 case AwaitApproval():
@@ -254,46 +255,65 @@ class Run:
             return
         except ProviderError as error:
             self._error = error
-            await self.record(ModelFailed(str(error), error.status))
+            await self.record(ModelFailed(settings.secrets.hide_text(str(error)), error.status))
             return
         usage, estimated = turn.usage, turn.usage.total is None
         if estimated:
             usage = self._estimate(turn)
-        await self.record(_answered(turn, usage, estimated, wrapping_up))
+        await self.record(answered(turn, usage, estimated, settings.secrets, wrapping_up=wrapping_up))
 
     async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
         turn = self.state.turns_before + self.state.step
         collector = TurnCollector(lambda index: call_id(turn, index))
         publish = self._publish
+        settings = self._settings
+        if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
+            self._early = settings.executor.early(self._context())
         stream = cast("AsyncGenerator[Delta]", self._settings.driver.turn(request))
         async with aclosing(stream):
             async for delta in stream:
                 collector.add(delta)
+                if self._early is not None and isinstance(delta, CallCompleted):
+                    self._offer(self._early, collector.call(delta.index))
                 if publish is not None and not isinstance(delta, TurnEnded):
                     await publish(delta)
         return collector.turn()
 
+    def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:
+        if isinstance(call, ToolCall):
+            early.offer(hide_call(call, self._settings.secrets))
+
+    def _context(self) -> BatchContext:
+        return BatchContext(
+            run_id=self.run_id,
+            step=self.state.step,
+            deps=self._settings.deps,
+            memory=self.memory,
+            state=self.state,
+            progress=self._report,
+            scope=self._scope,
+        )
+
+    async def _drop_early(self) -> None:
+        early, self._early = self._early, None
+        if early is not None:
+            await early.drop()
+
     async def _run_tools(self, action: RunTools) -> None:
         state, settings = self.state, self._settings
-        context = BatchContext(
-            run_id=self.run_id,
-            step=state.step,
-            deps=settings.deps,
-            memory=self.memory,
-            state=state,
-            progress=self._report,
-        )
+        early, self._early = self._early, None
         seconds, loop = self._seconds_left(), asyncio.get_running_loop()
         until = None if seconds is None else loop.time() + seconds
         batch = await settings.executor.run(
             action.calls,
             emit=self.record,
-            context=context,
+            context=self._context(),
             approver=settings.approver,
             decided={d.call_id: Decision(d.approved, d.reason, d.by) for d in state.decisions},
             finished={result.call_id: result for result in state.results},
             deadline=seconds,
             max_calls=action.max_calls,
+            early=early,
         )
         if batch.pending:
             await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))
@@ -304,10 +324,10 @@ class Run:
         """Tokens at four characters each: the usual rule of thumb for English text and code."""
         history = self.state.history
         for i in range(self._counted, len(history)):
-            self._characters += _characters(history[i])
+            self._characters += characters(history[i])
         self._counted = len(history)
         sent = len(self._prompt) + self._characters
-        return Usage(sent // 4, (_characters(turn.message) + len(turn.reasoning)) // 4)
+        return Usage(sent // 4, (characters(turn.message) + len(turn.reasoning)) // 4)
 
     def _report(self, call_id: str, message: str) -> None:
         if self._progress is not None:
@@ -320,44 +340,6 @@ class Run:
     def _seconds_left(self) -> float | None:
         limit = self.state.limits.seconds
         return None if limit is None else max(0.0, self.state.started + limit - self._settings.clock())
-
-
-def _answered(turn: ParsedTurn, usage: Usage, estimated: bool, wrapping_up: bool) -> ModelAnswered:
-    """The event of a turn. In a wrap-up answer no call counts, so none enters the history."""
-    message, ignored = turn.message, [entry.call for entry in turn.ignored]
-    if wrapping_up and message.calls:
-        ignored += message.calls
-        kept = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
-        message = replace(message, parts=kept)
-    return ModelAnswered(
-        message,
-        turn.finish,
-        usage,
-        estimated,
-        tuple(call for call in ignored if isinstance(call, ToolCall)),
-        turn.forged,
-        turn.notes,
-    )
-
-
-def _characters(message: Message) -> int:
-    return sum(_part_characters(part) for part in message.parts)
-
-
-def _part_characters(part: Part) -> int:
-    match part:
-        case TextPart(text):
-            return len(text)
-        case JsonPart(value):
-            return len(str(value))
-        case ToolCall(name=name, arguments=arguments):
-            return len(name) + len(str(arguments))
-        case MalformedCall(raw=raw):
-            return len(raw)
-        case ToolResult(content=content):
-            return sum(_part_characters(inner) for inner in content)
-        case _:
-            return 0
 
 
 def _step_of(event: Event, state: RunState | None) -> int:

@@ -8,6 +8,7 @@ from functools import reduce
 
 from toolspeak.agent.history import turns_in
 from toolspeak.agent.log import Log
+from toolspeak.agent.progress import Progress
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -24,6 +25,7 @@ from toolspeak.data.events import (
     RunStarted,
     RunStatus,
     ToolFinished,
+    ToolStarted,
     UserMessageQueued,
 )
 from toolspeak.data.messages import NORMAL_END, MalformedCall, Message, ToolCall, ToolResult, Usage
@@ -34,6 +36,8 @@ WRAP_UP = {
     "calls": "The limit of {allowed:g} tool calls is reached.",
     "seconds": "The time limit of {allowed:g} seconds is reached.",
     "tokens": "The limit of {allowed:g} tokens is reached.",
+    "repeats": "The same calls brought the same results {used:g} times in a row: there is no progress.",
+    "failures": "Every call of the last {used:g} steps failed: there is no progress.",
 }
 _WRAP_UP_TASK = "Do not call any more tools. Answer now with what you have, and say what is not done."
 _EMPTY_TURN = "Your reply was empty. Call a tool, or give your answer in plain text."
@@ -50,7 +54,8 @@ class RunState:
     `batch` holds the calls of the current step that have not all finished, `results` what is there of theirs;
     `tokens` counts input and output of all turns; `started` and `time` are Unix seconds, `time` that of the
     last record (`started` moves on by the time a run was `paused` or a question was `asked`). `turns_before` is
-    the highest turn among the call ids of the history: this run's ids go on from there. `answer` is set once a
+    the highest turn among the call ids of the history: this run's ids go on from there. `polled` is set once a call
+    of the current step is a poll; `started_calls` are all that were started. `answer` is set once a
     turn held text and no calls.
     """
 
@@ -79,6 +84,9 @@ class RunState:
     limit: LimitName | None = None
     wrapped_up: bool = False
     fruitless_turns: int = 0
+    progress: Progress = Progress()
+    polled: bool = False
+    started_calls: Log[ToolStarted] = field(default_factory=Log[ToolStarted])
     answer: str | None = None
     reason: str = ""
     error: str = ""
@@ -99,7 +107,13 @@ def apply(state: RunState | None, record: Record) -> RunState:
         return _started(record, event)
     if state is None:
         raise RunError(f"run {record.run_id} does not begin with RunStarted; its journal is incomplete")
-    return replace(_changed(state, record), seq=record.seq + 1, time=record.time)
+    changed = _changed(state, record)
+    if changed is state:
+        return replace(state, seq=record.seq + 1, time=record.time)
+    # Nobody else has the new state yet: finishing it in place saves the second of two copies an event.
+    object.__setattr__(changed, "seq", record.seq + 1)
+    object.__setattr__(changed, "time", record.time)
+    return changed
 
 
 def fold(records: Iterable[Record]) -> RunState:
@@ -116,6 +130,9 @@ def _changed(state: RunState, record: Record) -> RunState:
             return _asked(state, record)
         case ModelAnswered() as answered:
             return _answered(state, answered)
+        case ToolStarted(effects=effects) as started:
+            polled = state.polled or (effects is not None and effects.repeatable)
+            return replace(state, started_calls=state.started_calls.append(started), polled=polled)
         case ToolFinished(result):
             return _finished(state, result)
         case UserMessageQueued(message):
@@ -128,7 +145,7 @@ def _changed(state: RunState, record: Record) -> RunState:
             decisions = state.decisions.append(decided)
             return replace(state, decisions=decisions, asked=None, started=state.started + waited)
         case LimitReached() as reached:
-            note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed)} {_WRAP_UP_TASK}"
+            note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed, used=reached.used)} {_WRAP_UP_TASK}"
             return replace(state, limit=reached.limit, history=state.history.append(Message.user(note)))
         case RunPaused():
             return replace(state, status="awaiting_approval", paused=record.time, asked=None)
@@ -217,7 +234,12 @@ def _finished(state: RunState, result: ToolResult) -> RunState:
     if missing:
         raise RunError(f"run {state.run_id} has results that belong to no call; {', '.join(missing)} have none")
     parts = tuple(by_id[call.id] for call in state.batch)
-    return replace(state, history=state.history.append(Message("tool", parts)), batch=(), results=Log())
+    progress = state.progress.after(state.batch, parts, polled=state.polled)
+    history = state.history.append(Message("tool", parts))
+    advice = progress.advice(state.limits)
+    if advice:
+        history = history.append(Message.user(advice))
+    return replace(state, history=history, batch=(), results=Log(), progress=progress, polled=False)
 
 
 def _add(total: Usage, more: Usage) -> Usage:

@@ -22,11 +22,12 @@ from toolspeak.agent.run import Watched
 from toolspeak.cli.demo_project import ALIAS, FILES, FIXED, TASK, TEST_ARGUMENTS, TOOLS_USED, playbook
 from toolspeak.cli.exits import ANSWERED, NO_ANSWER
 from toolspeak.cli.loop import run_to_end
+from toolspeak.cli.schedules import compare_schedules
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished
 from toolspeak.data.messages import JsonPart, ToolCall, ToolResult
 from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect
-from toolspeak.errors import ToolspeakError
+from toolspeak.errors import ToolspeakError, UsageError
 from toolspeak.providers.base import Provider, TextRequest
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools.builtin import workspace_tools
@@ -41,11 +42,23 @@ _PAUSE = 0.01  # seconds: a model of some 100 tokens a second
 @click.command("demo")
 @click.option("--dialect", metavar="NAME", help="Only in this dialect (default: in all).")
 @click.option("--fast", is_flag=True, help="Without pauses between the pieces of text.")
-def demo(dialect: str | None, fast: bool) -> None:
+@click.option("--schedules", is_flag=True, help="Run one batch under the three schedules instead, and compare.")
+@click.option(
+    "--timeline",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True),
+    help="With --schedules: draw the three as an SVG picture.",
+)
+def demo(dialect: str | None, fast: bool, schedules: bool, timeline: str | None) -> None:
     """Watch a scripted model find and fix a bug with real tools. No model, no key, no network.
 
-    Exits with 0 only if in every dialect the tests failed first and pass in the end.
+    Exits with 0 only if in every dialect the tests failed first and pass in the end (with --schedules: if the default
+    schedule gives what running the calls one by one gives).
     """
+    if schedules:
+        sys.exit(run_to_end(compare_schedules(make_console(sys.stdout), timeline)))
+    if timeline is not None:
+        raise UsageError("--timeline goes with --schedules")
     chosen = PROTOCOLS if dialect is None else (get_dialect(dialect),)
     sys.exit(run_to_end(_demo(chosen, 0.0 if fast else _PAUSE)))
 

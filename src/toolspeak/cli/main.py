@@ -13,6 +13,7 @@ from toolspeak.cli.grammar import grammar
 from toolspeak.cli.listing import dialects, tools
 from toolspeak.cli.parse import parse
 from toolspeak.cli.run import run
+from toolspeak.cli.translate import translate_conversation
 from toolspeak.errors import ToolspeakError, UsageError
 
 
@@ -25,7 +26,7 @@ def cli() -> None:
     """
 
 
-for command in (run, execute, parse, grammar, dialects, tools, demo):
+for command in (run, execute, parse, grammar, translate_conversation, dialects, tools, demo):
     cli.add_command(command)
 
 

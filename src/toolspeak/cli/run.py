@@ -10,13 +10,14 @@ from typing import Literal
 import click
 from rich.console import Console
 
-from toolspeak.agent import Agent, RunResult, RunState
+from toolspeak.agent import Agent, Run, RunResult, RunState
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.run import Watched
 from toolspeak.cli.ask import has_terminal, terminal_approver
 from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import read_reply, starts_in_option, workspace_option, write_text
+from toolspeak.cli.timeline import write_timeline
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import Limits, Record
 from toolspeak.dialects import Section
@@ -24,6 +25,7 @@ from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, ScheduleName
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
+from toolspeak.ui.timeline import batches
 
 _INSTRUCTIONS = """\
 You work in a folder of the user's machine, with the tools below. Do the task with them: look before you change
@@ -47,6 +49,7 @@ class _Options:
     limits: Limits
     starts_in: Section
     as_json: bool
+    timeline: str | None
 
 
 @click.command("run")
@@ -73,6 +76,12 @@ class _Options:
     help="Time until the run must wrap up; the answer may take a minute more.",
 )
 @starts_in_option
+@click.option(
+    "--timeline",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True),
+    help="Draw when each call ran, and which it waited for, as an SVG picture.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the journal's records, one JSON object a line.")
 def run(
     task: str,
@@ -85,6 +94,7 @@ def run(
     max_seconds: float | None,
     starts_in: Section,
     as_json: bool,
+    timeline: str | None,
 ) -> None:
     """Do TASK with a model and the built-in tools; `-` reads the task from standard input.
 
@@ -100,7 +110,7 @@ def run(
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a model's odd character must not end the run
     limits = Limits(steps=max_steps, seconds=max_seconds)
-    options = _Options(model, dialect, workspace, approve, schedule, limits, starts_in, as_json)
+    options = _Options(model, dialect, workspace, approve, schedule, limits, starts_in, as_json, timeline)
     sys.exit(run_to_end(_run(text, options)))
 
 
@@ -126,8 +136,17 @@ async def _run(task: str, options: _Options) -> int:
         raise
     finally:
         await agent.aclose()
+        if options.timeline is not None:
+            await _draw_timeline(run, options.timeline, task)
     _say_how_it_ended(state)
-    return _finish(result_of(run, state), options)
+    result = result_of(run, state)
+    for hint in result.hints:
+        click.echo(f"toolspeak: {printable(hint)}", err=True)
+    return _finish(result, options)
+
+
+async def _draw_timeline(run: Run, path: str, task: str) -> None:
+    write_timeline(path, batches(await run.journal.read(run.run_id)), task)
 
 
 def _approver(options: _Options, live: Console) -> Approver | Literal["all", "none"] | None:

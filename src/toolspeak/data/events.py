@@ -20,9 +20,10 @@ from toolspeak.data.messages import (
     Usage,
     no_extra,
 )
+from toolspeak.data.tools import Effects
 
 RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval"]
-LimitName = Literal["steps", "calls", "seconds", "tokens"]
+LimitName = Literal["steps", "calls", "seconds", "tokens", "repeats", "failures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,16 @@ class Limits:
 
     `steps` are model turns (the wrap-up answer comes on top), `calls` tool calls, `seconds` wall-clock time
     since the start, `tokens` input and output of all turns (estimated where the provider does not say).
+    `repeats` are steps in a row with the same calls and results as one or two steps before (polls do not count),
+    `failures` steps in a row in which every call failed; the model is told at half of them.
     """
 
     steps: int | None = 50
     calls: int | None = None
     seconds: float | None = None
     tokens: int | None = None
+    repeats: int | None = 4
+    failures: int | None = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +121,18 @@ class ApprovalDecided:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """Recorded immediately before the tool's function is entered."""
+    """Recorded immediately before the tool's function is entered.
+
+    `waited_for` are the calls of the batch that had to finish before this one might start, `effects` what it
+    touches. `early`: the function was entered while the model still wrote; nothing was made of it before this.
+    """
 
     call_id: str
     name: str
     idempotency_key: str
+    waited_for: tuple[str, ...] = ()
+    effects: Effects | None = None
+    early: bool = False
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

@@ -37,8 +37,24 @@ FailureCode = Literal[
 """Why a call failed, for programs; the model reads the content."""
 
 
+class _Nothing(dict[str, JSON]):
+    """The empty mapping of all values that have nothing extra: one for thousands of values, so nothing enters it."""
+
+    def __setitem__(self, key: str, value: JSON) -> None:
+        raise TypeError("values are not changed; make a new one with dataclasses.replace(value, extra={…})")
+
+    def update(self, *_: Any, **__: Any) -> None:
+        raise TypeError("values are not changed; make a new one with dataclasses.replace(value, extra={…})")
+
+    def setdefault(self, key: str, default: JSON = None, /) -> JSON:
+        raise TypeError("values are not changed; make a new one with dataclasses.replace(value, extra={…})")
+
+
+_NOTHING = _Nothing()
+
+
 def no_extra() -> Mapping[str, JSON]:
-    return {}
+    return _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +120,8 @@ class ToolCall:
     """One call the model made.
 
     `id` is unique within the run. `provider_id` is the id the model or its API gave, if any. `notes`
-    lists what was accepted leniently when the call was read (see `data.deltas`).
+    lists what was accepted leniently when the call was read (see `data.deltas`). `repaired_from` is what the model
+    wrote, if that was malformed and the call is what repair made of it.
     """
 
     id: str
@@ -114,6 +131,7 @@ class ToolCall:
     notes: tuple[str, ...] = ()
     opaque: Opaque | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
+    repaired_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,9 @@ class Effects:
     `external`: leaves the machine (MCP's openWorldHint). `idempotent`: a second run with the same
     arguments changes nothing more; external calls that are not idempotent keep their order. `destructive`:
     a write may remove or replace what was there. `declared` is False for a tool that says nothing: it then
-    counts as a write of everything.
+    counts as a write of everything. `repeatable`: asking again is meant (a poll), so no answer is given from
+    memory. `version` is a token of the state of what is read (a file's time and size, say): while a run itself
+    changes nothing there, an earlier result of the same call holds as long as the token does.
     """
 
     reads: frozenset[str] = frozenset()
@@ -35,6 +37,8 @@ class Effects:
     idempotent: bool = False
     destructive: bool = True
     declared: bool = True
+    repeatable: bool = False
+    version: str = ""
 
     def __init__(
         self,
@@ -45,6 +49,8 @@ class Effects:
         idempotent: bool = False,
         destructive: bool = True,
         declared: bool = True,
+        repeatable: bool = False,
+        version: str = "",
     ) -> None:
         assign = object.__setattr__
         assign(self, "reads", frozenset([reads]) if isinstance(reads, str) else frozenset(reads))
@@ -53,6 +59,8 @@ class Effects:
         assign(self, "idempotent", idempotent)
         assign(self, "destructive", destructive)
         assign(self, "declared", declared)
+        assign(self, "repeatable", repeatable)
+        assign(self, "version", version)
 
     @property
     def read_only(self) -> bool:

@@ -8,37 +8,69 @@ for delta in parser.close("stop"): ...
 
 from __future__ import annotations
 
-from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Parser, Section
+from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
 from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
+from toolspeak.dialects.detect import AutoDialect
 from toolspeak.dialects.grammar.target import TARGETS, Grammar, Target
+from toolspeak.dialects.lookup import find_dialect
+from toolspeak.dialects.opening import open_parser
+from toolspeak.dialects.read_results import read_results
+from toolspeak.dialects.repair import repaired
+from toolspeak.dialects.schema_text import list_tools
+from toolspeak.dialects.strict import StrictDialect
+from toolspeak.dialects.translate import Translation, translate
 from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
 from toolspeak.errors import UnknownDialect, suggest
 
 _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *dialect.info.aliases)}
 
 
-def get_dialect(name: str) -> Dialect:
-    """The dialect of this name. Raises UnknownDialect, which lists the names there are."""
+_AUTO = AutoDialect()
+
+
+def get_dialect(name: str, *, model: str | None = None, strict_detection: bool = False) -> Dialect:
+    """The dialect of this name, in any case, with `-` or `_`.
+
+    `auto` reads whatever dialect a turn is in; with the model's name, as a hub or a server knows it
+    (`Qwen/Qwen3-Coder-30B`, `qwen3-coder:30b`), that model's own first, which is also what it writes. Any other
+    dialect is what it is, whatever the model. `strict_detection`: a marker stays text unless a complete, valid call of
+    a known tool follows, so a call is held back until its end. Raises UnknownDialect, which lists the names there are
+    or says that no dialect is known for the model.
+    """
+    if strict_detection:
+        return StrictDialect(get_dialect(name, model=model))
+    known = name.lower().replace("_", "-")
+    if known == "auto":
+        return AutoDialect(find_dialect(model, DIALECTS)) if model is not None else _AUTO
     try:
-        return _BY_NAME[name]
+        return _BY_NAME[known]
     except KeyError:
-        raise UnknownDialect(f"There is no dialect {suggest(name, _BY_NAME)}") from None
+        raise UnknownDialect(f"There is no dialect {suggest(name, [*_BY_NAME, 'auto'])}") from None
 
 
 __all__ = [
     "DIALECTS",
     "PROTOCOLS",
     "TARGETS",
+    "AutoDialect",
     "BatchRule",
     "Dialect",
     "DialectInfo",
     "Grammar",
     "History",
+    "Listing",
     "ParsedTurn",
     "Parser",
     "Section",
+    "StrictDialect",
     "Target",
+    "Translation",
     "TurnCollector",
     "get_dialect",
+    "list_tools",
+    "open_parser",
+    "read_results",
     "read_turn",
+    "repaired",
+    "translate",
 ]

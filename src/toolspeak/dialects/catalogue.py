@@ -7,6 +7,7 @@ from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
 from toolspeak.dialects.cohere import COHERE_COMMAND, COMMAND_R_PLUS
 from toolspeak.dialects.deepseek import DEEPSEEK_V3, DEEPSEEK_V31
+from toolspeak.dialects.dots import DOTS
 from toolspeak.dialects.dsml import DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41
 from toolspeak.dialects.functionary import FUNCTIONARY_V31, FUNCTIONARY_V32
 from toolspeak.dialects.gemma import FUNCTIONGEMMA, GEMMA4
@@ -14,6 +15,7 @@ from toolspeak.dialects.glm import GLM45, GLM47, LING3, POOLSIDE_V1, SPARK25
 from toolspeak.dialects.harmony import HARMONY
 from toolspeak.dialects.hermes import ERNIE45, GRANITE4, HERMES
 from toolspeak.dialects.hy_v3 import HY_V3, HY_V3_SUFFIXED
+from toolspeak.dialects.inkling import INKLING
 from toolspeak.dialects.invoke import MINICPM5, MINIMAX_M2, STEP3
 from toolspeak.dialects.k2_horizon import K2_HORIZON
 from toolspeak.dialects.kimi import KIMI_K2
@@ -36,9 +38,7 @@ from toolspeak.dialects.qwen3_coder import MIMO, QWEN3_CODER, SEED_OSS, STEP3P5
 from toolspeak.dialects.tagged_json import (
     APERTUS,
     APRIEL,
-    DOTS,
     HUNYUAN_A13B,
-    INKLING,
     INTERNLM2,
     JAMBA,
     LONGCAT,
@@ -62,11 +62,11 @@ _JSON: tuple[Dialect, ...] = (
     INTERNLM2,
     INKLING,
     DOTS,
+    LLAMA3_JSON,
     GRANITE3,
     GRANITE_20B_FC,
     PHI4_MINI,
     MISTRAL_V3,
-    LLAMA3_JSON,
     XLAM,
     GIGACHAT3,
     COHERE_COMMAND,
@@ -116,3 +116,7 @@ _ELEMENTS: tuple[Dialect, ...] = (
 _FUNCTIONS: tuple[Dialect, ...] = (PYTHONIC, LLAMA4_PYTHONIC, LFM2, OLMO3, GEMMA4, FUNCTIONGEMMA)
 
 DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON, *_NAMED, *_ELEMENTS, *_PAIRS, *_FUNCTIONS)
+
+DETECTION: tuple[Dialect, ...] = (*DIALECTS[len(PROTOCOLS) :], *PROTOCOLS)
+"""The order in which `auto` asks where several dialects know a marker: the models' own formats before the protocols,
+so that JSON in <tool_call> is Hermes's, of whose calls all count."""

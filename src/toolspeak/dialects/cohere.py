@@ -31,7 +31,7 @@ COHERE_COMMAND = json_dialect(
         '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": …, "parameters": {…}}, …]<|END_ACTION|>',
         "chat templates of CohereLabs/c4ai-command-r7b-12-2024 and c4ai-command-a-03-2025",
         "parallel",
-        models=("command-r7b", "command-a", "cohere2"),
+        models=("command-r7b", "command-a"),
         results="<|START_TOOL_RESULT|>[…]<|END_TOOL_RESULT|> in a system turn",
         reasoning="<|START_THINKING|> … <|END_THINKING|>",
     ),

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule, DialectInfo, Parser, Section
+from toolspeak.dialects.base import BatchRule, DialectInfo, Listing, Parser, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.grammar.build import WithGrammar
@@ -58,14 +58,16 @@ class DeclaredDialect(WithGrammar):
     def name(self) -> str:
         return self.info.name
 
-    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> str:
+    def instructions(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "described"
+    ) -> str:
         most = self.batch.max_calls or 2
         shown = [
             ToolCall(f"{i}", spec.name, sample_arguments(spec)) for i, spec in enumerate(example_tools(tools)[:most])
         ]
         example = self.write_calls(shown, {spec.name: spec for spec in tools})
         parts = [_INSTRUCTIONS.replace("{rules}", self.rules).replace("{example}", example), choice_text(choice, tools)]
-        parts += ["## The tools you have", list_tools(tools)]
+        parts += ["## The tools you have", list_tools(tools, listing)]
         return "\n\n".join(part for part in parts if part)
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:
@@ -80,12 +82,16 @@ class DeclaredDialect(WithGrammar):
         return self.write_results(results)
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        return BlockParser(self.format(tools), starts_in)
+
+    def format(self, tools: Sequence[ToolSpec]) -> BlockFormat:
+        """How the dialect's blocks are recognised and read."""
         by_name = {spec.name: spec for spec in tools}
 
         def new_body(marker: Marker, first_index: int, caps: Caps) -> Body:
             return self.new_body(marker, first_index, caps, by_name)
 
-        return BlockParser(BlockFormat(self.table, self.batch, new_body), starts_in)
+        return BlockFormat(self.table, self.batch, new_body)
 
     def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
         return self.frame, self.table.markers, self.batch

@@ -60,7 +60,8 @@ def _table() -> MarkerTable:
             Marker("results", _OUTPUTS, _OUTPUTS_END, plain=True),
             Marker("results", _OUTPUT, _OUTPUT_END, plain=True),
             *(Marker("noise", text, None) for text in (_CALLS_END, _CALL_END, _OUTPUTS_END, _OUTPUT_END)),
-        ]
+        ],
+        specials=("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>"),
     )
 
 
@@ -145,7 +146,7 @@ DEEPSEEK_V31 = DeclaredDialect(
         "chat template of deepseek-ai/DeepSeek-V3.1",
         "parallel",
         aliases=("deepseek-v3.1",),
-        models=("deepseek-v3.1",),
+        models=("deepseek-v3.1", "deepseek-v3.2-exp"),
         results=f"{_OUTPUT}…{_OUTPUT_END}",
         stop=("<｜end▁of▁sentence｜>",),
     ),

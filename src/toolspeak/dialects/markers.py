@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
 MarkerKind = Literal["calls", "reasoning", "results", "noise"]
 """`noise` opens nothing: a special token around the text, dropped from it."""
+
+ENGINE_TOKENS = ("<bos>", "<eos>")
+"""What vLLM's tests have an engine parser drop wherever it stands, whatever the model's own special tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class Marker:
     @property
     def element(self) -> str:
         """The name of an element marker, else empty."""
-        found = None if self.signature else _ELEMENT.fullmatch(self.text)
+        found = None if self.signature or self.kind == "noise" else _ELEMENT.fullmatch(self.text)
         return found[1] if found else ""
 
 
@@ -140,8 +143,8 @@ Verdict = Found | Literal["text", "undecided", "opened"]
 """`undecided`: more characters are needed; `opened`: so too, but a whole block marker is already there."""
 
 _ELEMENT = re.compile(r"<([A-Za-z_][\w:.-]*)>")
-_FENCE = re.compile(r"```[\w+.-]{0,16}\s*")
-_FENCE_START = re.compile(r"`{1,2}|```[\w+.-]{0,16}\s*")
+FENCE = re.compile(r"```[\w+.-]{0,16}\s*")
+FENCE_START = re.compile(r"`{1,2}|```[\w+.-]{0,16}\s*")
 _ATTRIBUTES_START = re.compile(r"\s[^<>]*")
 _INNER_FENCE = re.compile(r"\s*(?:```[\w+.-]{0,16}\s*)?")
 _INNER_FENCE_START = re.compile(r"\s*(?:`{0,2}|```[\w+.-]{0,16}\s*)")
@@ -155,14 +158,30 @@ def _follows(held: str, position: int, texts: Sequence[str]) -> Literal["yes", "
     return "undecided" if any(text.startswith(rest) for text in texts) else "no"
 
 
+class Table(Protocol):
+    """What tells where blocks start."""
+
+    @property
+    def markers(self) -> Sequence[Marker]: ...
+
+    @property
+    def candidate(self) -> re.Pattern[str]: ...
+
+    def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict: ...
+
+
 class MarkerTable:
     """Decides candidates: texts that begin with a marker's first character or a backtick and may grow into a marker.
 
-    A block may stand in a code fence, and a code fence may stand in a block.
+    A block may stand in a code fence, and a code fence may stand in a block. `specials` are the model's special
+    tokens that frame a turn: an engine drops them, so they are noise, also between a block's marker and its body.
     """
 
-    def __init__(self, markers: Sequence[Marker]) -> None:
-        self.markers = tuple(markers)
+    def __init__(self, markers: Sequence[Marker], specials: Sequence[str] = ()) -> None:
+        self._specials = tuple(specials)
+        self._framing = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, specials))}))+") if specials else None
+        markers = (*markers, *(Marker("noise", text, None) for text in specials))
+        self.markers = markers
         self._elements = {marker.element.lower(): marker for marker in markers if marker.element}
         literal = [marker for marker in markers if not marker.element and not marker.signature]
         self._signed = [(marker, marker.signature) for marker in markers if marker.signature]
@@ -170,14 +189,11 @@ class MarkerTable:
         names = "|".join(re.escape(name) for name in sorted(self._elements, key=len, reverse=True))
         # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
         self._marker = re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
-        first = {"`", *(marker.text[0] for marker in self.markers if not marker.signature)}
-        first.update(*(signature.first for _, signature in self._signed))
-        letters = {char for char in first if char.isalpha()}
-        words = [marker.text for marker in literal if marker.text[0] in letters]
-        words += [part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)]
-        starts = ["[" + "".join(re.escape(char) for char in sorted(first - letters)) + "]"]
-        starts += sorted({_word_start(word) for word in words if word[0] in letters})
-        self.candidate = re.compile("|".join(starts))
+        starts = {"`", *(marker.text for marker in self.markers if not marker.signature)}
+        starts |= {char for _, signature in self._signed for char in signature.first if not char.isalpha()}
+        starts |= {part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)}
+        self.starts = frozenset(starts)
+        self.candidate = candidate_pattern(self.starts)
 
     def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
         """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows."""
@@ -187,9 +203,9 @@ class MarkerTable:
     def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
         start = 0
         if held[0] == "`":
-            fence = _FENCE.match(held)
+            fence = FENCE.match(held)
             if fence is None or fence.end() == len(held):
-                return "undecided" if _FENCE_START.fullmatch(held) else "text"
+                return "undecided" if FENCE_START.fullmatch(held) else "text"
             start = fence.end()
         elif in_code:
             return "text"
@@ -204,6 +220,12 @@ class MarkerTable:
             return "undecided" if self._may_become_marker(held[start:]) else "text"
         if marker.kind == "reasoning":
             return "text" if start else Found(marker, stop)
+        if marker.kind == "calls" and not marker.bare and self._framing is not None:
+            framed = self._framing.match(held, stop)
+            stop = framed.end() if framed else stop
+            rest = held[stop:].lstrip()
+            if rest and any(text.startswith(rest) and text != rest for text in self._specials):
+                return "opened"
         if marker.follows is not None:
             return self._follows(held, start > 0, marker, marker.follows, stop, notes)
         if marker.bare:
@@ -298,6 +320,14 @@ class MarkerTable:
         return False
 
 
+def candidate_pattern(starts: Iterable[str]) -> re.Pattern[str]:
+    """Finds where one of these texts may begin: by its first character, or by its first letters."""
+    chars = {text[0] for text in starts if not text[0].isalpha()}
+    patterns = ["[" + "".join(re.escape(char) for char in sorted(chars)) + "]"]
+    patterns += sorted({_word_start(text) for text in starts if text[0].isalpha()})
+    return re.compile("|".join(patterns))
+
+
 def _word_start(word: str) -> str:
     """Finds a word by its first four letters, or what there is of them at the end of the text: a letter alone is
     everywhere in prose."""
@@ -305,3 +335,14 @@ def _word_start(word: str) -> str:
     for char in reversed(word[1:4]):
         pattern = rf"(?=\Z|{re.escape(char)}{pattern})"
     return re.escape(word[0]) + pattern
+
+
+def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
+    """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
+
+    `quoting` says the same of text[start].
+    """
+    line = text.rfind("\n", start, stop)
+    if line >= 0:
+        return text.count("`", line, stop) % 2 == 1
+    return quoting ^ (text.count("`", start, stop) % 2 == 1)

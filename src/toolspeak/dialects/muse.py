@@ -50,7 +50,7 @@ class MuseParser(BlockParser):
     def close(self, reason: FinishReason) -> list[Delta]:
         out: list[Delta] = []
         if self._held and self._block is None and self._state == self._text and self._to == "self":
-            out.append(ReasoningDelta(self._held))
+            out.append(self._reasoning_kind(self._held))
             self._held = ""
         return [*out, *super().close(reason)]
 
@@ -62,15 +62,19 @@ class MuseParser(BlockParser):
             return len(text)
         self._to = found[1] if found else "user"
         self._state = self._text
+        if found and self._to == "self":
+            self._markup(text, position, position + found.end(), out)
         return position + found.end() if found else position
 
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
         if self._to not in ("self", "user"):
             return self._to_tool(text, position, out)
-        kind: type[TextDelta | ReasoningDelta] = ReasoningDelta if self._to == "self" else TextDelta
+        kind: type[TextDelta | ReasoningDelta] = self._reasoning_kind if self._to == "self" else TextDelta
         found = _END.search(text, position)
         if found:
             self._emit(kind, text, position, found.start(), out)
+            if self._to == "self":
+                self._markup(text, found.start(), found.end(), out)
             self._state = self._header
             return found.end()
         at = text.rfind("<", max(position, len(text) - len(_EOM)))
@@ -117,12 +121,7 @@ class MuseDialect(DeclaredDialect):
     """A declaration with a parser and a history of its own."""
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
-        by_name = {spec.name: spec for spec in tools}
-
-        def new_body(marker: Marker, first_index: int, caps: Caps) -> Body:
-            return ElementCalls(_SYNTAX, marker.end or "", by_name, first_index, caps)
-
-        return MuseParser(BlockFormat(self.table, self.batch, new_body), starts_in)
+        return MuseParser(self.format(tools), starts_in)
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:
         role: Literal["tool", "user"] = "tool" if tool_role else "user"

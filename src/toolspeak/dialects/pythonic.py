@@ -11,9 +11,9 @@ from typing import cast
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo, Section
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
-from toolspeak.dialects.body import Body
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.blocks import BlockFormat
+from toolspeak.dialects.body import Body, Run
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.avoid import Pattern
 from toolspeak.dialects.grammar.call_frames import before_call, python_arguments, python_notation
@@ -137,11 +137,11 @@ def _new_list(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> B
 class BareDialect(DeclaredDialect):
     """A dialect whose calls may stand without a marker: its tools' names tell them from prose."""
 
-    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
+    def format(self, tools: Sequence[ToolSpec]) -> BlockFormat:
         def new_body(_marker: Marker, first_index: int, caps: Caps) -> Body:
             return PythonCalls(True, first_index, caps)
 
-        return BlockParser(BlockFormat(_llama_table(tools), self.batch, new_body), starts_in)
+        return BlockFormat(_llama_table(tools), self.batch, new_body)
 
 
 _RULES = """\
@@ -155,7 +155,7 @@ PYTHONIC = BareDialect(
         "[f(a='x', n=2), g()], without markers",
         "chat template of meta-llama/Llama-3.2-3B-Instruct (tools in the system prompt)",
         "parallel",
-        models=("llama-3.2", "toolace"),
+        models=("toolace",),
         arguments="Python literals",
         results="ipython turn, JSON",
         reasoning="",
@@ -221,6 +221,9 @@ class PythonOrJson(Body):
         self._copy(self._inner)
         return stop
 
+    def run(self) -> Run | None:
+        return self._inner.run() if self._inner is not None else None
+
     def end(self, out: list[Delta]) -> None:
         if self._inner is not None:
             self._inner.end(out)
@@ -255,7 +258,8 @@ LFM2 = DeclaredDialect(
             Marker("calls", "<|tool_call_start|>", "<|tool_call_end|>", "[{", may_be_empty=True),
             Marker("results", "<|tool_response_start|>", "<|tool_response_end|>", plain=True),
             Marker("reasoning", "<think>", "</think>"),
-        ]
+        ],
+        specials=("<|im_end|>",),
     ),
     new_body=_lfm2_body,
     write_calls=lambda calls, _tools: _write_list(calls, '"', _LFM2, "<|tool_call_start|>", "<|tool_call_end|>"),
@@ -299,7 +303,8 @@ OLMO3 = DeclaredDialect(
         [
             Marker("calls", "<function_calls>", "</function_calls>", head=_LINE, may_be_empty=True),
             Marker("reasoning", "<think>", "</think>"),
-        ]
+        ],
+        specials=("<|im_end|>",),
     ),
     new_body=_olmo3_body,
     write_calls=_write_olmo3_calls,

@@ -43,7 +43,7 @@ STEP3P5 = element_dialect(
         "chat template of stepfun-ai/Step-3.5-Flash",
         "parallel",
         aliases=("step-3.5",),
-        models=("step-3.5", "step3p5"),
+        models=("step-3.5",),
         arguments=f"{_TYPING}; one line break on each side is dropped",
         results="<tool_response> in a tool_response turn",
         stop=("<|im_end|>",),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from toolspeak.data.deltas import (
+    DIALECT_NOTE,
     BatchEnded,
     CallCompleted,
     CallIgnored,
@@ -58,6 +59,12 @@ class ParsedTurn:
     usage: Usage
     model: str | None
 
+    @property
+    def dialect(self) -> str | None:
+        """The dialect that `auto` found, if it was not the model's own."""
+        found = [note.removeprefix(DIALECT_NOTE) for note in self.notes if note.startswith(DIALECT_NOTE)]
+        return found[-1] if found else None
+
 
 class TurnCollector:
     """Takes deltas, gives the turn. `call_id` names the call of an index, uniquely in the run."""
@@ -82,8 +89,9 @@ class TurnCollector:
             case ReasoningDelta(text):
                 self._reasoning.append(text)
                 self._add_text(ReasoningPart, text)
-            case CallCompleted(index, name, arguments, provider_id, notes):
-                self._place(index, ToolCall(self._call_id(index), name, arguments, provider_id, notes))
+            case CallCompleted(index, name, arguments, provider_id, notes, repaired_from):
+                made = ToolCall(self._call_id(index), name, arguments, provider_id, notes, repaired_from=repaired_from)
+                self._place(index, made)
             case CallMalformed():
                 call_id = self._call_id(delta.index)
                 malformed = MalformedCall(call_id, delta.raw, delta.code, delta.reason, delta.name, delta.whole_block)
@@ -98,6 +106,10 @@ class TurnCollector:
                 self._end = delta
             case _:
                 pass
+
+    def call(self, index: int) -> ToolCall | MalformedCall:
+        """The call of an index that was completed."""
+        return self._calls[index]
 
     def _add_text(self, kind: type[TextPart | ReasoningPart], text: str) -> None:
         last = self._parts[-1] if self._parts else None

@@ -21,9 +21,10 @@ from toolspeak.execute.approval import (
 )
 from toolspeak.execute.arguments import read_arguments
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
+from toolspeak.execute.early import Begun, EarlyStart, key_of
 from toolspeak.execute.interceptors import Answer, Interceptor, run_before
 from toolspeak.execute.results import cap_text, describe, result_of
-from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.secrets import Secrets, hide_effects
 from toolspeak.execute.threads import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.tool import Tool
@@ -40,15 +41,17 @@ class _TooLateError(Exception):
     """The run's time was over while a call was being admitted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for every call, and freezing doubles its cost
 class Ready:
-    """A call that may run. `arguments` hold revealed secrets and are for the function alone."""
+    """A call that may run. `arguments` hold revealed secrets and are for the function alone. `begun` is set when the
+    function was entered already, while the model still wrote."""
 
     call: ToolCall
     tool: Tool
     arguments: Mapping[str, Any]
     effects: Effects
     idempotency_key: str
+    begun: Begun | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class Admission:
     approver: Approver | None
     decided: Mapping[str, Decision]
     deadline: Deadline
+    early: EarlyStart | None = None
     waited: float = 0.0
 
     async def admit_all(
@@ -81,7 +85,6 @@ class Admission:
     ) -> list[Admitted]:
         """One entry per call. Calls that are finished already or malformed do not count towards `max_calls`."""
         admitted: list[Admitted] = []
-        seen: dict[str, int] = {}
         counted = 0
         for call in calls:
             if call.id in finished:
@@ -95,16 +98,13 @@ class Admission:
                 reason = "the run's limit on calls is reached"
                 admitted.append(Settled(failure(call, "skipped", reason)))
                 continue
-            seen[call.id] = seen.get(call.id, 0) + 1
-            admitted.append(await self._admit_in_time(call, seen[call.id]))
+            try:
+                admitted.append(self._late(call) if self.deadline.passed() else await self._admit(call))
+            except _TooLateError:
+                admitted.append(self._late(call))
         return admitted
 
-    async def _admit_in_time(self, call: ToolCall, occurrence: int) -> Admitted:
-        try:
-            if not self.deadline.passed():
-                return await self._admit(call, occurrence)
-        except _TooLateError:
-            pass
+    def _late(self, call: ToolCall) -> Settled:
         return Settled(failure(call, "skipped", self.deadline.before_start()))
 
     async def _in_time(self, work: Awaitable[ResultT]) -> ResultT:
@@ -118,7 +118,7 @@ class Admission:
                 raise _TooLateError from None
             raise
 
-    async def _admit(self, call: ToolCall, occurrence: int) -> Admitted:
+    async def _admit(self, call: ToolCall) -> Admitted:
         tool = self.tools.get(call.name)
         if tool is not None and self.pipeline:
             verdict = await self._in_time(run_before(self.pipeline, call, self.context))
@@ -134,21 +134,21 @@ class Admission:
         if isinstance(arguments, ToolResult):
             return Settled(arguments)
         effects = tool.effects_of(arguments)
-        refused = await self._refusal(call, tool, arguments, effects)
-        if refused is not None:
-            return refused
-        # The n-th call of a repeated id is a call of its own: the same key would make it look like a rerun.
-        key = f"{self.context.run_id}:{call.id}" + (f"#{occurrence}" if occurrence > 1 else "")
-        return Ready(call, tool, arguments, effects, key)
+        reason = approval_reason(effects)
+        if reason or call.id in self.decided:
+            refused = await self._refusal(call, tool, arguments, effects, reason)
+            if refused is not None:
+                return refused
+        begun = None if self.early is None else self.early.take(call, effects)
+        return Ready(call, tool, arguments, effects, key_of(self.context.run_id, call.id), begun)
 
     async def _refusal(
-        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects
+        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, reason: str
     ) -> Settled | ApprovalRequest | None:
-        reason = approval_reason(effects)
+        if reason and call.repaired_from is not None:
+            reason += "; the model's text was malformed, and was repaired"
         decision = self.decided.get(call.id)
         if decision is None:
-            if not reason:
-                return None
             if isinstance(self.approver, StandingApprover):
                 decision = self.approver.decision
             else:
@@ -184,9 +184,7 @@ class Admission:
             self.secrets.hide_text(await self._in_time(_preview(tool, arguments, self._run_context(call)))),
             _PREVIEW_BYTES,
         )
-        if self.secrets:
-            reads, writes = map(self.secrets.hide, (sorted(effects.reads), sorted(effects.writes)))
-            effects = replace(effects, reads=reads, writes=writes)
+        effects = hide_effects(effects, self.secrets)
         return ApprovalRequest(call, tool.spec, effects, preview, self.secrets.hide_text(reason))
 
 

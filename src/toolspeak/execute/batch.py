@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolResult
 from toolspeak.execute.approval import ApprovalRequest
+from toolspeak.execute.scope import RunScope
 from toolspeak.tools.context import StateView
 
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
@@ -28,7 +29,8 @@ def _no_memory() -> dict[str, Any]:
 class BatchContext:
     """The run a batch belongs to; every call's RunContext is made from it.
 
-    `progress` receives a call id and a line, in the event loop's thread.
+    `progress` receives a call id and a line, in the event loop's thread. `scope` is what the batches of one run
+    share; without it a batch knows of no other.
     """
 
     run_id: str
@@ -37,16 +39,19 @@ class BatchContext:
     memory: dict[str, Any] = field(default_factory=_no_memory)
     state: StateView | None = None
     progress: Callable[[str, str], None] = _no_progress
+    scope: RunScope = field(default_factory=RunScope)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The results, complete and in call order; or no results and the calls that wait for a decision,
-    in which case nothing was executed. `waited` are the seconds an approver took: they moved the deadline on."""
+    in which case nothing was executed. `waited` are the seconds an approver took: they moved the deadline on.
+    `lingering` are the run's calls that were abandoned in their threads and have not ended yet, by id."""
 
     results: tuple[ToolResult, ...]
     pending: tuple[ApprovalRequest, ...] = ()
     waited: float = 0.0
+    lingering: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -1,59 +1,55 @@
-"""The second phase of a batch: the admitted calls run as soon as their schedule lets them."""
+"""The second phase of a batch: the admitted calls run as soon as their schedule and the limits let them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, cast
 
 from toolspeak.data.events import ToolFinished, ToolStarted
 from toolspeak.data.messages import ToolCall, ToolResult, failure
 from toolspeak.execute.admission import Ready, Settled
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
+from toolspeak.execute.gates import Concurrency, Gate
 from toolspeak.execute.interceptors import Interceptor, run_around
-from toolspeak.execute.invoke import invoke
-from toolspeak.execute.results import describe, finish_result, result_of
-from toolspeak.execute.schedule import Conflicts, ScheduleName, plan
-from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.invoke import Invocation, seconds_of
+from toolspeak.execute.lingering import Abandoned
+from toolspeak.execute.results import ResultCap, describe, finish_result, result_of
+from toolspeak.execute.schedule import ScheduleName, plan
+from toolspeak.execute.secrets import Secrets, hide_effects
+from toolspeak.execute.threads import Outcome
+from toolspeak.execute.timers import Timers
 
-_MAX_THREADS = 128
-"""Synchronous calls of one batch that run at once: a batch of thousands must not become as many threads."""
+
+@dataclass(frozen=True, slots=True)
+class ExecutionSettings:
+    """What an executor gives each of its batches. `tool_timeout` is in seconds."""
+
+    schedule: ScheduleName
+    concurrency: Concurrency
+    pipeline: Sequence[Interceptor]
+    secrets: Secrets
+    tool_timeout: float | None
+    cap: ResultCap
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Turn:
     """One call on its way; `returned` is what its function brought, `result` what was recorded."""
 
     entry: Ready | Settled
     waits: int = 0
+    waited_for: tuple[str, ...] = ()
     followers: list[_Turn] = field(default_factory=list["_Turn"])
-    phase: Literal["new", "waiting", "starting", "running", "settling", "recording", "done"] = "new"
+    phase: Literal["new", "queued", "waiting", "starting", "running", "settling", "recording", "done"] = "new"
+    gates: tuple[Gate, ...] = ()
     returned: ToolResult | None = None
     result: ToolResult | None = None
     task: asyncio.Task[None] | None = None
-
-
-class _Abandoned:
-    """The synchronous calls that were given up and go on in their threads: nothing that conflicts may start."""
-
-    def __init__(self) -> None:
-        self._calls: list[tuple[str, threading.Event]] = []
-        self._conflicts = Conflicts()
-
-    def add(self, entry: Ready, ended: threading.Event) -> None:
-        self._conflicts.add(len(self._calls), entry.effects)
-        self._calls.append((entry.tool.name, ended))
-
-    def in_the_way_of(self, entry: Ready) -> str:
-        """The name of one that conflicts with this call and is still running, or ""."""
-        if not self._calls:
-            return ""
-        conflicting = (self._calls[index] for index in sorted(self._conflicts.with_(entry.effects)))
-        return next((name for name, ended in conflicting if not ended.is_set()), "")
 
 
 class Execution:
@@ -62,37 +58,38 @@ class Execution:
     def __init__(
         self,
         entries: Sequence[Ready | Settled],
+        settings: ExecutionSettings,
         *,
-        schedule: ScheduleName,
         emit: Emit,
         context: BatchContext,
-        pipeline: Sequence[Interceptor],
-        secrets: Secrets,
         deadline: Deadline,
-        tool_timeout: float | None,
-        max_result_bytes: int,
     ) -> None:
+        self._settings = settings
         self._emit = emit
         self._context = context
-        self._pipeline = pipeline
-        self._secrets = secrets
+        self._scope = context.scope
         self._deadline = deadline
-        self._tool_timeout = tool_timeout
-        self._max_result_bytes = max_result_bytes
         self._turns = [_Turn(entry) for entry in entries]
-        _chain([turn for turn in self._turns if isinstance(turn.entry, Ready)], schedule)
-        self._abandoned = None if schedule == "parallel" else _Abandoned()
+        self._calls = [(turn, turn.entry) for turn in self._turns if isinstance(turn.entry, Ready)]
+        _chain(self._calls, settings.schedule)
+        limit = settings.concurrency.batch
+        self._gates = () if limit is None else (Gate(limit),)
+        self._places: dict[str, tuple[Gate, ...]] = {}
+        self._recalls = bool(self._scope.recall) and (
+            settings.schedule != "parallel" or all(entry.effects.read_only for _, entry in self._calls)
+        )
         self._left = len(self._turns)
         self._ready = deque(turn for turn in self._turns if not turn.waits)
         self._starting = False
         self._stopping = False
         self._expired = False
         self._error: BaseException | None = None
-        self._threads = asyncio.Semaphore(_MAX_THREADS)
         self._owner = cast("asyncio.Task[Any]", asyncio.current_task())
         self._cancellations = self._owner.cancelling()
         self._vars = contextvars.copy_context()
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._timers = Timers()
+        self._over: asyncio.Future[None] = self._loop.create_future()
 
     async def run(self) -> tuple[ToolResult, ...]:
         """All results, in call order.
@@ -100,8 +97,8 @@ class Execution:
         Raises what `emit` raised, and a tool's KeyboardInterrupt or SystemExit, after the other calls have been
         cancelled and awaited; what was not recorded by then has no result.
         """
-        loop = asyncio.get_running_loop()
-        timer = None if self._deadline.at is None else loop.call_at(self._deadline.at, self._expire)
+        at = self._deadline.at
+        timer = None if at is None else self._loop.call_at(at, self._expire)
         try:
             self._start_ready()
             if self._left:
@@ -109,7 +106,10 @@ class Execution:
         finally:
             if timer is not None:
                 timer.cancel()
-            await self._stop()
+            try:
+                await self._stop()
+            finally:
+                self._close()
         if self._error is not None:
             raise self._error
         return tuple(cast("ToolResult", turn.result) for turn in self._turns)
@@ -119,23 +119,50 @@ class Execution:
         if self._starting:
             return
         self._starting = True
-        loop = asyncio.get_running_loop()
         while self._ready and not self._stopping:
-            turn = self._ready.popleft()
-            if isinstance(turn.entry, Settled) and turn.entry.recorded:
-                self._finish(turn, turn.entry.result)
-                continue
-            # A copy of the batch's context: a call must not see what the call before it has set.
-            turn.task = loop.create_task(self._take(turn), context=self._vars.copy())
+            self._start(self._ready.popleft())
         self._starting = False
 
+    def _start(self, turn: _Turn) -> None:
+        entry = turn.entry
+        if self._stopping or turn.task is not None or turn.result is not None:
+            return
+        if isinstance(entry, Settled):
+            if entry.recorded:
+                self._finish(turn, entry.result)
+                return
+        elif not self._expired and entry.begun is None and not self._has_place(turn, entry):
+            turn.phase = "queued"
+            return
+        turn.phase = "new"
+        # A copy of the batch's context: a call must not see what the call before it has set.
+        turn.task = self._loop.create_task(self._take(turn), context=self._vars.copy())
+
+    def _has_place(self, turn: _Turn, entry: Ready) -> bool:
+        """Takes the places the call needs, all or none; without them it is started again when there may be some."""
+        gates = self._places.get(entry.tool.name)
+        if gates is None:
+            gates = self._gates + self._scope.gates(entry.tool, self._settings.concurrency)
+            self._places[entry.tool.name] = gates
+        if not gates:
+            return True
+        for gate in gates:
+            if not gate.free and not gate.stuck:
+                gate.wait(partial(self._start, turn))
+                return False
+        if not any(gate.stuck for gate in gates):
+            for gate in gates:
+                gate.take()
+            turn.gates = gates
+        return True
+
     async def _take(self, turn: _Turn) -> None:
+        entry, settings = turn.entry, self._settings
         try:
-            if isinstance(turn.entry, Settled):
-                result = turn.entry.result
-            else:
-                result = await self._run_call(turn, turn.entry)
-            result = finish_result(result, self._secrets, self._max_result_bytes)
+            result = self._remembered(turn) if self._recalls else None
+            if result is None:
+                result = await self._run_call(turn, entry) if isinstance(entry, Ready) else entry.result
+                result = finish_result(result, settings.secrets, settings.cap, self._context.memory)
             turn.phase = "recording"
             await self._emit(ToolFinished(result))
         except BaseException as error:  # noqa: BLE001 - run() raises it; a task's own exception would be lost
@@ -143,8 +170,18 @@ class Execution:
         else:
             self._finish(turn, result)
 
+    def _remembered(self, turn: _Turn) -> ToolResult | None:
+        """The result of a read that was made before, unless something in this batch may change it first."""
+        entry = turn.entry
+        if not isinstance(entry, Ready) or turn.waited_for:
+            return None
+        return self._scope.recall.answer(entry.call, entry.effects)
+
     def _finish(self, turn: _Turn, result: ToolResult) -> None:
-        turn.result, turn.phase = result, "done"
+        # The task has nothing left to do: a batch of thousands must not keep them all.
+        turn.result, turn.phase, turn.task = result, "done", None
+        if turn.gates:
+            _leave(turn)
         for follower in turn.followers:
             follower.waits -= 1
             if not follower.waits:
@@ -152,18 +189,22 @@ class Execution:
         self._left -= 1
         if not self._left and not self._over.done():
             self._over.set_result(None)
-        self._start_ready()
+        if self._ready:
+            self._start_ready()
 
     async def _run_call(self, turn: _Turn, entry: Ready) -> ToolResult:
         if self._is_late():
             return failure(entry.call, "skipped", self._deadline.before_start())
-        running = self._abandoned.in_the_way_of(entry) if self._abandoned is not None else ""
-        if running:
-            reason = f"not started: it depends on {running}, which is still running after its timeout"
-            return failure(entry.call, "skipped", reason)
+        if self._scope.lingering.calls:
+            obstacle = self._obstacle(turn, entry)
+            if obstacle:
+                return failure(entry.call, "skipped", f"not started: {obstacle}")
         turn.phase = "waiting"
+        pipeline = self._settings.pipeline
         try:
-            result = await run_around(self._pipeline, entry.call, lambda: self._call_in_turn(turn, entry))
+            if not pipeline:
+                return await self._call_tool(turn, entry)
+            result = await run_around(pipeline, entry.call, partial(self._call_tool, turn, entry))
         except asyncio.CancelledError as error:
             if self._is_being_cancelled():
                 raise
@@ -174,18 +215,24 @@ class Execution:
             raise asyncio.CancelledError
         return result
 
-    async def _call_in_turn(self, turn: _Turn, entry: Ready) -> ToolResult:
-        if entry.tool.is_async:
-            return await self._call_tool(turn, entry)
-        async with self._threads:
-            return await self._call_tool(turn, entry)
+    def _obstacle(self, turn: _Turn, entry: Ready) -> str:
+        """Which calls that go on after their timeout keep this one from starting, "" if none does."""
+        scope, name = self._scope, entry.tool.name
+        if self._settings.schedule != "parallel":
+            running = scope.lingering.in_the_way_of(entry.effects)
+            if running:
+                return f"it depends on {running}, which is still running after its timeout"
+        own = scope.own_gate(entry.tool) if entry.tool.max_concurrent is not None else None
+        if own is not None and own not in turn.gates and entry.begun is None:
+            return f"earlier calls of {name} are still running after their timeout, and no more may run at once"
+        return ""
 
     async def _call_tool(self, turn: _Turn, entry: Ready) -> ToolResult:
         if self._is_being_cancelled():
             raise asyncio.CancelledError
         turn.phase, turn.returned = "starting", None
         try:
-            await self._emit(ToolStarted(entry.call.id, entry.tool.name, entry.idempotency_key))
+            await self._emit(self._started(turn, entry))
         except BaseException as error:
             self._abort(error)
             raise
@@ -193,55 +240,77 @@ class Execution:
         if self._is_late():
             result = failure(entry.call, "skipped", self._deadline.before_start())
         else:
-            result = await self._call_function(turn, entry)
+            begun = entry.begun
+            invocation = self._invocation(entry) if begun is None else begun.invocation
+            try:
+                outcome, timed_out = await (invocation.run(self._timers) if begun is None else begun.outcome())
+            except asyncio.CancelledError as error:
+                self._give_up(turn, entry, invocation)
+                if self._is_being_cancelled():
+                    raise
+                _forget_cancellations()
+                result = self._interrupted(turn, entry.call, error)
+            else:
+                result = self._result(turn, entry, invocation, outcome, timed_out)
         turn.phase, turn.returned = "settling", result
         return result
 
-    async def _call_function(self, turn: _Turn, entry: Ready) -> ToolResult:
-        call, tool = entry.call, entry.tool
-        seconds = self._tool_timeout if tool.timeout is None else tool.timeout
-        ended = threading.Event()
-        try:
-            outcome, timed_out = await invoke(
-                tool,
-                call,
-                entry.arguments,
-                key=entry.idempotency_key,
-                seconds=seconds,
-                context=self._context,
-                secrets=self._secrets,
-                ended=ended,
-            )
-        except asyncio.CancelledError as error:
-            self._give_up(entry, ended)
-            if self._is_being_cancelled():
-                raise
-            _forget_cancellations()
-            return self._interrupted(turn, call, error)
+    def _result(
+        self, turn: _Turn, entry: Ready, invocation: Invocation, outcome: Outcome, timed_out: bool
+    ) -> ToolResult:
+        call, secrets = entry.call, self._settings.secrets
         if outcome.error is None:
             # Even if it was told to stop, or the batch is being cancelled: what was done is recorded if it can be.
-            return result_of(call, outcome.value, self._secrets)
+            return result_of(call, outcome.value, secrets)
         if timed_out:
-            still = "; it may still be running" if self._give_up(entry, ended) else ""
-            return failure(call, "timeout", f"{tool.name} did not finish within {seconds:g} seconds{still}")
+            return self._timed_out(turn, entry, invocation)
         if isinstance(outcome.error, Exception):
-            return failure(call, "exception", self._secrets.hide_text(describe(outcome.error)))
+            return failure(call, "exception", secrets.hide_text(describe(outcome.error)))
         if isinstance(outcome.error, asyncio.CancelledError):
             return self._interrupted(turn, call, outcome.error)
         raise outcome.error
 
-    def _give_up(self, entry: Ready, ended: threading.Event) -> bool:
+    def _started(self, turn: _Turn, entry: Ready) -> ToolStarted:
+        effects = hide_effects(entry.effects, self._settings.secrets)
+        early = entry.begun is not None
+        return ToolStarted(entry.call.id, entry.tool.name, entry.idempotency_key, turn.waited_for, effects, early)
+
+    def _invocation(self, entry: Ready) -> Invocation:
+        return Invocation(
+            entry.tool,
+            entry.call,
+            entry.arguments,
+            entry.idempotency_key,
+            seconds_of(entry.tool, entry.arguments, self._settings.tool_timeout),
+            self._context,
+            self._settings.secrets,
+        )
+
+    def _timed_out(self, turn: _Turn, entry: Ready, invocation: Invocation) -> ToolResult:
+        told = f"{entry.tool.name} did not finish within {invocation.seconds:g} seconds"
+        if not self._give_up(turn, entry, invocation):
+            return failure(entry.call, "timeout", told)
+        result = failure(entry.call, "timeout", f"{told}; it may still be running")
+        return replace(result, extra={"still_running": True})
+
+    def _give_up(self, turn: _Turn, entry: Ready, invocation: Invocation) -> bool:
         """Whether the call goes on although nobody waits for it any more: a thread cannot be stopped."""
-        if entry.tool.is_async or ended.is_set():
+        ended = invocation.ended
+        if ended is None or ended.is_set():
             return False
-        if self._abandoned is not None:
-            self._abandoned.add(entry, ended)
+        scope = self._scope
+        scope.lingering.add(Abandoned(entry.call.id, entry.tool.name, entry.effects, ended))
+        own = scope.own_gate(entry.tool)
+        if own is not None and own in turn.gates:
+            turn.gates = tuple(gate for gate in turn.gates if gate is not own)
+            invocation.on_end = own.leave
+            own.linger()
         return True
 
     def _interrupted(self, turn: _Turn, call: ToolCall, error: asyncio.CancelledError) -> ToolResult:
         """The failure of a call that got a CancelledError although nobody cancels the batch."""
         if not self._is_late():
-            return failure(call, "cancelled", self._secrets.hide_text(f"the tool gave up: {describe(error)}"))
+            return failure(call, "cancelled", self._settings.secrets.hide_text(f"the tool gave up: {describe(error)}"))
         if turn.phase == "running":
             return failure(call, "timeout", self._deadline.before_end())
         return failure(call, "skipped", self._deadline.before_start())
@@ -261,6 +330,8 @@ class Execution:
             # A task that has not begun must not be cancelled: its code would never run.
             if turn.task is not None and turn.phase in ("waiting", "running", "settling"):
                 turn.task.cancel()
+            elif turn.phase == "queued":
+                self._start(turn)
 
     def _abort(self, error: BaseException) -> None:
         """Ends the batch with this error; the first one counts."""
@@ -294,13 +365,30 @@ class Execution:
         if cancelled is not None and self._error is None:
             raise cancelled
 
+    def _close(self) -> None:
+        """Gives everything back; nothing of the batch runs any more."""
+        self._timers.close()
+        for turn, _ in self._calls:
+            _leave(turn)
+        done = ((entry.call, entry.effects, turn.result) for turn, entry in self._calls)
+        self._scope.recall.learn(done, ordered=self._settings.schedule != "parallel")
 
-def _chain(turns: Sequence[_Turn], schedule: ScheduleName) -> None:
-    effects = [turn.entry.effects for turn in turns if isinstance(turn.entry, Ready)]
-    for turn, waits in zip(turns, plan(effects, schedule), strict=True):
-        turn.waits = len(waits)
+
+def _chain(calls: Sequence[tuple[_Turn, Ready]], schedule: ScheduleName) -> None:
+    waits: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    for (turn, _), found in zip(calls, plan([entry.effects for _, entry in calls], schedule), strict=True):
+        if found is not waits:
+            waits, names = found, tuple(calls[index][1].call.id for index in found)
+        turn.waits, turn.waited_for = len(waits), names
         for index in waits:
-            turns[index].followers.append(turn)
+            calls[index][0].followers.append(turn)
+
+
+def _leave(turn: _Turn) -> None:
+    gates, turn.gates = turn.gates, ()
+    for gate in gates:
+        gate.release()
 
 
 def _forget_cancellations() -> None:

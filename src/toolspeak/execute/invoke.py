@@ -6,90 +6,115 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
 
 from toolspeak.data.messages import ToolCall
 from toolspeak.execute.batch import BatchContext
+from toolspeak.execute.lingering import Flag
 from toolspeak.execute.secrets import Secrets
 from toolspeak.execute.threads import Outcome, call_in_loop, in_thread
+from toolspeak.execute.timers import Timers
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.tool import Tool
 
 
-async def invoke(
-    tool: Tool,
-    call: ToolCall,
-    arguments: Mapping[str, Any],
-    *,
-    key: str,
-    seconds: float | None,
-    context: BatchContext,
-    secrets: Secrets,
-    ended: threading.Event,
-) -> tuple[Outcome, bool]:
-    """What the tool's function returned or raised, and whether it was told to stop because `seconds` were over.
+@dataclass(slots=True)
+class Invocation:
+    """One call of a tool's function. `seconds` is its time limit, None for none.
 
-    An async function is cancelled then, and has ended when this returns; a synchronous one is abandoned in
-    its thread, where `RunContext.cancelled` turns true; `ended` is set once it does end. Raises CancelledError
-    alone.
+    `given_up` is what `RunContext.cancelled` tells, if the tool asks for it; `ended` tells whether a synchronous
+    function has ended, and if nobody waits for it any more `on_end` is called in the loop then.
     """
-    given_up = threading.Event()
-    if tool.context_parameter is not None:
-        wanted: RunContext[Any] = RunContext(
+
+    tool: Tool
+    call: ToolCall
+    arguments: Mapping[str, Any]
+    key: str
+    seconds: float | None
+    context: BatchContext
+    secrets: Secrets
+    given_up: Flag | None = None
+    ended: Flag | None = None
+    on_end: Callable[[], None] | None = None
+
+    async def run(self, timers: Timers) -> tuple[Outcome, bool]:
+        """What the function returned or raised, and whether it was told to stop because its time was over.
+
+        An async function is cancelled then, and has ended when this returns; a synchronous one is abandoned in its
+        thread. Raises CancelledError alone.
+        """
+        arguments = self.arguments
+        if self.tool.context_parameter is not None:
+            self.given_up = Flag()
+            arguments = {**arguments, self.tool.context_parameter: self._run_context(self.given_up)}
+        limited = self.seconds is not None and not math.isinf(self.seconds)
+        limit = timers.start(self.seconds) if limited and self.seconds is not None else None
+        try:
+            if self.tool.is_async:
+                outcome = Outcome(await self.tool.function(**arguments))
+            else:
+                outcome = await self._in_thread(arguments)
+        except asyncio.CancelledError as error:
+            if limit is None or not limit.stop():
+                raise
+            outcome = Outcome(error=error)
+        except BaseException as error:  # noqa: BLE001 - the executor decides what each exception means
+            outcome = Outcome(error=error)
+        finally:
+            if self.given_up is not None:
+                self.given_up.set()
+            if limit is not None:
+                limit.stop()
+        return outcome, limit is not None and limit.expired
+
+    async def _in_thread(self, arguments: Mapping[str, Any]) -> Outcome:
+        function, ended = self.tool.function, Flag()
+        self.ended = ended
+
+        def entered() -> Any:
+            try:
+                return function(**arguments)
+            finally:
+                ended.set()
+
+        outcome = await in_thread(entered, self._abandoned_ended)
+        return Outcome(await outcome.value) if isawaitable(outcome.value) else outcome
+
+    def _abandoned_ended(self) -> None:
+        if self.on_end is not None:
+            self.on_end()
+
+    def _run_context(self, given_up: Flag) -> RunContext[Any]:
+        context = self.context
+        return RunContext(
             deps=context.deps,
-            call=call,
-            idempotency_key=key,
+            call=self.call,
+            idempotency_key=self.key,
             state=context.state,
             memory=context.memory,
-            progress=_progress(context.progress, call.id, secrets, given_up),
+            progress=self._progress(given_up),
             cancelled=given_up.is_set,
         )
-        arguments = {**arguments, tool.context_parameter: wanted}
-    limit = asyncio.timeout(None if seconds is None or math.isinf(seconds) else seconds)
-    try:
-        async with limit:
-            outcome = await _enter(tool, partial(tool.function, **arguments), ended)
-    except TimeoutError as error:
-        outcome = Outcome(error=error)
-    finally:
-        given_up.set()
-    return outcome, limit.expired()
+
+    def _progress(self, given_up: Flag) -> Callable[[str], None]:
+        loop, home = asyncio.get_running_loop(), threading.get_ident()
+        report, secrets, call_id = self.context.progress, self.secrets, self.call.id
+
+        def progress(message: str) -> None:
+            if given_up.is_set():
+                return
+            message = secrets.hide_text(message)
+            if threading.get_ident() == home:
+                report(call_id, message)
+            else:
+                call_in_loop(loop, report, call_id, message)
+
+        return progress
 
 
-async def _enter(tool: Tool, function: Callable[[], Any], ended: threading.Event) -> Outcome:
-    def entered() -> Any:
-        try:
-            return function()
-        finally:
-            ended.set()
-
-    try:
-        if tool.is_async:
-            return Outcome(await function())
-        outcome = await in_thread(entered)
-        if isawaitable(outcome.value):
-            return Outcome(await outcome.value)
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - the executor decides what each exception means
-        return Outcome(error=error)
-    return outcome
-
-
-def _progress(
-    report: Callable[[str, str], None], call_id: str, secrets: Secrets, given_up: threading.Event
-) -> Callable[[str], None]:
-    loop, home = asyncio.get_running_loop(), threading.get_ident()
-
-    def progress(message: str) -> None:
-        if given_up.is_set():
-            return
-        message = secrets.hide_text(message)
-        if threading.get_ident() == home:
-            report(call_id, message)
-        else:
-            call_in_loop(loop, report, call_id, message)
-
-    return progress
+def seconds_of(tool: Tool, arguments: Mapping[str, Any], otherwise: float | None) -> float | None:
+    """How long a call may take."""
+    seconds = tool.seconds(arguments)
+    return otherwise if seconds is None else seconds

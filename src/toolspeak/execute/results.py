@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toolspeak.data.messages import (
-    JSON,
     ContentPart,
     FilePart,
     ImagePart,
@@ -20,12 +18,26 @@ from toolspeak.data.messages import (
 )
 from toolspeak.errors import ToolError
 from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.shorten import json_text, shorten_json
 from toolspeak.tools.content import Unserialisable, to_content
+from toolspeak.tools.kept import keep
 
-_LEFT_OUT = (
-    "\n[… {count} bytes left out here. To see more, call the tool again for a part of it "
-    "(with its paging or range arguments, if it has them) or ask for less.]\n"
+_LEFT_OUT = "\n[… {count} bytes left out here. {how}]\n"
+_SHORTENED = "[Shortened: {count} of {total} bytes of JSON are left out, where it says so. {how}]"
+_ASK_AGAIN = (
+    "To see more, call the tool again for a part of it (with its paging or range arguments, if it has them) "
+    "or ask for less."
 )
+_PAGE = "All of it: call read_result with handle={handle}."
+
+
+@dataclass(frozen=True, slots=True)
+class ResultCap:
+    """How much of a result the model gets: `max_bytes` of text and JSON (UTF-8). With `pages` the whole of a longer
+    one is kept in the run's memory, where the tool `read_result` finds it under the call's id."""
+
+    max_bytes: int
+    pages: bool = False
 
 
 def result_of(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
@@ -51,32 +63,77 @@ def describe(error: BaseException) -> str:
     return message if isinstance(error, ToolError) else f"{type(error).__name__}: {message}"
 
 
-def finish_result(result: ToolResult, secrets: Secrets, max_bytes: int) -> ToolResult:
-    """The result as it is recorded: without secrets, then within `max_bytes` (a cut could halve a secret)."""
+def finish_result(result: ToolResult, secrets: Secrets, cap: ResultCap, memory: dict[str, Any]) -> ToolResult:
+    """The result as it is recorded: without secrets, then within the cap (a cut could halve a secret)."""
     try:
-        return cap_result(hide_secrets(result, secrets), max_bytes)
+        return cap_result(hide_secrets(result, secrets), cap, memory)
     except Exception as error:  # noqa: BLE001 - JSON made by hand may be too deep, or none at all
         message = f"the tool's value cannot be shown: {describe(error)}"
         content = (TextPart(secrets.hide_text(message)),)
         return ToolResult(result.call_id, result.name, "failure", content, "unserialisable")
 
 
-def cap_result(result: ToolResult, max_bytes: int) -> ToolResult:
-    """The result with at most `max_bytes` of text and JSON (UTF-8 bytes) in its content.
+def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> ToolResult:
+    """The result within the cap.
 
-    What is too long keeps its head and its tail, with a line between them that says how many bytes are left
-    out; JSON that is cut becomes text. `extra["truncated_bytes"]` holds that number, and `structured` is
-    dropped then, or when it is itself longer. Images and files stay as they are.
+    A text that is too long keeps its head and its tail, with a line between them that says how many bytes are left
+    out. JSON that is too long stays JSON, with its longest parts shortened and a note behind it; only where that is
+    not enough it becomes text. `extra["truncated_bytes"]` holds the number, `extra["handle"]` the name under which
+    the whole is kept, if it is; `structured` is dropped then, or when it is itself longer. Images and files stay as
+    they are.
     """
-    parts, left_out = cap_parts(result.content, max_bytes)
-    if left_out:
-        extra = {**result.extra, "truncated_bytes": left_out}
-        return replace(result, content=parts, structured=None, extra=extra)
-    if result.structured is not None and not _already_measured(result):
-        size = len(_encode(json_text(result.structured)))
-        if size > max_bytes:
-            return replace(result, structured=None, extra={**result.extra, "structured_bytes": size})
-    return result
+    if len(result.content) == 1 and _surely_fits(result.content[0], cap.max_bytes):
+        return result if result.structured is None else _cap_structured(result, cap)
+    whole = sum(len(_bytes_of(part)) for part in result.content)
+    if whole <= cap.max_bytes:
+        return _cap_structured(result, cap)
+    how, extra = _ASK_AGAIN, {**result.extra}
+    if cap.pages and keep(memory, result.call_id, _whole_text(result.content)):
+        how, extra["handle"] = _PAGE.format(handle=json_text(result.call_id)), result.call_id
+    shortened = _shorten(result.content, whole, cap.max_bytes, how)
+    parts, left_out = cap_parts(result.content, cap.max_bytes, how) if shortened is None else shortened
+    return replace(result, content=parts, structured=None, extra={**extra, "truncated_bytes": left_out})
+
+
+def _surely_fits(part: ContentPart, max_bytes: int) -> bool:
+    """Whether the part is within the limit, told without writing it out."""
+    if isinstance(part, TextPart):
+        return 4 * len(part.text) <= max_bytes
+    if not isinstance(part, JsonPart) or max_bytes < 32:
+        return False
+    value: object = part.value
+    if isinstance(value, str):
+        return 6 * len(value) + 2 <= max_bytes  # JSON escapes one character with six
+    return value is None or isinstance(value, float) or (isinstance(value, int) and value.bit_length() < 64)
+
+
+def _cap_structured(result: ToolResult, cap: ResultCap) -> ToolResult:
+    if result.structured is None or _already_measured(result):
+        return result
+    size = len(_encode(json_text(result.structured)))
+    if size <= cap.max_bytes:
+        return result
+    return replace(result, structured=None, extra={**result.extra, "structured_bytes": size})
+
+
+def _shorten(
+    parts: Sequence[ContentPart], whole: int, max_bytes: int, how: str
+) -> tuple[tuple[ContentPart, ...], int] | None:
+    """A JSON result made shorter, with a note that says so, and the number of bytes left out."""
+    if len(parts) != 1 or not isinstance(parts[0], JsonPart):
+        return None
+    note = _SHORTENED.format(count=whole, total=whole, how=how)
+    short = shorten_json(parts[0].value, max_bytes - len(_encode(note)))
+    if short is None:
+        return None
+    left_out = whole - len(_encode(json_text(short)))
+    note = _SHORTENED.format(count=left_out, total=whole, how=how)
+    return (replace(parts[0], value=short), TextPart(note)), left_out
+
+
+def _whole_text(parts: Sequence[ContentPart]) -> str:
+    """What `read_result` pages through."""
+    return "\n".join(_decode(data) for part in parts if (data := _bytes_of(part)))
 
 
 def cap_text(text: str, max_bytes: int) -> str:
@@ -85,7 +142,9 @@ def cap_text(text: str, max_bytes: int) -> str:
     return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
-def cap_parts(parts: Sequence[ContentPart], max_bytes: int) -> tuple[tuple[ContentPart, ...], int]:
+def cap_parts(
+    parts: Sequence[ContentPart], max_bytes: int, how: str = _ASK_AGAIN
+) -> tuple[tuple[ContentPart, ...], int]:
     """The parts within `max_bytes`, and the number of bytes left out (0: nothing was changed).
 
     The line that tells of the cut counts too; it is there even when `max_bytes` is too small for it.
@@ -94,7 +153,7 @@ def cap_parts(parts: Sequence[ContentPart], max_bytes: int) -> tuple[tuple[Conte
     total = sum(map(len, encoded))
     if total <= max_bytes:
         return tuple(parts), 0
-    budget = max(0, max_bytes - len(_encode(_LEFT_OUT.format(count=total))))
+    budget = max(0, max_bytes - len(_encode(_LEFT_OUT.format(count=total, how=how))))
     head_end, tail_start = budget - budget // 2, total - budget // 2
 
     cuts: list[tuple[int, int]] = []  # per part: the bytes before the first and from the second are kept
@@ -106,7 +165,7 @@ def cap_parts(parts: Sequence[ContentPart], max_bytes: int) -> tuple[tuple[Conte
     left_out = sum(tail - head for head, tail in cuts)
 
     kept: list[ContentPart] = []
-    marker = _LEFT_OUT.format(count=left_out)
+    marker = _LEFT_OUT.format(count=left_out, how=how)
     for part, data, (head, tail) in zip(parts, encoded, cuts, strict=True):
         if head == tail:
             kept.append(part)
@@ -126,11 +185,6 @@ def hide_secrets(result: ToolResult, secrets: Secrets) -> ToolResult:
     return replace(
         result, content=content, structured=secrets.hide(result.structured), extra=secrets.hide(result.extra)
     )
-
-
-def json_text(value: JSON) -> str:
-    """A JSON value as the text whose bytes are counted."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _hide_part(part: ContentPart, secrets: Secrets) -> ContentPart:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Literal, get_args
 
 from toolspeak.data.tools import EVERYTHING, Effects
@@ -25,16 +26,22 @@ def plan(effects: Sequence[Effects], name: ScheduleName) -> tuple[tuple[int, ...
     a write above them, which it also waits for, has waited for; so running every call as soon as its
     predecessors are done gives what running them one by one gives. Raises UsageError for another name.
     """
-    check_schedule(name)
     if name == "parallel":
         return ((),) * len(effects)
     if name == "sequential":
         return tuple((index - 1,) if index else () for index in range(len(effects)))
+    if name != "serializable":
+        check_schedule(name)
     earlier, waits = Conflicts(), list[tuple[int, ...]]()
+    last = None
     for index, one in enumerate(effects):
-        waits.append(tuple(sorted(earlier.with_(one))))
-        earlier.drop_covered(one)
+        if one is not last or one.writes or _sends(one):
+            waits.append(tuple(sorted(earlier.with_(one))))
+            earlier.drop_covered(one)
+        else:
+            waits.append(waits[-1])  # the same read again: nothing was written in between
         earlier.add(index, one)
+        last = one
     return tuple(waits)
 
 
@@ -52,7 +59,7 @@ class Conflicts:
     def add(self, index: int, effects: Effects) -> None:
         for key in effects.writes:
             self._writers.add(key, index)
-        for key in effects.reads - effects.writes:
+        for key in effects.reads - effects.writes if effects.writes else effects.reads:
             self._readers.add(key, index)
         if _sends(effects):
             self._senders.append(index)
@@ -66,6 +73,14 @@ class Conflicts:
             found.update(self._writers.near(key))
             found.update(self._readers.near(key))
         return found
+
+    def any_with(self, effects: Effects) -> bool:
+        """Whether there is a call among those added so far that a call with these effects conflicts with."""
+        return (
+            (bool(self._senders) and _sends(effects))
+            or any(next(self._writers.near(key), None) is not None for key in (*effects.reads, *effects.writes))
+            or any(next(self._readers.near(key), None) is not None for key in effects.writes)
+        )
 
     def drop_covered(self, effects: Effects) -> None:
         """Forgets what a call with these effects stands for from now on, once it waits for all it conflicts with.
@@ -115,6 +130,7 @@ class _Accesses:
                     del self._keys_below[upper]
 
 
+@lru_cache(maxsize=4096)
 def _upwards(key: str) -> Iterable[str]:
     """Every key that covers `key`, itself included: the counterpart of `data.tools.covers`."""
     found = {EVERYTHING: None, key: None}
@@ -123,4 +139,4 @@ def _upwards(key: str) -> Iterable[str]:
             found[key[:end]] = None
         if character in "/:":
             found[key[: end + 1]] = None
-    return found
+    return tuple(found)

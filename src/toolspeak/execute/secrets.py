@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import cast
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.tools import Effects
 from toolspeak.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
@@ -65,6 +67,13 @@ class Secrets:
 
     def _reveal_text(self, text: str) -> str:
         return self._shown.sub(lambda found: self._values[found[0]], text)
+
+
+def hide_effects(effects: Effects, secrets: Secrets) -> Effects:
+    """The effects with placeholders in their resources."""
+    if not secrets:
+        return effects
+    return replace(effects, reads=secrets.hide(sorted(effects.reads)), writes=secrets.hide(sorted(effects.writes)))
 
 
 def _check(name: str, value: str) -> None:

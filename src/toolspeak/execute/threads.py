@@ -19,7 +19,7 @@ _IDLE_SECONDS = 10.0
 """How long an idle worker waits for another job before its thread ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for every call, and freezing doubles its cost
 class Outcome:
     """What became of a function: its value, or the exception it raised."""
 
@@ -27,11 +27,11 @@ class Outcome:
     error: BaseException | None = None
 
 
-async def in_thread(function: Callable[[], Any]) -> Outcome:
+async def in_thread(function: Callable[[], Any], abandoned_ended: Callable[[], None] | None = None) -> Outcome:
     """Runs the function in a daemon worker thread, in a copy of the current context.
 
-    Cancelling the wait abandons the thread: it goes on to its own end and what it brings is dropped. A thread
-    that never ends keeps neither the event loop nor the interpreter from ending.
+    Cancelling the wait abandons the thread: it goes on to its own end, what it brings is dropped, and the loop
+    calls `abandoned_ended` then. A thread that never ends keeps neither the event loop nor the interpreter from ending.
     """
     loop = asyncio.get_running_loop()
     context = contextvars.copy_context()
@@ -40,6 +40,8 @@ async def in_thread(function: Callable[[], Any]) -> Outcome:
     def deliver(outcome: Outcome) -> None:
         if not waiting.done():
             waiting.set_result(outcome)
+        elif abandoned_ended is not None:
+            abandoned_ended()
 
     def job() -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toolspeak.testing.contract import check_dialect, written_turns
 from toolspeak.testing.dialects import (
     check_deltas,
     check_results_cannot_forge,
@@ -13,6 +14,7 @@ from toolspeak.testing.splits import chunks, every_split, join_deltas
 
 __all__ = [
     "check_deltas",
+    "check_dialect",
     "check_results_cannot_forge",
     "check_round_trip",
     "check_splits",
@@ -20,4 +22,5 @@ __all__ = [
     "every_split",
     "join_deltas",
     "parse_pieces",
+    "written_turns",
 ]

@@ -18,6 +18,7 @@ from toolspeak.errors import ToolError
 from toolspeak.tools.problems import Path, place_of, show
 
 MAX_DEPTH = 128  # as for arguments: what can be returned can be read back
+_PLAIN_BITS = 64  # integers that certainly are not too long
 _TOO_LONG = 10**4300  # Python's own cap on turning an int into text
 
 
@@ -32,6 +33,11 @@ def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
     everything else becomes a JsonPart: dataclasses, pydantic models, enums, dates, sets and paths included.
     Raises Unserialisable for the rest: objects, cycles, NaN, more than 128 levels.
     """
+    kind = type(value)
+    if kind is str:
+        return (TextPart(cast("str", value)),), None
+    if kind is bool or value is None or (kind is int and cast("int", value).bit_length() < _PLAIN_BITS):
+        return (JsonPart(value),), value
     match value:
         case str():
             return (TextPart(str.__str__(value)),), None

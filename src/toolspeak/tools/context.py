@@ -44,6 +44,7 @@ class RunContext(Generic[DepsT]):
     The parameter is not part of the tool's schema and cannot collide with the model's arguments.
     `idempotency_key` is the same when the same call is run again after a crash. `memory` is a mutable
     mapping shared by the calls of one run (the file tools keep there what the run has read).
+    `state` is the run as it was when the call was entered; for a read that started early that is before its turn.
     `progress` reports a line to whoever watches; `cancelled` tells a synchronous tool to give up.
     """
 

@@ -22,6 +22,7 @@ class Declaration:
     external: bool = False
     idempotent: bool = False
     destructive: bool = True
+    repeatable: bool = False
 
     def check(self, where: str) -> None:
         """Raise ToolDefinitionError for options that contradict each other."""
@@ -60,6 +61,7 @@ class Declaration:
             external=effects.external or self.external,
             idempotent=effects.idempotent or self.idempotent or self.read_only,
             destructive=effects.destructive and self.destructive and not self.read_only,
+            repeatable=effects.repeatable or self.repeatable,
         )
 
     def per_call(self, parameters: Sequence[str], where: str) -> Callable[[Mapping[str, Any]], Effects]:

@@ -28,7 +28,9 @@ def tool(
     idempotent: bool = False,
     destructive: bool = True,
     aliases: Mapping[str, str] | None = None,
-    timeout: float | None = None,
+    repeatable: bool = False,
+    timeout: float | Callable[..., float | None] | None = None,
+    max_concurrent: int | None = None,
     preview: Callable[..., str] | None = None,
 ) -> Tool: ...
 
@@ -45,7 +47,9 @@ def tool(
     idempotent: bool = False,
     destructive: bool = True,
     aliases: Mapping[str, str] | None = None,
-    timeout: float | None = None,
+    repeatable: bool = False,
+    timeout: float | Callable[..., float | None] | None = None,
+    max_concurrent: int | None = None,
     preview: Callable[..., str] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
@@ -63,7 +67,9 @@ def tool(
     idempotent: bool = False,
     destructive: bool = True,
     aliases: Mapping[str, str] | None = None,
-    timeout: float | None = None,
+    repeatable: bool = False,
+    timeout: float | Callable[..., float | None] | None = None,
+    max_concurrent: int | None = None,
     preview: Callable[..., str] | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function, method, partial or callable object; bare, with options, or as a call.
@@ -72,13 +78,16 @@ def tool(
     touches, or a function of some of the tool's parameters that says what one call touches;
     `effects_bound` is what such a function can return at most. `read_only` reads anything and changes nothing.
     `external` leaves the machine, `idempotent` may run twice, `destructive=False` only adds. Without any of
-    them the tool counts as one that may touch everything. `aliases` maps other names a model may use to
-    parameters. `timeout` is in seconds. `preview` is a function of some of the tool's parameters that shows
-    what a call would change; a parameter annotated as RunContext gets the call's, or None where there is none.
+    them the tool counts as one that may touch everything. `repeatable` is for polls: the same call is meant to be made
+    again. `aliases` maps other names a model may use to parameters. `timeout` is in seconds, or a function of some
+    of the tool's parameters that says how many this call gets (None: as many as the executor gives). No more than
+    `max_concurrent` calls of a run are inside the function at once. `preview` is a function of some of the tool's
+    parameters that shows what a call would change; a parameter annotated as RunContext gets the call's, or None where
+    there is none.
 
     Raises ToolDefinitionError, naming the parameter or option and the remedy.
     """
-    declaration = Declaration(effects, effects_bound, read_only, external, idempotent, destructive)
+    declaration = Declaration(effects, effects_bound, read_only, external, idempotent, destructive, repeatable)
 
     def make(function: Callable[..., Any]) -> Tool:
         if isinstance(function, Tool):
@@ -88,8 +97,10 @@ def tool(
         tool_name = default_name(function) if name is None else name
         check_name(tool_name)
         where = f"tool {tool_name!r}"
-        if timeout is not None and not timeout > 0:
+        if timeout is not None and not callable(timeout) and not timeout > 0:
             raise ToolDefinitionError(f"{where}: timeout={timeout!r} must be more than 0 seconds, or None for no limit")
+        if max_concurrent is not None and max_concurrent < 1:
+            raise ToolDefinitionError(f"{where}: max_concurrent={max_concurrent!r} must be at least 1, or None")
         declaration.check(where)
         signature = read_signature(function, where)
         schema, reader = describe_parameters(signature, aliases or {}, where)
@@ -108,10 +119,26 @@ def tool(
             declaration.per_call(reader.names, where),
             None if preview is None else _previewer(preview, reader.names, where),
             signature.context_parameter,
-            timeout,
+            _limiter(timeout, reader.names, where) if callable(timeout) else timeout,
+            max_concurrent,
         )
 
     return make if function is None else make(function)
+
+
+def _limiter(
+    timeout: Callable[..., float | None], parameters: Sequence[str], where: str
+) -> Callable[[Mapping[str, Any]], float | None]:
+    ask = by_name(timeout, parameters, f"{where}: timeout")
+
+    def seconds(arguments: Mapping[str, Any]) -> float | None:
+        try:
+            said = ask(arguments)
+            return said if said is not None and said > 0 else None
+        except Exception:  # noqa: BLE001 - the author's code; the executor's own limit is the careful answer
+            return None
+
+    return seconds
 
 
 def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: str) -> Preview:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
 from toolspeak.data.messages import JSON
 from toolspeak.tools.problems import explain, problem, show
@@ -17,6 +18,7 @@ from toolspeak.tools.tool import ArgumentProblem
 MAX_DEPTH = 128  # the dialects' cap (docs/design.md 4.1); pydantic's JSON parser stops at 200
 MAX_DIGITS = 4300  # Python's own cap on converting between int and text
 _TOO_LONG = 10**MAX_DIGITS
+_SMALL = 1 << 62
 
 _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
 
@@ -35,10 +37,13 @@ class Reader:
     def __call__(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
         """The keyword arguments, defaults included, or what is wrong. Never raises."""
         try:
-            flaws = tuple(flaw for item in arguments.items() if (flaw := find_flaw(*item)))
-            if flaws:
-                return flaws
-            renamed, clashes = self._apply_aliases(arguments)
+            if not _plain(arguments):
+                flaws = tuple(flaw for item in arguments.items() if (flaw := find_flaw(*item)))
+                if flaws:
+                    return flaws
+            renamed, clashes = arguments, ()
+            if self.aliases and not self.aliases.keys().isdisjoint(arguments):
+                renamed, clashes = self._apply_aliases(arguments)
             values = self._validate(renamed)
         except Exception as error:  # noqa: BLE001 - for instance a validator's exception whose text cannot be had
             return (problem((), f"the arguments cannot be read ({type(error).__name__})"),)
@@ -62,12 +67,13 @@ class Reader:
 
     def _validate(self, arguments: Mapping[str, JSON]) -> Mapping[str, Any] | tuple[ArgumentProblem, ...]:
         try:
-            read = self.model.model_validate_json(json.dumps(arguments), strict=True)
+            # `find_flaw` has let nothing through that the two ways of writing JSON would write differently.
+            read = self.model.__pydantic_validator__.validate_json(to_json(arguments), strict=True).__dict__
         except ValidationError as error:
             return explain(error.errors(include_url=False), arguments, self.schema, self.aliases)
         except Exception as error:  # noqa: BLE001 - a validator the tool's author wrote may raise anything
             return (problem(self._raised_at(arguments), f"cannot be used: {type(error).__name__}: {error}"),)
-        return {name: getattr(read, f"p{index}") for index, name in enumerate(self.names)}
+        return dict(zip(self.names, read.values(), strict=True))  # pydantic keeps the order of the fields
 
     def _raised_at(self, arguments: Mapping[str, JSON]) -> tuple[str | int, ...]:
         """The argument whose validator raised something other than a validation error."""
@@ -84,6 +90,22 @@ class Reader:
 def _text(value: JSON) -> str:
     # As text, because Python takes 1, 1.0 and True for equal.
     return json.dumps(value, sort_keys=True)
+
+
+def _plain(arguments: Mapping[Any, object]) -> bool:
+    """Whether there is certainly no flaw: what most arguments are, told without a walk."""
+    for name, value in arguments.items():
+        if not isinstance(name, str) or not name.isascii():
+            return False
+        if isinstance(value, str):
+            if not value.isascii():
+                return False
+        elif isinstance(value, int):
+            if not -_SMALL < value < _SMALL:
+                return False
+        elif value is not None:
+            return False
+    return True
 
 
 def find_flaw(name: object, value: object) -> ArgumentProblem | None:

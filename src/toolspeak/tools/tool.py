@@ -53,7 +53,8 @@ class Tool:
     `effects_of` and `preview` take the validated keyword arguments; `effects_of` never raises (a declaration
     that fails counts as undeclared). `preview` shows what the call would change and may read the disk; with
     the call's RunContext it can say more.
-    `context_parameter` is the parameter that wants the RunContext. `timeout` is in seconds.
+    `context_parameter` is the parameter that wants the RunContext. `timeout` is in seconds, of every call or as a
+    function of its validated arguments (which never raises). Of `max_concurrent` calls none more runs at once.
     """
 
     spec: ToolSpec
@@ -63,7 +64,12 @@ class Tool:
     effects_of: Callable[[Mapping[str, Any]], Effects]
     preview: Preview | None = None
     context_parameter: str | None = None
-    timeout: float | None = None
+    timeout: float | Callable[[Mapping[str, Any]], float | None] | None = None
+    max_concurrent: int | None = None
+
+    def seconds(self, arguments: Mapping[str, Any]) -> float | None:
+        """How long a call with these validated arguments may take; None where the tool does not say."""
+        return self.timeout(arguments) if callable(self.timeout) else self.timeout
 
     @property
     def name(self) -> str:

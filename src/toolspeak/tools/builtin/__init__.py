@@ -16,6 +16,7 @@ from toolspeak.tools.builtin.find import find_tool
 from toolspeak.tools.builtin.line_edit import line_edit_tool
 from toolspeak.tools.builtin.list import list_tool
 from toolspeak.tools.builtin.read import read_tool
+from toolspeak.tools.builtin.read_result import read_result_tool
 from toolspeak.tools.builtin.shell import shell_tool
 from toolspeak.tools.builtin.workspace import Workspace
 from toolspeak.tools.builtin.write import write_tool
@@ -34,14 +35,14 @@ WORKSPACE_TOOLS: Mapping[str, Callable[[Workspace], Tool]] = {
 
 
 def workspace_tools(root: str | Path, *, active_file: str | None = None) -> Toolset:
-    """The tools in the table and `active_file`, for the folder `root`.
+    """The tools in the table, `active_file` and `read_result`, for the folder `root`.
 
     `active_file` is the path, relative to the workspace, of the file the person has open.
     Raises UsageError when `root` is no folder.
     """
     workspace = Workspace(root)
     made = [make(workspace) for make in WORKSPACE_TOOLS.values()]
-    return Toolset([*made, active_file_tool(active_file)])
+    return Toolset([*made, active_file_tool(active_file), read_result_tool()])
 
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "find_tool",
     "line_edit_tool",
     "list_tool",
+    "read_result_tool",
     "read_tool",
     "shell_tool",
     "workspace_tools",

@@ -19,7 +19,8 @@ PAGE_BYTES = 12 * 1024  # below what the executor lets a result hold: a page arr
 
 def read_tool(workspace: Workspace) -> Tool:
     def effects(path: str) -> Effects:
-        return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False)
+        version = workspace.version(path)
+        return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False, version=version)
 
     @tool(name="read", aliases={"file": "path"}, effects=effects, effects_bound=effects(""))
     def read(

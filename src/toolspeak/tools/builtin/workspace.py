@@ -99,6 +99,14 @@ class Workspace:
         except ToolError:
             return self.key("")
 
+    def version(self, path: str) -> str:
+        """A token that changes with the file's content, whoever changes it; "" where it cannot be told."""
+        try:
+            found = os.stat(self.root.joinpath(*self.resolve(path)))
+        except (ToolError, OSError):
+            return ""
+        return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
     # Reading
 
     @contextmanager

@@ -1,0 +1,180 @@
+"""What the executor costs, against two floors measured in the same run.
+
+    python benchmarks/execution.py [--sizes 1 100 10000] [--rounds 15]
+
+`group` is an `asyncio.TaskGroup` that awaits the same functions: no runtime can be cheaper. `careful` is what a
+runtime that checks cannot leave out: the arguments are validated from their JSON text with pydantic, every call has
+a task and an `asyncio.timeout` of its own, and typed events come out of an asynchronous generator. `toolspeak` does
+all of that and its own part: admission, effects, the schedule, a journal (in memory) with a record before and after
+every call, results within their cap, ids, and what may be answered from memory.
+
+Microseconds of CPU time a call (median over rounds in which the three take turns), and the ratios. `undeclared` calls
+may touch everything, so each waits for the one before. `waiting` is the wall time of 100 calls that sleep 10 ms, best
+of the rounds. The targets are ratios to `careful`: 1.5 from 100 calls on, and 1.25 for the wall time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import create_model
+
+from toolspeak.data.events import Event, Record
+from toolspeak.data.messages import ToolCall
+from toolspeak.execute import BatchContext, Executor, approve_all
+from toolspeak.journal.memory import MemoryJournal
+from toolspeak.tools import Toolset, tool
+
+NAP = 0.010  # seconds
+
+
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def nap(a: int, b: int) -> int:
+    await asyncio.sleep(NAP)
+    return a + b
+
+
+FUNCTIONS: dict[str, Callable[..., Coroutine[Any, Any, int]]] = {"add": add, "nap": nap}
+EXECUTOR = Executor(
+    Toolset([*(tool(function, read_only=True) for function in FUNCTIONS.values()), tool(add, name="undeclared")])
+)
+
+
+async def group(name: str, count: int) -> list[int]:
+    function = FUNCTIONS[name]
+    async with asyncio.TaskGroup() as tasks:
+        made = [tasks.create_task(function(i, 1)) for i in range(count)]
+    return [task.result() for task in made]
+
+
+@dataclass(slots=True)
+class Happened:
+    """An event of the careful floor."""
+
+    seq: int
+    kind: str
+    call_id: str
+    data: Any
+
+
+READERS = {
+    name: create_model(name, a=(int, ...), b=(int, ...)).__pydantic_validator__.validate_json for name in FUNCTIONS
+}
+
+
+async def careful(name: str, count: int) -> list[dict[str, Any]]:
+    asked = [(f"c{i}", json.dumps({"a": i, "b": 1})) for i in range(count)]
+    messages: list[dict[str, Any]] = []
+    log = [event async for event in _events(name, asked, messages)]
+    assert len(log) == 2 * count
+    return messages
+
+
+async def _events(
+    name: str, asked: Sequence[tuple[str, str]], messages: list[dict[str, Any]]
+) -> AsyncIterator[Happened]:
+    found: dict[str, Any] = {}
+    seq = 0
+    for call_id, arguments in asked:
+        seq += 1
+        yield Happened(seq, "started", call_id, arguments)
+    async with asyncio.TaskGroup() as tasks:
+        for call_id, arguments in asked:
+            tasks.create_task(_call(name, call_id, arguments, found))
+    for call_id, _ in asked:
+        content = json.dumps(found[call_id])
+        messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+        seq += 1
+        yield Happened(seq, "finished", call_id, content)
+
+
+async def _call(name: str, call_id: str, arguments: str, found: dict[str, Any]) -> None:
+    try:
+        read = READERS[name](arguments).__dict__
+    except Exception as error:  # noqa: BLE001 - a wrong argument or a failing tool is a result
+        found[call_id] = f"error: {error}"
+        return
+    try:
+        async with asyncio.timeout(30):
+            found[call_id] = await FUNCTIONS[name](**read)
+    except Exception as error:  # noqa: BLE001 - see above
+        found[call_id] = f"error: {error}"
+
+
+async def toolspeak(name: str, count: int) -> int:
+    calls = [ToolCall(f"c{i}", name, {"a": i, "b": 1}) for i in range(count)]
+    journal, seq = MemoryJournal(), 0
+
+    async def emit(event: Event) -> None:
+        nonlocal seq
+        record = Record(event, "run", seq, 1, time.time())
+        seq += 1
+        await journal.append(record)
+
+    batch = await EXECUTOR.run(calls, emit=emit, context=BatchContext("run"), approver=approve_all)
+    assert all(result.structured == i + 1 for i, result in enumerate(batch.results))
+    return seq
+
+
+async def undeclared(_name: str, count: int) -> int:
+    return await toolspeak("undeclared", count)
+
+
+Subject = Callable[[str, int], Awaitable[object]]
+
+
+async def cpu(subjects: Sequence[Subject], count: int, rounds: int) -> list[float]:
+    """Microseconds of CPU time a call for each subject."""
+    repeat = max(1, 400 // count)
+    spent: list[list[float]] = [[] for _ in subjects]
+    for _ in range(rounds):
+        for subject, times in zip(subjects, spent, strict=True):
+            gc.collect()
+            start = time.process_time()
+            for _ in range(repeat):
+                await subject("add", count)
+            times.append((time.process_time() - start) / repeat / count * 1e6)
+    return [statistics.median(times) for times in spent]
+
+
+async def wall(subjects: Sequence[Subject], rounds: int) -> list[float]:
+    """Milliseconds that 100 calls of 10 ms take, for each subject."""
+    best = [float("inf")] * len(subjects)
+    for _ in range(rounds):
+        for i, subject in enumerate(subjects):
+            start = time.perf_counter()
+            await subject("nap", 100)
+            best[i] = min(best[i], (time.perf_counter() - start) * 1e3)
+    return best
+
+
+async def main(sizes: Sequence[int], rounds: int) -> None:
+    subjects: list[Subject] = [group, careful, toolspeak, undeclared]
+    await cpu(subjects, 100, 3)
+    print(f"{'calls':>8} {'group':>8} {'careful':>8} {'toolspeak':>10} {'undeclared':>11}   toolspeak/careful  /group")
+    for count in sizes:
+        bare, floor, ours, serial = await cpu(subjects, count, rounds)
+        print(
+            f"{count:8} {bare:8.1f} {floor:8.1f} {ours:10.1f} {serial:11.1f}   {ours / floor:17.2f} {ours / bare:7.1f}"
+        )
+    bare, floor, ours = await wall(subjects[:3], rounds)
+    print(f"waiting  {bare:8.1f} {floor:8.1f} {ours:10.1f} ms (ideal 10.0)     {ours / floor:13.2f} {ours / bare:7.1f}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", type=int, default=[1, 100, 10_000])
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    asyncio.run(main(options.sizes, options.rounds))

@@ -1,0 +1,153 @@
+"""`toolspeak demo --schedules`: one batch, run under the three schedules, with what came of it and the time it took."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from toolspeak.cli.exits import ANSWERED, NO_ANSWER
+from toolspeak.cli.timeline import write_timeline
+from toolspeak.data.events import Event, ModelAnswered, Record
+from toolspeak.data.messages import JSON, Message, ToolCall
+from toolspeak.data.tools import Effects
+from toolspeak.execute import BatchContext, Executor, ScheduleName, approve_all
+from toolspeak.tools import Toolset, tool
+from toolspeak.ui.render import write
+from toolspeak.ui.timeline import BatchLanes, as_text, batches
+
+_UNIT = 0.15  # seconds that a look takes; a change takes two
+_SCHEDULES: Mapping[ScheduleName, str] = {
+    "sequential": "one by one",
+    "parallel": "all at once",
+    "serializable": "together, unless their effects conflict (the default)",
+}
+_CALLS: tuple[tuple[str, dict[str, JSON]], ...] = (
+    ("price", {"item": "bike"}),
+    ("price", {"item": "lamp"}),
+    ("discount", {"item": "bike", "percent": 10}),
+    ("price", {"item": "tent"}),
+    ("order", {"item": "bike"}),
+    ("order", {"item": "lamp"}),
+    ("total", {}),
+)
+
+
+def _reads_price(item: str) -> Effects:
+    return Effects(reads={f"price:{item}"})
+
+
+def _writes_price(item: str) -> Effects:
+    return Effects(writes={f"price:{item}"})
+
+
+def _orders(item: str) -> Effects:
+    return Effects(reads={f"price:{item}"}, writes={f"order:{item}"})
+
+
+class _Shop:
+    """Prices and orders that take a moment to look up and longer to change."""
+
+    def __init__(self) -> None:
+        self.prices = {"bike": 500, "lamp": 40, "tent": 120}
+        self.orders: dict[str, int] = {}
+
+    def tools(self) -> Toolset:
+        @tool(effects=_reads_price)
+        async def price(item: str) -> int:
+            await asyncio.sleep(_UNIT)
+            return self.prices[item]
+
+        @tool(effects=_writes_price)
+        async def discount(item: str, percent: int) -> int:
+            before = self.prices[item]
+            await asyncio.sleep(2 * _UNIT)
+            self.prices[item] = before * (100 - percent) // 100
+            return self.prices[item]
+
+        @tool(effects=_orders)
+        async def order(item: str) -> int:
+            cost = self.prices[item]
+            await asyncio.sleep(2 * _UNIT)
+            self.orders[item] = cost
+            return cost
+
+        @tool(effects=Effects(reads={"order:"}))
+        async def total() -> int:
+            await asyncio.sleep(_UNIT)
+            return sum(self.orders.values())
+
+        return Toolset([price, discount, order, total])
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """What one schedule made of the batch."""
+
+    values: Sequence[JSON]
+    orders: Mapping[str, int]
+    seconds: float
+    lanes: BatchLanes
+
+    def same_as(self, other: _Played) -> bool:
+        return (self.values, self.orders) == (other.values, other.orders)
+
+
+async def compare_schedules(console: Console, timeline: str | None) -> int:
+    """Plays the batch under each schedule and prints what came of it; the exit code."""
+    write(console, "One batch of calls, as a model may write it:", "bold")
+    for name, arguments in _CALLS:
+        write(console, f"  {name}({', '.join(map(str, arguments.values()))})", "cyan")
+    played: dict[ScheduleName, _Played] = {name: await _play(name) for name in _SCHEDULES}
+    right = played["sequential"]
+    longest = max(each.lanes.seconds for each in played.values())
+    write(console, "")
+    console.print(_table(played, right), soft_wrap=False)
+    for name, told in _SCHEDULES.items():
+        write(console, f"\n{name}: {told}", "bold")
+        for line in as_text(played[name].lanes, seconds=longest):
+            write(console, f"  {line}")
+    write(console, "\n█ runs  ░ waits for an earlier call", "dim")
+    if timeline is not None:
+        write_timeline(timeline, [each.lanes for each in played.values()], ", ".join(played))
+    return ANSWERED if played["serializable"].same_as(right) else NO_ANSWER
+
+
+async def _play(schedule: ScheduleName) -> _Played:
+    shop, records = _Shop(), list[Record]()
+    calls = tuple(ToolCall(f"call_{i}", name, arguments) for i, (name, arguments) in enumerate(_CALLS))
+    step = list(_SCHEDULES).index(schedule) + 1
+
+    async def emit(event: Event) -> None:
+        records.append(Record(event, schedule, len(records), step, time.perf_counter()))
+
+    await emit(ModelAnswered(Message("assistant", calls), "stop"))
+    started = time.perf_counter()
+    executor = Executor(shop.tools(), schedule=schedule)
+    batch = await executor.run(calls, emit=emit, context=BatchContext(schedule), approver=approve_all)
+    seconds = time.perf_counter() - started
+    (lanes,) = batches(records)
+    return _Played([result.structured for result in batch.results], shop.orders, seconds, lanes)
+
+
+def _table(played: Mapping[ScheduleName, _Played], right: _Played) -> Table:
+    table = Table("schedule", title="The same batch under three schedules")
+    table.add_column("seconds", justify="right")
+    for heading in ("results", "orders in the end", "outcome"):
+        table.add_column(heading)
+    for name, each in played.items():
+        same = each.same_as(right)
+        outcome = "right" if name == "sequential" else "the same" if same else "another: WRONG"
+        table.add_row(
+            name,
+            f"{each.seconds:.2f}",
+            ", ".join(map(str, each.values)),
+            ", ".join(f"{item} {cost}" for item, cost in sorted(each.orders.items())),
+            outcome,
+            style="green" if same else "red",
+        )
+    return table

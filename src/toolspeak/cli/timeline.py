@@ -1,0 +1,21 @@
+"""Writing the picture of a run's batches."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from toolspeak.ui.timeline import BatchLanes, as_svg
+
+
+def write_timeline(path: str, found: Sequence[BatchLanes], title: str) -> None:
+    """Writes the SVG; says so if it cannot be written, for what was run stays done."""
+    try:
+        Path(path).write_text(as_svg(found, title), encoding="utf-8", errors="replace")
+    except OSError as error:
+        print(f"toolspeak: --timeline {path} was not written: {error}", file=sys.stderr)
+    else:
+        click.echo(f"toolspeak: the timeline is in {path}", err=True)

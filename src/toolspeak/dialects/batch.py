@@ -1,0 +1,72 @@
+"""Which calls of a turn count: the batch rule, applied as the blocks of a turn are read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from copy import copy
+
+from toolspeak.data.deltas import BatchEnded, CallIgnored, Delta
+from toolspeak.dialects.base import BatchRule
+
+LATE = "the turn's batch had ended already"
+NOT_LAST = "only the last call of a turn counts"
+
+
+class Batch:
+    """The batch of one turn. `begun`: a block was seen, so that the batch has an end; `open`: it is still to come."""
+
+    def __init__(self, rule: BatchRule) -> None:
+        self.rule = rule
+        self.begun = False
+        self.open = True
+        self._candidates: list[int] = []  # what counts so far
+        self._ok = True
+        self._notes: tuple[str, ...] = ()
+
+    def add(
+        self,
+        indexes: Sequence[int],
+        malformed: Collection[int],
+        notes: Sequence[str],
+        out: list[Delta],
+        *,
+        broken: bool,
+    ) -> None:
+        """A block ended. `broken`: it could not be read to its end, so none of its calls counts; else those but the
+        `malformed` may."""
+        if not self.open:
+            out.extend(CallIgnored(index, LATE) for index in indexes)
+        elif self.rule.counts == "last_call":
+            out.extend(CallIgnored(index, NOT_LAST) for index in (*self._candidates, *indexes[:-1]))
+            self._candidates, self._notes = [*indexes[-1:]], tuple(notes)
+            self._ok = not broken and indexes[-1] not in malformed
+        else:
+            self._candidates += [] if broken else [index for index in indexes if index not in malformed]
+            self._ok = self._ok and not broken and not malformed
+            self._notes = (*self._notes, *(note for note in notes if note not in self._notes))
+            if self.rule.counts == "first_block":
+                self.end(out)
+
+    def take_over(self, later: BatchEnded, selected: Sequence[int], out: list[Delta]) -> None:
+        """What another reader made of the rest of the turn; `selected` are its indexes in this turn."""
+        if not self.open:
+            out.extend(CallIgnored(index, LATE) for index in selected)
+            return
+        if self.rule.counts == "last_call":
+            out.extend(CallIgnored(index, NOT_LAST) for index in self._candidates)
+            self._candidates = []
+        self._candidates += selected
+        self._ok = self._ok and later.ok
+        self._notes = (*self._notes, *later.notes)
+        self.begun = True
+
+    def end(self, out: list[Delta]) -> None:
+        self.open = False
+        selected = tuple(self._candidates) if self._ok or self.rule.counts != "last_call" else ()
+        out.append(BatchEnded(selected, self._ok, self._notes))
+
+    def copy(self) -> Batch:
+        """As it is now, whatever is added later."""
+        kept = copy(self)
+        kept._candidates = [*self._candidates]
+        return kept

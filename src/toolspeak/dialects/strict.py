@@ -1,0 +1,190 @@
+"""Strict detection: a marker stays text unless a complete, valid call of a known tool follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, ReasoningDelta, TextDelta
+from toolspeak.data.messages import FinishReason
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import Dialect, Parser, Section
+from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.detect import AutoDialect, AutoParser
+from toolspeak.dialects.markers import Found
+from toolspeak.dialects.wrapped import WrappedDialect
+from toolspeak.errors import UsageError
+
+_ALLOWANCE = 4096
+_AGAIN = 4
+"""Blocks that turn out to be text are read again from behind their marker, as calls may stand in them: as long as
+all that was read again is at most so many times the turn so far. Nested markers would take quadratic time."""
+
+
+@dataclass(slots=True)
+class _Trial:
+    """A block that may yet be text: its marker's place in the turn, its text, and the parser as it was before it.
+
+    `at` is the marker's place in the text being fed, and `shown` deltas of this feed came before it; for a block of an
+    earlier feed both are 0, and `pieces` and `deltas` are what came of it until then.
+    """
+
+    start: int
+    at: int
+    before: dict[str, Any]
+    shown: int = -1
+    pieces: list[str] = field(default_factory=list[str])
+    deltas: list[Delta] = field(default_factory=list[Delta])
+
+
+class StrictParser(BlockParser):
+    """Reads as `BlockParser`, and takes back what was no call.
+
+    Holds the deltas of a block back until its end, so promise 3 does not hold for it; all the others do. Without
+    `tools` every tool is known.
+    """
+
+    _known: frozenset[str] = frozenset()
+    _trial: _Trial | None = None
+    _reread = 0
+
+    def __init__(self, format: BlockFormat, starts_in: Section, tools: Sequence[ToolSpec]) -> None:  # noqa: A002
+        super().__init__(format, starts_in)
+        self._known = frozenset(spec.name for spec in tools)
+
+    def feed(self, chunk: str) -> list[Delta]:
+        trial, out = self._trial, list[Delta]()
+        if trial is not None:
+            trial.at, out, trial.deltas, trial.shown = 0, trial.deltas, [], 0
+        text = self._held + chunk
+        self._held = ""
+        position = 0
+        while position < len(text) and not self._held:
+            position = self._state(text, position, out)
+            self._run = None  # what a block's body takes is kept here too
+            if self._trial is None:
+                continue
+            if self._trial.shown < 0:
+                self._trial.shown = len(out)
+            block = self._block
+            if block is None:
+                if self._is_call(out[self._trial.shown :]):
+                    self._trial = None
+                    continue
+                failed = self._position + position
+            else:
+                failed = block.offset if block.problem is not None else -1
+            if failed >= 0:
+                del out[self._trial.shown :]
+                text, position = self._take_back(text, failed, out)
+        self._position += len(text) - len(self._held)
+        if self._trial is not None:
+            kept = self._trial
+            kept.pieces.append(text[kept.at : len(text) - len(self._held)])
+            kept.deltas = out[kept.shown :]
+            del out[kept.shown :]
+        return out
+
+    def close(self, reason: FinishReason) -> list[Delta]:
+        out = self._settle(reason)
+        while (trial := self._trial) is not None:
+            held, deltas = self._held, [*trial.deltas, *BlockParser.close(self, reason)]
+            if self._is_call(deltas):
+                return out + deltas
+            trial.at, trial.shown, trial.deltas = 0, 0, []
+            text, position = self._take_back(held, self._position + len(held), out)
+            self._position += position
+            out += self.feed(text[position:])
+            out += self._settle(reason)
+        return out + BlockParser.close(self, reason)
+
+    def _settle(self, reason: FinishReason) -> list[Delta]:
+        return []
+
+    def _open(self, found: Found, at: int) -> int:
+        before = self._keep()
+        body_at = super()._open(found, at)
+        if found.marker.kind == "calls" and self._block is not None:
+            self._trial = _Trial(self._position + at, at, before)
+        return body_at
+
+    def _close_candidate(self, out: list[Delta], normal: bool) -> None:
+        super()._close_candidate(out, True)  # no call stands behind a marker that was cut off
+
+    def _is_call(self, deltas: Sequence[Delta]) -> bool:
+        calls = [delta for delta in deltas if isinstance(delta, CallCompleted | CallMalformed)]
+        known = all(isinstance(call, CallCompleted) and call.name in (self._known or (call.name,)) for call in calls)
+        return bool(calls) and known
+
+    def _take_back(self, text: str, failed: int, out: list[Delta]) -> tuple[str, int]:
+        """Makes the block text as far as need be; the text to go on with, and where in it.
+
+        `failed` is the place in the turn up to which the block was read.
+        """
+        trial = self._trial
+        assert trial is not None, "taking back without a block is our bug"
+        text, at = ("".join(trial.pieces) + text, 0) if trial.pieces else (text, trial.at)
+        self._restore(trial.before)
+        self._trial, self._held = None, ""
+        self._position = trial.start - at
+        read = failed - trial.start
+        again = self._reread + read <= _AGAIN * failed + _ALLOWANCE
+        self._reread += read if again else 0
+        stop = at + (1 if again else max(read, 1))
+        kind = ReasoningDelta if self._state == self._reasoning else TextDelta
+        return text, self._emit(kind, text, at, stop, out)
+
+    def _keep(self) -> dict[str, Any]:
+        return {**self.__dict__, "_batch": self._batch.copy()}
+
+    def _restore(self, before: dict[str, Any]) -> None:
+        reread = self._reread
+        self.__dict__.update(before)
+        self._reread = reread
+
+
+class StrictAutoParser(StrictParser, AutoParser):
+    """Reads as `AutoParser`, and takes back what was no call; but a turn of Harmony or Muse is taken at its word."""
+
+    def __init__(self, own: Dialect | None, tools: Sequence[ToolSpec], starts_in: Section) -> None:
+        AutoParser.__init__(self, own, tools, starts_in)
+        self._known = frozenset(spec.name for spec in tools)
+
+    def _settle(self, reason: FinishReason) -> list[Delta]:
+        return AutoParser._settle(self, reason)
+
+    def _keep(self) -> dict[str, Any]:
+        return {**super()._keep(), "current": self._union.current}
+
+    def _restore(self, before: dict[str, Any]) -> None:
+        super()._restore({name: value for name, value in before.items() if name != "current"})
+        self._union.current = before["current"]
+
+
+@dataclass(frozen=True, slots=True)
+class StrictDialect(WrappedDialect):
+    """Implements `Dialect`: as another, but a marker stays text unless a complete, valid call of a known tool follows.
+
+    A whole block is held back until its end. Raises UsageError for a dialect whose turns are no sequence of blocks.
+    """
+
+    dialect: Dialect
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dialect, AutoDialect) and type(self.dialect.parser()) is not BlockParser:
+            raise UsageError(
+                f"{self.dialect.name} marks every message of a turn, so its calls cannot be told from mentions more "
+                f"strictly; use it without strict_detection."
+            )
+
+    @property
+    def written(self) -> Dialect:
+        return self.dialect
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        parser = self.dialect.parser(tools, starts_in)
+        if isinstance(self.dialect, AutoDialect):
+            return StrictAutoParser(self.dialect.own, tools, starts_in) if isinstance(parser, AutoParser) else parser
+        assert isinstance(parser, BlockParser), "checked when the dialect was made"
+        return StrictParser(parser.format, starts_in, tools)

@@ -1,0 +1,67 @@
+"""A dialect around another: what it writes is the other's, only the parser is its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from toolspeak.data.messages import Message, TextMessage, ToolChoice, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
+from toolspeak.dialects.grammar.target import Grammar, Target
+
+
+class WrappedDialect(ABC):
+    """Implements `Dialect`, all but the parser."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def written(self) -> Dialect:
+        """The dialect of the instructions and of the history."""
+
+    @property
+    def info(self) -> DialectInfo:
+        return self.written.info
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def batch(self) -> BatchRule:
+        return self.written.batch
+
+    def instructions(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "described"
+    ) -> str:
+        return self.written.instructions(tools, choice, listing)
+
+    def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> History:
+        return self.written.history(tools, tool_role=tool_role)
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
+    ) -> list[TextMessage]:
+        return self.written.render(messages, tools, tool_role=tool_role)
+
+    def render_results(self, results: Sequence[ToolResult]) -> str:
+        return self.written.render_results(results)
+
+    def grammar(
+        self,
+        tools: Sequence[ToolSpec],
+        choice: ToolChoice = ToolChoice(),
+        *,
+        target: Target,
+        max_calls: int | None = None,
+        starts_in: Section = "text",
+        reasoning: bool = True,
+    ) -> Grammar:
+        return self.written.grammar(
+            tools, choice, target=target, max_calls=max_calls, starts_in=starts_in, reasoning=reasoning
+        )
+
+    @abstractmethod
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser: ...

@@ -1,0 +1,194 @@
+"""Early start: a read whose arguments are complete begins while the model still writes the rest of its turn.
+
+What it brings is a guess until the turn is recorded: nothing is emitted for it, and what its tool keeps in the run's
+memory is kept apart. The batch then takes it in place of entering the function; what it does not take is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from toolspeak.data.messages import ToolCall, ToolResult
+from toolspeak.data.tools import Effects
+from toolspeak.execute.approval import approval_reason
+from toolspeak.execute.arguments import read_arguments
+from toolspeak.execute.batch import BatchContext
+from toolspeak.execute.gates import Concurrency, Gate
+from toolspeak.execute.invoke import Invocation, seconds_of
+from toolspeak.execute.schedule import Conflicts, ScheduleName
+from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.threads import Outcome
+from toolspeak.execute.timers import Timers
+from toolspeak.tools.toolset import Toolset
+
+
+@dataclass(slots=True, eq=False)
+class Begun:
+    """A call whose function was entered before the turn was over."""
+
+    call: ToolCall
+    effects: Effects
+    invocation: Invocation
+    memory: _Apart | None
+    task: asyncio.Task[tuple[Outcome, bool]]
+    taken: bool = False
+
+    async def outcome(self) -> tuple[Outcome, bool]:
+        """What came of it, as `Invocation.run` has it; cancelling this cancels the call."""
+        found = await self.task
+        if self.memory is not None:
+            self.memory.keep()
+        return found
+
+
+class EarlyStart:
+    """The calls of one turn, offered in their order as soon as each is complete; make it anew for each turn.
+
+    A call begins if it is read-only, stays on this machine, needs no yes, and conflicts with no call before it.
+    `drop` must be awaited in the end: it cancels what no batch has taken.
+    """
+
+    def __init__(
+        self,
+        tools: Toolset,
+        *,
+        context: BatchContext,
+        schedule: ScheduleName,
+        concurrency: Concurrency,
+        secrets: Secrets,
+        tool_timeout: float | None,
+    ) -> None:
+        self._tools = tools
+        self._context = context
+        self._schedule: ScheduleName = schedule
+        self._concurrency = concurrency
+        self._secrets = secrets
+        self._tool_timeout = tool_timeout
+        self._before = Conflicts()
+        self._offered = 0
+        self._begun: dict[str, Begun] = {}
+        self._memory: _Apart | None = None
+        self._timers = Timers()
+        self._batch = None if concurrency.batch is None else Gate(concurrency.batch)
+
+    def offer(self, call: ToolCall) -> None:
+        """The next complete call of the turn; it begins at once, or not at all before the turn is over."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return
+        arguments = read_arguments(tool, call, self._secrets)
+        if isinstance(arguments, ToolResult):
+            return
+        effects = tool.effects_of(arguments)
+        free = self._is_free(call, effects)
+        self._before.add(self._offered, effects)
+        self._offered += 1
+        gates = self._context.scope.gates(tool, self._concurrency)
+        if self._batch is not None:
+            gates = (*gates, self._batch)
+        if not free or not all(gate.free for gate in gates):
+            return
+        for gate in gates:
+            gate.take()
+        context = self._context
+        if tool.context_parameter is not None:
+            if self._memory is None:
+                self._memory = _Apart(context.memory)
+            context = replace(context, memory=self._memory.copy)
+        invocation = Invocation(
+            tool,
+            call,
+            arguments,
+            key_of(self._context.run_id, call.id),
+            seconds_of(tool, arguments, self._tool_timeout),
+            context,
+            self._secrets,
+        )
+        task = asyncio.get_running_loop().create_task(invocation.run(self._timers), context=contextvars.copy_context())
+        # Not in the task's own code: a task that is cancelled before its first step never runs any.
+        task.add_done_callback(lambda _: _release(gates))
+        self._begun[call.id] = Begun(call, effects, invocation, self._memory, task)
+
+    def take(self, call: ToolCall, effects: Effects) -> Begun | None:
+        """What has begun of this very call, for a batch that goes on with it."""
+        begun = self._begun.get(call.id)
+        if begun is None or begun.call != call or begun.effects != effects:
+            return None
+        begun.taken = True
+        return begun
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether all that has begun was taken. If not, nothing of it may be used: the calls share a memory."""
+        return all(begun.taken for begun in self._begun.values())
+
+    async def drop(self) -> None:
+        """Cancels what is still going on, waits for its tasks, and forgets what they brought."""
+        tasks = [begun.task for begun in self._begun.values()]
+        self._begun.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()
+        self._timers.close()
+
+    def _is_free(self, call: ToolCall, effects: Effects) -> bool:
+        if not effects.declared or not effects.read_only or effects.external or approval_reason(effects):
+            return False
+        scope = self._context.scope
+        match self._schedule:
+            case "parallel":
+                return scope.recall.answer(call, effects) is None
+            case "sequential":
+                return not self._offered
+            case "serializable":
+                return (
+                    not self._before.any_with(effects)
+                    and not scope.lingering.in_the_way_of(effects)
+                    and scope.recall.answer(call, effects) is None
+                )
+
+
+class _Apart:
+    """A copy of the run's memory for the calls of one turn; `keep` brings over what they have changed in it."""
+
+    def __init__(self, memory: dict[str, Any]) -> None:
+        self._memory = memory
+        self.copy = _copied(memory)
+        self._known = _copied(memory)
+
+    def keep(self) -> None:
+        changed = {key: value for key, value in self.copy.items() if self._known.get(key, _MISSING) != value}
+        for key, value in changed.items():
+            if isinstance(value, dict) and isinstance(self._memory.get(key), dict):
+                entries, known = cast("dict[Any, Any]", value), self._known.get(key)
+                before = cast("dict[Any, Any]", known) if isinstance(known, dict) else {}
+                here = cast("dict[Any, Any]", self._memory[key])
+                here.update({name: entry for name, entry in entries.items() if before.get(name) != entry})
+            else:
+                self._memory[key] = copy.copy(cast("Any", value))
+        self._known = _copied(self.copy)
+
+
+_MISSING = object()
+
+
+def _copied(memory: dict[str, Any]) -> dict[str, Any]:
+    return {key: copy.copy(value) for key, value in memory.items()}
+
+
+def key_of(run_id: str, call_id: str) -> str:
+    """A call's idempotency key: the same when the same call is run again."""
+    return f"{run_id}:{call_id}"
+
+
+def _release(gates: tuple[Gate, ...]) -> None:
+    for gate in gates:
+        gate.release()

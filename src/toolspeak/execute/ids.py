@@ -1,0 +1,44 @@
+"""Call ids that can be relied on: one of its own for every call of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from toolspeak.data.messages import MalformedCall, ToolCall
+
+
+def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | MalformedCall]:
+    """The calls, those with a missing id or one used before with an id of their own.
+
+    The first bearer of an id keeps it. The id a call came with stays beside the new one: as `provider_id` unless it
+    has one, of a malformed call as `extra["provider_id"]`.
+    """
+    taken = {call.id for call in calls}
+    if len(taken) == len(calls) and "" not in taken:
+        return calls
+    seen, last = {""}, dict[str, int]()
+    found: list[ToolCall | MalformedCall] = []
+    for call in calls:
+        if call.id in seen:
+            call = _renamed(call, _free(call.id or "call", taken, last))
+        taken.add(call.id)
+        seen.add(call.id)
+        found.append(call)
+    return found
+
+
+def _free(stem: str, taken: set[str], last: dict[str, int]) -> str:
+    """A name that is not taken; `last` keeps a batch of one id for all its calls from trying all numbers each time."""
+    number = last.get(stem, 1) + 1
+    while (name := f"{stem}#{number}") in taken:
+        number += 1
+    last[stem] = number
+    return name
+
+
+def _renamed(call: ToolCall | MalformedCall, name: str) -> ToolCall | MalformedCall:
+    own = call.id or None
+    if isinstance(call, ToolCall):
+        return replace(call, id=name, provider_id=call.provider_id or own)
+    return replace(call, id=name, extra={**call.extra, "provider_id": own} if own else call.extra)

@@ -1,0 +1,83 @@
+"""Answering a repeated read from memory: nothing it reads was changed, so its result still holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+
+from toolspeak.data.messages import TextPart, ToolCall, ToolResult
+from toolspeak.data.tools import EVERYTHING, Effects
+from toolspeak.execute.schedule import Conflicts
+
+_KEPT = 256  # results of a run; the oldest go first
+_NOTE = (
+    "[This is the result of the same call made before ({earlier}): nothing has changed it since. "
+    "Use it, or do something else.]\n"
+)
+ANSWERED_FROM = "answered_from"
+"""The key in a result's `extra` that names the call it was taken from."""
+
+
+class Recall:
+    """The last results of a run's read-only calls that say which resources they read."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Effects, ToolResult]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def answer(self, call: ToolCall, effects: Effects) -> ToolResult | None:
+        """The result of the same call, with a note for the model, if it still holds."""
+        if not self._known or not _tells(effects):
+            return None
+        known = self._known.get(_key(call))
+        if known is None or known[0] != effects:  # its `version` included
+            return None
+        result = known[1]
+        note = TextPart(_NOTE.format(earlier=result.call_id))
+        extra = {**result.extra, ANSWERED_FROM: result.call_id}
+        return replace(result, call_id=call.id, content=(note, *result.content), extra=extra)
+
+    def learn(self, done: Iterable[tuple[ToolCall, Effects, ToolResult | None]], *, ordered: bool) -> None:
+        """What came of a batch's calls, in call order; None for one that began and has no result. `ordered`: what
+        conflicts ran one after the other, so that a read holds unless a later call changed what it read."""
+        calls = list(done)
+        if not self._known and not any(_tells(effects) for _, effects, _ in calls):
+            return
+        changes = Conflicts()
+        fresh: dict[str, tuple[Effects, ToolResult]] = {}
+        if not ordered:
+            for index, (_, effects, _) in enumerate(calls):
+                if effects.writes:
+                    changes.add(index, effects)
+        for index in range(len(calls) - 1, -1, -1):
+            call, effects, result = calls[index]
+            if ordered and effects.writes:
+                changes.add(index, effects)
+            if result is None or result.status != "success" or not _tells(effects) or ANSWERED_FROM in result.extra:
+                continue
+            key = _key(call)
+            if key not in fresh and not changes.any_with(effects):
+                fresh[key] = (effects, result)
+        kept = {key: known for key, known in self._known.items() if key not in fresh and not changes.any_with(known[0])}
+        self._known = {**kept, **fresh}
+        while len(self._known) > _KEPT:
+            del self._known[next(iter(self._known))]
+
+
+def _tells(effects: Effects) -> bool:
+    """Whether it is known what the call depends on: resources that it names, and nothing beyond this machine."""
+    return (
+        effects.declared
+        and effects.read_only
+        and bool(effects.reads)
+        and EVERYTHING not in effects.reads
+        and not effects.external
+        and not effects.repeatable
+    )
+
+
+def _key(call: ToolCall) -> str:
+    return f"{call.name} {json.dumps(call.arguments, sort_keys=True)}"

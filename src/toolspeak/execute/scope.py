@@ -1,0 +1,44 @@
+"""What the batches of one run share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from toolspeak.execute.gates import Concurrency, Gate
+from toolspeak.execute.lingering import Lingering
+from toolspeak.execute.recall import Recall
+from toolspeak.tools.tool import Tool
+
+
+@dataclass(slots=True)
+class RunScope:
+    """Lives in one event loop, as long as its run: the places for calls, the calls that were abandoned in their
+    threads, and the results of reads that still hold."""
+
+    lingering: Lingering = field(default_factory=Lingering)
+    recall: Recall = field(default_factory=Recall)
+    _run: Gate | None = None
+    _threads: Gate | None = None
+    _tools: dict[str, Gate] = field(default_factory=dict[str, Gate])
+
+    def gates(self, tool: Tool, limits: Concurrency) -> tuple[Gate, ...]:
+        """Where a call of this tool needs a place before it runs, besides its batch's; the tool's own is last."""
+        found: tuple[Gate, ...] = ()
+        if limits.run is not None:
+            if self._run is None:
+                self._run = Gate(limits.run)
+            found = (self._run,)
+        if not tool.is_async:
+            if self._threads is None:
+                self._threads = Gate(limits.threads)
+            found = (*found, self._threads)
+        own = self.own_gate(tool)
+        return found if own is None else (*found, own)
+
+    def own_gate(self, tool: Tool) -> Gate | None:
+        """The gate of a tool that limits itself."""
+        if tool.max_concurrent is None:
+            return None
+        if tool.name not in self._tools:
+            self._tools[tool.name] = Gate(tool.max_concurrent)
+        return self._tools[tool.name]

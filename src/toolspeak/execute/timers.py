@@ -1,0 +1,70 @@
+"""The time limits of many calls: one timer of the event loop for all limits of a length, where
+`asyncio.timeout` takes one for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, cast
+
+
+class Limit:
+    """The time one call has: its task is cancelled when it is over."""
+
+    __slots__ = ("_before", "_task", "due", "expired")
+
+    def __init__(self, due: float, task: asyncio.Task[Any]) -> None:
+        self.due = due
+        self.expired = False
+        self._task: asyncio.Task[Any] | None = task
+        self._before = task.cancelling()
+
+    @property
+    def over(self) -> bool:
+        return self._task is None
+
+    def expire(self) -> None:
+        if self._task is not None:
+            self.expired = True
+            self._task.cancel()
+
+    def stop(self) -> bool:
+        """Ends it. True if it cancelled its task and nobody else did: the task may go on."""
+        task, self._task = self._task, None
+        return self.expired and task is not None and task.uncancel() <= self._before
+
+
+class Timers:
+    """Starts limits; `close` it when none is needed any more."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limits: dict[float, deque[Limit]] = {}
+        self._handles: dict[float, asyncio.TimerHandle] = {}
+
+    def start(self, seconds: float) -> Limit:
+        """A limit for the current task."""
+        limit = Limit(self._loop.time() + seconds, cast("asyncio.Task[Any]", asyncio.current_task(self._loop)))
+        limits = self._limits.get(seconds)
+        if limits is None:
+            limits = self._limits[seconds] = deque()
+        while limits and limits[0].over:
+            limits.popleft()
+        limits.append(limit)  # later than those before it, for all are of one length
+        if seconds not in self._handles:
+            self._handles[seconds] = self._loop.call_at(limit.due, self._fire, seconds)
+        return limit
+
+    def close(self) -> None:
+        for handle in self._handles.values():
+            handle.cancel()
+        self._handles.clear()
+
+    def _fire(self, seconds: float) -> None:
+        limits = self._limits[seconds]
+        # The loop fires timers that are due within its clock's resolution.
+        now = max(self._loop.time(), self._handles.pop(seconds).when())
+        while limits and (limits[0].over or limits[0].due <= now):
+            limits.popleft().expire()
+        if limits:
+            self._handles[seconds] = self._loop.call_at(limits[0].due, self._fire, seconds)

@@ -1,0 +1,34 @@
+"""Results that were too long for the model, kept whole in the run's memory so that it can page through them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+KEY = "kept_results"
+"""Where in a run's memory they are: `memory["kept_results"]` maps handles to texts."""
+
+READ_RESULT = "read_result"
+"""The tool that pages through them."""
+
+MAX_CHARACTERS = 64 * 1024 * 1024
+"""Of all results of a run; the oldest are dropped first."""
+
+
+def keep(memory: dict[str, Any], handle: str, text: str) -> bool:
+    """Keeps a text under a handle; False when it alone is more than may be kept."""
+    if len(text) > MAX_CHARACTERS:
+        return False
+    texts = cast("dict[str, str]", memory.setdefault(KEY, {}))
+    texts.pop(handle, None)
+    texts[handle] = text
+    total = sum(map(len, texts.values()))
+    for oldest in tuple(texts):
+        if total <= MAX_CHARACTERS:
+            break
+        total -= len(texts.pop(oldest))
+    return True
+
+
+def kept(memory: dict[str, Any], handle: str) -> str | None:
+    """The text kept under a handle, None if there is none (any more)."""
+    return cast("dict[str, str]", memory.get(KEY, {})).get(handle)

@@ -1,0 +1,106 @@
+"""Strict detection: what is no complete, valid call of a known tool is text, whatever marker stands before it."""
+
+from __future__ import annotations
+
+import pytest
+from dialect_strategies import TOOLS, cuts
+from family_checks import examples, growth, soup
+from hypothesis import given
+from hypothesis import strategies as st
+from test_detect import CALLS, MARKERS, MENTIONS, said, written
+
+from toolspeak.data.deltas import CallMalformed, CallStarted, TextDelta
+from toolspeak.data.messages import MalformedCall
+from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
+from toolspeak.errors import UsageError
+from toolspeak.testing import check_splits, chunks, parse_pieces
+
+TURNS = ("harmony", "inkling", "muse", "functionary-v32")
+NAMES = [*(dialect.name for dialect in DIALECTS if dialect.name not in TURNS), "auto"]
+CALL = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_calls_of_known_tools_are_read_as_before(name: str):
+    strict, dialect = get_dialect(name, strict_detection=True), get_dialect(name)
+    text = written(dialect, CALLS) + "\nDone."
+    assert said(read_turn(strict, text, TOOLS)) == said(read_turn(dialect, text, TOOLS))
+    splits = [tuple(chunks(text, 1)), tuple(chunks(text, 7))]
+    check_splits(strict, text, TOOLS, splits=splits)
+    cut = text[: len(text) // 2]
+    turn = read_turn(strict, cut, TOOLS, finish="length")
+    assert not [call for call in turn.calls if isinstance(call, MalformedCall)], "cut off before its end it is text"
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "left"),
+    [
+        (CALL, ["ping"], ""),
+        (f"a{CALL}b", ["ping"], "ab"),
+        (CALL.replace("ping", "pong"), [], CALL.replace("ping", "pong")),
+        (f"<tool_call> {{tag}} is it: {CALL}", ["ping"], "<tool_call> {tag} is it: "),
+        (f"<tool_call> {{ {CALL}", ["ping"], "<tool_call> { "),
+        (f'<tool_call>{{"name": "pong", "arguments": {{"x": 1}}}}</tool_call>{CALL}', ["ping"], None),
+        (f'<tool_call>{{"name": "read", "arguments": {{"file": "{CALL}', ["ping"], None),
+        (CALL[:-20], [], CALL[:-20]),
+        (CALL.removesuffix("</tool_call>"), ["ping"], ""),
+        ("<tool_call>\n{", [], "<tool_call>\n{"),
+        (f"<think>{CALL}</think>{CALL}", ["ping"], ""),
+    ],
+)
+@pytest.mark.parametrize("name", ["hermes", "auto"])
+def test_a_marker_without_a_call_of_a_known_tool_is_text(name: str, text: str, names: list[str], left: str | None):
+    strict = get_dialect(name, strict_detection=True)
+    turn = read_turn(strict, text, TOOLS)
+    assert [call.name for call in turn.calls] == names
+    assert turn.text == (text.replace(CALL, "") if left is None else left)
+    check_splits(strict, text, TOOLS)
+
+
+def test_without_tools_every_name_is_known():
+    strict = get_dialect("hermes", strict_detection=True)
+    assert [call.name for call in read_turn(strict, CALL.replace("ping", "pong")).calls] == ["pong"]
+
+
+def test_what_comes_before_a_block_is_not_held_back():
+    parser = get_dialect("hermes", strict_detection=True).parser(TOOLS)
+    assert list(parser.feed("I look. ")) == [TextDelta("I look. ")]
+    assert list(parser.feed("Now: " + CALL[:-5])) == [TextDelta("Now: ")]
+    assert CallStarted(0, "ping") in list(parser.feed(CALL[-5:]))
+
+
+@pytest.mark.parametrize("text", MENTIONS)
+def test_mentions_stay_text(text: str):
+    assert said(read_turn(get_dialect("auto", strict_detection=True), text, TOOLS)) == (text, "", [])
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_a_dialect_of_marked_messages_has_no_stricter_detection(name: str):
+    with pytest.raises(UsageError, match=f"{name} marks every message"):
+        get_dialect(name, strict_detection=True)
+
+
+FRAGMENTS = [
+    piece
+    for name in ("hermes", "qwen3-coder", "kimi-k2")
+    for piece in MARKERS.findall(written(get_dialect(name), CALLS))
+]
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "kimi-k2", "auto"])
+@given(text=soup([*FRAGMENTS, CALL]), cut=st.data())
+@examples(20)
+def test_splits_do_not_matter_and_nothing_is_malformed(name: str, text: str, cut: st.DataObject):
+    strict = get_dialect(name, strict_detection=True)
+    for finish in ("stop", "length"):
+        splits = [tuple(chunks(text, 1)), cut.draw(cuts(text))]
+        deltas = check_splits(strict, text, TOOLS, finish, splits=splits)
+        assert not [delta for delta in deltas if isinstance(delta, CallMalformed)]
+
+
+@pytest.mark.parametrize("size", [40, 1 << 30])
+def test_the_time_grows_with_the_text(size: int):
+    strict: Dialect = get_dialect("qwen3-coder", strict_detection=True)
+    for unit in ("<tool_call>\n<function=x>\n<parameter=a>", "<tool_call> <function=f "):
+        assert growth(strict, "", unit, size) < 3.2
+    assert parse_pieces(strict, ["<tool_call>\n<function=x>\n<parameter=a>" * 3000], TOOLS)
