@@ -6,11 +6,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: demo test lint types bench requirements clean help
+GRAMMAR_VENV ?= .venv-xgrammar
+
+.PHONY: demo test test-grammar lint types bench requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
 	@echo "make test          set up and run all tests"
+	@echo "make test-grammar  the grammars once more, with xgrammar (large: it brings torch)"
 	@echo "make lint types    ruff, pyright"
 	@echo "make bench         measure the parsers and the executor"
 	@echo "make requirements  pin the dependencies anew (needs uv)"
@@ -38,6 +41,12 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
+# xgrammar brings torch (over 5 GB with what that needs), so it has an environment of its own.
+test-grammar:
+	$(MAKE) $(GRAMMAR_VENV)/.dev VENV=$(GRAMMAR_VENV)
+	$(GRAMMAR_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/xgrammar.txt
+	$(GRAMMAR_VENV)/bin/python -m pytest tests/dialects/test_grammar_xgrammar.py
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -52,6 +61,7 @@ bench: $(VENV)/.dev
 requirements:
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --quiet --upgrade -o requirements/runtime.txt
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -o requirements/dev.txt
+	printf 'xgrammar>=0.2.8,<0.3\n' | uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -c requirements/runtime.txt -o requirements/xgrammar.txt
 	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
 
 clean:
