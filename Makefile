@@ -6,16 +6,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-# Where the other engines' parsers and the fuzzer live: gigabytes, and nothing of it is needed by anything else.
+# Where the other engines' parsers, the fuzzer and xgrammar live: gigabytes, and nothing of it is needed by anything else.
 PEERS ?= .venv-peers
 FUZZ ?= .venv-fuzz
+GRAMMAR_VENV ?= .venv-xgrammar
 SECONDS ?= 600
 
-.PHONY: demo test lint types bench bench-parsers fuzz requirements clean help
+.PHONY: demo test test-grammar lint types bench bench-parsers fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
 	@echo "make test          set up and run all tests"
+	@echo "make test-grammar  the grammars once more, with xgrammar (large: it brings torch)"
 	@echo "make lint types    ruff, pyright"
 	@echo "make bench         measure the parsers and the executor"
 	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
@@ -43,7 +45,13 @@ demo: $(VENV)/.runtime
 	$(BIN)/toolspeak demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2
+
+# xgrammar brings torch (over 5 GB with what that needs), so it has an environment of its own.
+test-grammar:
+	$(MAKE) $(GRAMMAR_VENV)/.dev VENV=$(GRAMMAR_VENV)
+	$(GRAMMAR_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/xgrammar.txt
+	$(GRAMMAR_VENV)/bin/python -m pytest tests/dialects/test_grammar_xgrammar.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -79,6 +87,7 @@ fuzz: $(FUZZ)/.ready
 requirements:
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --quiet --upgrade -o requirements/runtime.txt
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -o requirements/dev.txt
+	printf 'xgrammar>=0.2.8,<0.3\n' | uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -c requirements/runtime.txt -o requirements/xgrammar.txt
 	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
 
 clean:

@@ -9,6 +9,7 @@ import click
 from toolspeak.cli.demo import demo
 from toolspeak.cli.exec import execute
 from toolspeak.cli.exits import INTERRUPTED, NO_ANSWER, USAGE
+from toolspeak.cli.grammar import grammar
 from toolspeak.cli.listing import dialects, tools
 from toolspeak.cli.parse import parse
 from toolspeak.cli.run import run
@@ -25,7 +26,7 @@ def cli() -> None:
     """
 
 
-for command in (run, execute, parse, translate_conversation, dialects, tools, demo):
+for command in (run, execute, parse, grammar, translate_conversation, dialects, tools, demo):
     cli.add_command(command)
 
 
