@@ -12,7 +12,7 @@
 Parsers alone: `toolspeak.dialects`. Built-in file and shell tools: `toolspeak.tools.builtin`.
 """
 
-from toolspeak.agent import Agent, Run, RunResult, RunState
+from toolspeak.agent import Agent, Run, RunResult, RunState, Session
 from toolspeak.data.events import Limits, Record
 from toolspeak.data.messages import (
     MalformedCall,
@@ -27,7 +27,8 @@ from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ProviderError, RunError, ToolError, ToolspeakError, UsageError
 from toolspeak.execute import ApprovalRequest, Decision, Executor, Interceptor
-from toolspeak.tools import RunContext, Tool, Toolset, tool
+from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
+from toolspeak.tools import Happened, RunContext, Tool, Toolset, tool
 
 __all__ = [
     "Agent",
@@ -35,9 +36,11 @@ __all__ = [
     "Decision",
     "Effects",
     "Executor",
+    "Happened",
     "Interceptor",
     "Limits",
     "MalformedCall",
+    "MemoryJournal",
     "Message",
     "ProviderError",
     "Record",
@@ -46,6 +49,8 @@ __all__ = [
     "RunError",
     "RunResult",
     "RunState",
+    "Session",
+    "SqliteJournal",
     "TextPart",
     "Tool",
     "ToolCall",
@@ -58,5 +63,6 @@ __all__ = [
     "Usage",
     "UsageError",
     "get_dialect",
+    "open_journal",
     "tool",
 ]

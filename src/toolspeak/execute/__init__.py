@@ -9,6 +9,7 @@ from toolspeak.execute.approval import (
     resolve_approver,
 )
 from toolspeak.execute.batch import Batch, BatchContext, Emit
+from toolspeak.execute.doubts import Doubts, InDoubt
 from toolspeak.execute.executor import Executor
 from toolspeak.execute.interceptors import Answer, Block, Interceptor, Proceed
 from toolspeak.execute.schedule import ScheduleName, plan
@@ -22,8 +23,10 @@ __all__ = [
     "BatchContext",
     "Block",
     "Decision",
+    "Doubts",
     "Emit",
     "Executor",
+    "InDoubt",
     "Interceptor",
     "Proceed",
     "ScheduleName",

@@ -21,6 +21,7 @@ from toolspeak.execute.approval import (
 )
 from toolspeak.execute.arguments import read_arguments
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
+from toolspeak.execute.doubts import ASKED, Doubts, has_person, unknown_outcome
 from toolspeak.execute.interceptors import Answer, Interceptor, run_before
 from toolspeak.execute.results import cap_text, describe, result_of
 from toolspeak.execute.secrets import Secrets
@@ -28,6 +29,7 @@ from toolspeak.execute.threads import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.toolset import Toolset
+from toolspeak.tools.verify import Happened
 
 ResultT = TypeVar("ResultT")
 
@@ -73,6 +75,7 @@ class Admission:
     emit: Emit
     approver: Approver | None
     decided: Mapping[str, Decision]
+    doubts: Doubts
     deadline: Deadline
     waited: float = 0.0
 
@@ -93,10 +96,11 @@ class Admission:
             counted += 1
             if max_calls is not None and counted > max_calls:
                 reason = "the run's limit on calls is reached"
-                admitted.append(Settled(failure(call, "skipped", reason)))
+                admitted.append(Settled(self.doubts.told(call, failure(call, "skipped", reason))))
                 continue
             seen[call.id] = seen.get(call.id, 0) + 1
-            admitted.append(await self._admit_in_time(call, seen[call.id]))
+            entry = await self._admit_in_time(call, seen[call.id])
+            admitted.append(Settled(self.doubts.told(call, entry.result)) if isinstance(entry, Settled) else entry)
         return admitted
 
     async def _admit_in_time(self, call: ToolCall, occurrence: int) -> Admitted:
@@ -134,12 +138,27 @@ class Admission:
         if isinstance(arguments, ToolResult):
             return Settled(arguments)
         effects = tool.effects_of(arguments)
-        refused = await self._refusal(call, tool, arguments, effects)
-        if refused is not None:
-            return refused
         # The n-th call of a repeated id is a call of its own: the same key would make it look like a rerun.
         key = f"{self.context.run_id}:{call.id}" + (f"#{occurrence}" if occurrence > 1 else "")
-        return Ready(call, tool, arguments, effects, key)
+        if call in self.doubts:
+            refused = await self._doubted(call, tool, arguments, effects, key)
+        else:
+            refused = await self._refusal(call, tool, arguments, effects)
+        return refused or Ready(call, tool, arguments, effects, key)
+
+    async def _doubted(
+        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, key: str
+    ) -> Settled | ApprovalRequest | None:
+        """None if a call that was started before runs again. Its approval stands: it is not asked for again."""
+        settled = await self.doubts.settle(call, tool, arguments, effects, self._run_context(call, key))
+        if isinstance(settled, Happened):
+            return Settled(result_of(call, settled.value, self.secrets))
+        if settled is None and (self.approver is None or has_person(self.approver)):
+            request = await self._request(call, tool, arguments, effects, ASKED)
+            if self.approver is None:
+                return request
+            settled = (await self._ask(self.approver, request)).approved
+        return None if settled else Settled(unknown_outcome(call))
 
     async def _refusal(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects
@@ -174,8 +193,8 @@ class Admission:
         await self.emit(ApprovalDecided(request.call.id, decision.approved, decision.reason, decision.by))
         return decision
 
-    def _run_context(self, call: ToolCall) -> RunContext[Any]:
-        return RunContext(self.context.deps, call, memory=self.context.memory, state=self.context.state)
+    def _run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
+        return RunContext(self.context.deps, call, key, memory=self.context.memory, state=self.context.state)
 
     async def _request(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, reason: str

@@ -11,6 +11,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools.context import RunContext
+from toolspeak.tools.verify import Verify
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
 """What a tool may be called: every model API takes a part of it, and no dialect's markers fit in."""
@@ -54,6 +55,7 @@ class Tool:
     that fails counts as undeclared). `preview` shows what the call would change and may read the disk; with
     the call's RunContext it can say more.
     `context_parameter` is the parameter that wants the RunContext. `timeout` is in seconds.
+    `verify` is asked what became of a call that was started and has no result.
     """
 
     spec: ToolSpec
@@ -64,6 +66,7 @@ class Tool:
     preview: Preview | None = None
     context_parameter: str | None = None
     timeout: float | None = None
+    verify: Verify | None = None
 
     @property
     def name(self) -> str:
