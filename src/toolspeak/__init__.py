@@ -25,7 +25,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.dialects import get_dialect
-from toolspeak.errors import ProviderError, RunError, ToolError, ToolspeakError, UsageError
+from toolspeak.errors import JournalError, ProviderError, RunError, ToolError, ToolspeakError, UsageError
 from toolspeak.execute import ApprovalRequest, Decision, Executor, Interceptor
 from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
 from toolspeak.tools import Happened, RunContext, Tool, Toolset, tool
@@ -38,6 +38,7 @@ __all__ = [
     "Executor",
     "Happened",
     "Interceptor",
+    "JournalError",
     "Limits",
     "MalformedCall",
     "MemoryJournal",
