@@ -220,7 +220,7 @@ def test_a_locked_file_is_waited_for_without_stopping_others_and_then_named(path
 
 FULL = """
 import asyncio, resource, sys
-from toolspeak import Agent, JournalError, SqliteJournal, tool
+from toolspeak import Agent, JournalError, Limits, SqliteJournal, tool
 from toolspeak.providers.scripted import ScriptedProvider
 
 path, limit = sys.argv[1], int(sys.argv[2])
@@ -235,7 +235,7 @@ def effect() -> str:
 async def main():
     await Agent(ScriptedProvider(["ok"]), journal=journal).run("first")
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    agent = Agent(ScriptedProvider([%r] * 500), [effect], journal=journal, limits=__import__("toolspeak").Limits(500))
+    agent = Agent(ScriptedProvider([sys.argv[3]] * 500), [effect], journal=journal, limits=Limits(500))
     try:
         await agent.run("fill it")
     except JournalError as error:
@@ -243,14 +243,14 @@ async def main():
 
 journal = SqliteJournal(path)
 asyncio.run(main())
-""" % (CALL,)
+"""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE as Linux has it")
 @pytest.mark.parametrize("kilobytes", [300, 417, 1000])
 def test_a_full_disk_ends_the_run_before_the_effect_and_the_journal_stays_good(path, kilobytes):
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(path), str(kilobytes * 1024)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", FULL, str(path), str(kilobytes * 1024), CALL], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     assert "toolspeak.db" in done.stdout
@@ -288,7 +288,7 @@ def test_a_file_that_is_read_only_is_named_with_the_remedy(tmp_path):
                 os.setgid(65534)
                 os.setuid(65534)
             run_agent(path, [])
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - the child has nobody else to tell
             os.write(writer, f"{type(error).__name__}: {error}".encode())
         os._exit(0)
     os.close(writer)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from toolspeak.agent.load import load_state
 from toolspeak.agent.state import RunState
-from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, RunResumed
+from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, RunResumed, RunStatus
 from toolspeak.data.messages import Message
 from toolspeak.errors import RunError
 from toolspeak.execute import Decision, Secrets
 from toolspeak.journal.base import Journal
 
-UNFINISHED = frozenset({"running", "awaiting_approval"})
+UNFINISHED: tuple[RunStatus, ...] = ("running", "awaiting_approval")
 """The statuses of runs that can go on."""
 
 

@@ -1,0 +1,117 @@
+"""A run's records as lines: what happened, when, and what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from toolspeak.data.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    LimitReached,
+    ModelAnswered,
+    ModelAsked,
+    ModelFailed,
+    Record,
+    RunFinished,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+    UserMessageQueued,
+)
+from toolspeak.data.messages import MalformedCall, ToolCall, Usage
+from toolspeak.ui.format import argument_lines, one_line, result_lines, shorten
+
+_TEXT = 100
+
+
+class Timeline:
+    """Turns records into lines, one after the other; with `times=False` without anything that differs between two
+    runs that did the same."""
+
+    def __init__(self, *, times: bool = True) -> None:
+        self._times = times
+        self._start = self._asked = 0.0
+        self._begun: dict[str, float] = {}
+        self._calls: dict[str, ToolCall | MalformedCall] = {}
+
+    def lines(self, record: Record) -> Iterator[str]:
+        """The lines of one record, the next of its run; none for what says nothing new."""
+        if isinstance(record.event, RunStarted):
+            self._start = record.time
+        at = f"{record.time - self._start:9.2f} s  " if self._times else ""
+        for number, line in enumerate(self._of(record)):
+            yield (at if number == 0 else " " * len(at)) + line
+
+    def _of(self, record: Record) -> Iterator[str]:
+        match record.event:
+            case RunStarted(messages, model):
+                yield f"run started on {one_line(model)}"
+                yield from (f"  {message.role}: {_short(message.text)}" for message in messages[-1:])
+            case UserMessageQueued(message):
+                yield f"user: {_short(message.text)}"
+            case ModelAsked():
+                self._asked = record.time
+                yield f"step {record.step}"
+            case ModelAnswered() as answered:
+                yield from self._answered(answered, record.time - self._asked)
+            case ModelFailed(error):
+                yield f"✗ the model's API failed: {_short(error)}"
+            case ApprovalRequested(call_id, reason):
+                yield f"? {self._name(call_id)} needs a yes: it {one_line(reason)}"
+            case ApprovalDecided(call_id, approved, reason, by):
+                told = f": {one_line(reason)}" if reason else ""
+                yield f"  {self._name(call_id)} {'allowed' if approved else 'refused'} by {by or 'somebody'}{told}"
+            case ToolStarted(call_id):
+                again = " again" if call_id in self._begun else ""
+                self._begun[call_id] = record.time
+                yield f"  {self._name(call_id)} started{again}"
+            case ToolFinished(result):
+                begun = self._begun.get(result.call_id)
+                took = f" in {record.time - begun:.2f} s" if begun is not None and self._times else ""
+                failed = result.status == "failure"
+                first = next(iter(result_lines(result)), "")
+                yield f"  {'✗' if failed else '✓'} {self._name(result.call_id)}{took}: {_short(first)}"
+            case LimitReached(limit, _, allowed):
+                yield f"! the limit of {allowed:g} {limit} is reached"
+            case RunPaused(_, call_ids):
+                yield f"paused: {', '.join(map(self._name, call_ids))} wait for approval"
+            case RunResumed():
+                yield "resumed"
+            case RunFinished(status, answer, reason):
+                yield f"{status.replace('_', ' ')} ({one_line(reason)}): {_short(answer)}"
+            case _:
+                yield f"{type(record.event).__name__}"
+
+    def _answered(self, event: ModelAnswered, took: float) -> Iterator[str]:
+        self._calls = {call.id: call for call in event.message.calls}
+        cost = f"  ({_tokens(event.usage, event.usage_estimated)}, {took:.2f} s)" if self._times else ""
+        text = event.message.text.strip()
+        yield f"model: {_short(text) or f'{len(self._calls)} calls'}{cost}"
+        for call in event.message.calls:
+            if isinstance(call, MalformedCall):
+                yield f"  ✗ malformed call: {_short(call.reason)}"
+            else:
+                arguments = argument_lines(call.arguments, _TEXT)
+                yield f"  ▸ {one_line(call.name)} {_short(', '.join(arguments))}"
+
+    def _name(self, call_id: str) -> str:
+        call = self._calls.get(call_id)
+        return one_line((call.name if call else None) or call_id)
+
+
+def timeline(records: Iterable[Record], *, times: bool = True) -> Iterator[str]:
+    """The lines of a whole run."""
+    lines = Timeline(times=times)
+    for record in records:
+        yield from lines.lines(record)
+
+
+def _short(text: str) -> str:
+    return one_line(shorten(text, _TEXT))
+
+
+def _tokens(usage: Usage, estimated: bool) -> str:
+    about = "~" if estimated else ""
+    return f"{about}{usage.input or 0:,} tokens in, {about}{usage.output or 0:,} out"
