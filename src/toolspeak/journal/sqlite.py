@@ -16,7 +16,7 @@ from toolspeak.errors import JournalError, ToolspeakError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.rules import starts_rightly, status_after
 from toolspeak.journal.schema import VERSION, newer, steps_from
-from toolspeak.journal.sql import APPEND, SPAN, SqlJournal
+from toolspeak.journal.sql import SPAN, SqlJournal
 from toolspeak.journal.stored import Stored, pack
 
 Sync: TypeAlias = Literal["effects", "always", "never"]
@@ -32,6 +32,7 @@ _TYPES = {
     "found": """CREATE VIRTUAL TABLE found USING fts5(words, tokenize = "unicode61 remove_diacritics 0")""",
 }
 _FILL = {"{now}": _NOW, "{share}": "", "{update}": "", "{found}": "rowid"}
+_MOST_KNOWN = 10_000  # runs whose state is kept to spare looking it up
 _FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.05  # seconds between two tries at a locked file
 
 _REMEDIES = {
@@ -65,6 +66,16 @@ class _Waiting:
     done: asyncio.Future[None]
 
 
+@dataclass(slots=True)
+class _Known:
+    """A run as it stands, while nobody else has changed the file: where its records begin, the epoch of its lease (0:
+    nobody holds it) and the number of its next record."""
+
+    first: int
+    epoch: int
+    next: int
+
+
 class SqliteJournal(SqlJournal):
     """Implements `Journal` in a file, which is made when it is first used.
 
@@ -82,6 +93,8 @@ class SqliteJournal(SqlJournal):
         self._db: sqlite3.Connection | None = None
         self._full: bool | None = None
         self._waiting: list[_Waiting] = []
+        self._known: dict[str, _Known] = {}
+        self._seen = -1
         self._lock = threading.Lock()
 
     def __str__(self) -> str:
@@ -125,20 +138,29 @@ class SqliteJournal(SqlJournal):
         )
         db = self._begin(full)
         try:
+            (seen,) = db.execute("PRAGMA data_version").fetchone()
+            if seen != self._seen:  # another connection has changed something: runs, leases
+                self._known.clear()
+                self._seen = seen
             outcomes = [self._write_one(db, waiting) for waiting in group]
             db.execute("COMMIT")
         except BaseException:
+            self._known.clear()
             _roll_back(db)
             raise
         return outcomes
 
     def _write_one(self, db: sqlite3.Connection, waiting: _Waiting) -> Exception | None:
         record, stored = waiting.record, waiting.stored
+        epoch = waiting.lease.epoch if waiting.lease else 0
         if record.seq and starts_rightly(record) and stored.places is None and status_after(record.event) is None:
-            values = (record.run_id, record.seq, stored.text, None, waiting.lease.epoch if waiting.lease else 0)
-            if db.execute(_APPEND, values).rowcount == 1:
+            known = self._known.get(record.run_id)
+            if known is not None and known.epoch == epoch and known.next == record.seq:
+                db.execute(_INSERT, (known.first + record.seq, stored.text))
+                known.next += 1
                 return None
         # More than one statement, or a refusal to be explained: undone as a whole, without the rest of the group.
+        self._known.pop(record.run_id, None)
         db.execute("SAVEPOINT one")
         try:
             _finish(self._add(_Connection(db), record, stored, waiting.lease))
@@ -148,6 +170,10 @@ class SqliteJournal(SqlJournal):
         finally:
             if db.in_transaction:  # a full disk has rolled everything back
                 db.execute("RELEASE one")
+        (number,) = db.execute("SELECT number FROM runs WHERE run_id = ?", (record.run_id,)).fetchone()
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[record.run_id] = _Known(number * SPAN, epoch, record.seq + 1)
         return None
 
     @asynccontextmanager
@@ -167,7 +193,11 @@ class SqliteJournal(SqlJournal):
         while True:
             self._lock.acquire()  # nothing below waits for anything while it is held
             try:
-                db = self._begin(self._sync == "always") if kind == "write" else self._snapshot()
+                if kind == "write":
+                    self._known.clear()  # data_version tells of others' changes, not of our own
+                    db = self._begin(self._sync == "always")
+                else:
+                    db = self._snapshot()
                 break
             except sqlite3.Error as error:
                 self._lock.release()
@@ -275,7 +305,8 @@ class SqliteJournal(SqlJournal):
     def close(self) -> None:
         """Closes the file; it is opened again when it is used again."""
         with self._lock:
-            db, self._db, self._full = self._db, None, None
+            db, self._db, self._full, self._seen = self._db, None, None, -1
+            self._known.clear()
             if db is not None:
                 db.close()
 
@@ -303,7 +334,7 @@ def _own(sql: str) -> str:
     return sql.replace("$", "?")
 
 
-_APPEND = _own(APPEND)
+_INSERT = "INSERT INTO records (pos, data) VALUES (?, ?)"
 
 
 def is_busy(error: sqlite3.Error) -> bool:
