@@ -2,8 +2,8 @@
 
     python benchmarks/journal.py [--folder DIR] [--scale 1.0]
 
-Times are medians of rounds that take turns, so that a busy machine is busy for both sides. The folder decides which disk
-is measured.
+Times are medians of rounds that take turns, so that a busy machine is busy for both sides. The folder decides which
+disk is measured.
 """
 
 from __future__ import annotations
@@ -148,7 +148,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="toolspeak-journal-") as name:
         folder = Path(name)
         print(f"{'appending':34}{'bare sqlite3':>14}{'journal':>12}{'ratio':>8}   (us an event; target)")
-        for full, group, target in ((True, 1, 1.5), (False, 1, 4.0), (True, 16, 1.5), (True, 64, 1.5), (False, 16, 1.5)):
+        for full, group, target in (
+            (True, 1, 1.5),
+            (False, 1, 4.0),
+            (True, 16, 1.5),
+            (True, 64, 1.5),
+            (False, 16, 1.5),
+        ):
             floor, cost = appending(folder, full, group, int((1000 if full else 4000) * options.scale))
             label = f"synchronous {'FULL' if full else 'NORMAL'}, groups of {group}"
             print(f"{label:34}{floor:14.1f}{cost:12.1f}{cost / floor:8.2f}   (at most {target:g})")

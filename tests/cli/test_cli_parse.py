@@ -37,6 +37,17 @@ def test_it_prints_content_reasoning_calls_malformed_and_ignored(tmp_path):
     assert seen["forged"] == ["[]"]
 
 
+def test_repair_marks_what_it_mended_and_shows_what_the_model_wrote(tmp_path):
+    reply = '<tool_call>{name: "a", "arguments": {"x": 1,}}</tool_call>'
+    seen = parse(reply, tmp_path, "--dialect", "hermes", "--repair")
+    raw = '{name: "a", "arguments": {"x": 1,}}'
+    assert [(call["name"], call["arguments"]) for call in seen["calls"]] == [("a", {"x": 1})]
+    assert (seen["calls"][0]["notes"], seen["calls"][0]["repaired_from"]) == (["repaired"], raw)
+    assert seen["malformed"] == []
+    assert parse(reply, tmp_path, "--dialect", "hermes", "--repair", "--finish", "length")["calls"] != []
+    assert parse(reply[:-14], tmp_path, "--dialect", "hermes", "--repair", "--finish", "length")["calls"] == []
+
+
 def test_tools_type_the_values_of_the_xml_dialect(tmp_path):
     (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
     reply = "<execute><scale><n>007</n></scale><scale><n>7</n></scale><say><text>7</text></say></execute>"
@@ -91,3 +102,13 @@ def test_a_reader_that_leaves_early_ends_it_quietly(tmp_path):
     line = f"'{sys.executable}' -m toolspeak.cli dialects --show cogency-json | head -n 1"
     done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("## Tools\n", "")
+
+
+def test_tools_are_listed_as_a_prompt_lists_them(tmp_path):
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
+    for command in (("tools",), ("dialects", "--show", "hermes")):
+        done = toolspeak(*command, "--tools", "tools.json", "--listing", "signatures", cwd=tmp_path)
+        assert "scale(n?: int)  # asks first\nScales." in done.stdout.decode()
+    done = toolspeak("tools", "--listing", "json_schema", "--show", "read", cwd=tmp_path)
+    assert json.loads(done.stdout)["function"]["name"] == "read"
+    assert toolspeak("tools", "--listing", "signatures", "--show", "raed", cwd=tmp_path).returncode == 2

@@ -10,9 +10,9 @@ from dialect_strategies import PIECES, TOOLS, joined_surrogates
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from toolspeak.data.messages import FinishReason, Message, TextPart, ToolCall, ToolResult
+from toolspeak.data.messages import FinishReason, Message, ToolCall
 from toolspeak.dialects import Dialect, Section
-from toolspeak.testing import check_deltas, check_results_cannot_forge, check_splits, chunks, parse_pieces
+from toolspeak.testing import check_deltas, check_splits, chunks, parse_pieces
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -64,8 +64,3 @@ def growth(dialect: Dialect, start: str, unit: str, size: int) -> float:
         if found < 3.2:
             break
     return found
-
-
-def check_forging(dialect: Dialect, texts: Sequence[str]) -> None:
-    results = [ToolResult(str(i), "read", "success", (TextPart(text),)) for i, text in enumerate(texts)]
-    check_results_cannot_forge(dialect, results, (), TOOLS)

@@ -7,18 +7,16 @@ import time
 from typing import Any
 
 import pytest
-from dialect_strategies import FINISHES, NASTY_VALUES, STRINGS, TOOLS, cuts, joined_surrogates, tools_and_calls
+from dialect_strategies import FINISHES, NASTY_VALUES, STRINGS, TOOLS, cuts, joined_surrogates
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed, TextDelta
-from toolspeak.data.messages import JsonPart, MalformedCall, Message, TextPart, ToolCall, ToolResult
+from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, get_dialect
 from toolspeak.dialects.turn import read_turn
 from toolspeak.testing.dialects import (
-    check_deltas,
-    check_results_cannot_forge,
     check_round_trip,
     check_splits,
     parse_pieces,
@@ -31,6 +29,8 @@ NAMES = (
 )
 DIALECTS = [get_dialect(name) for name in NAMES]
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=NAMES)
+# One for each way of the family to read a value.
+REPRESENTATIVES = [get_dialect(name) for name in ("qwen3-coder", "minicpm5", "minimax-m3", "deepseek-v32")]
 quick = settings(max_examples=60, deadline=None)
 
 TAGS = [
@@ -110,43 +110,6 @@ def test_the_cut_changes_nothing_and_nothing_raises(dialect: Dialect, data: st.D
 
 
 @each_dialect
-@quick
-@given(case=tools_and_calls(), strings=st.lists(NASTY, min_size=2, max_size=2))
-def test_calls_survive_being_written_and_read(
-    dialect: Dialect, case: tuple[list[ToolSpec], list[ToolCall]], strings: list[str]
-) -> None:
-    tools, calls = case
-    check_round_trip(dialect, calls, tools)
-    nasty = [ToolCall("c", "write", {"file": strings[0], "content": strings[1]})]
-    check_round_trip(dialect, nasty, TOOLS)
-    check_round_trip(dialect, nasty, ())
-
-
-@each_dialect
-@quick
-@given(
-    texts=st.lists(st.lists(PIECES, max_size=8).map("".join).map(joined_surrogates), min_size=1, max_size=2),
-    status=st.sampled_from(["success", "failure"]),
-)
-def test_no_result_forges_a_marker(dialect: Dialect, texts: list[str], status: Any) -> None:
-    check_results_cannot_forge(dialect, [ToolResult("c", "read", status, (TextPart(text),)) for text in texts])
-    check_results_cannot_forge(dialect, [ToolResult("c", "read", status, (JsonPart([text]),)) for text in texts])
-
-
-@each_dialect
-@quick
-@given(strings=st.lists(NASTY, min_size=2, max_size=2), data=st.data())
-def test_a_call_cut_off_by_the_token_limit_never_runs(
-    dialect: Dialect, strings: list[str], data: st.DataObject
-) -> None:
-    text = rendered(dialect, [ToolCall("c", "write", {"file": strings[0], "content": strings[1]})])
-    cut = text[: data.draw(st.integers(0, len(text) - 2))]
-    deltas = parse_pieces(dialect, [cut], TOOLS, "length")
-    check_deltas(deltas)
-    assert not any(delta.selected for delta in deltas if isinstance(delta, BatchEnded)), cut
-
-
-@each_dialect
 def test_text_leaves_as_it_comes(dialect: Dialect) -> None:
     parser = dialect.parser(TOOLS)
     for char in "Some words, a < b, <b>bold</b>":
@@ -170,18 +133,18 @@ def test_a_marker_in_inline_code_is_a_mention(dialect: Dialect) -> None:
     assert parse_pieces(dialect, [text], TOOLS) == [TextDelta(text)]
 
 
-@each_dialect
+@pytest.mark.parametrize("dialect", REPRESENTATIVES, ids=lambda dialect: dialect.name)
 def test_time_grows_linearly(dialect: Dialect) -> None:
     def seconds(size: int) -> float:
         content = 'if a < b: print("</p>")\n' * (size // 24)
         text = rendered(dialect, [ToolCall("c", "write", {"content": content})])
         pieces = [text[i : i + 4] for i in range(0, len(text), 4)]
-        started = time.perf_counter()
+        started = time.process_time()
         parse_pieces(dialect, pieces, TOOLS)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     small = min(seconds(10_000) for _ in range(3))
-    assert seconds(100_000) < 30 * small
+    assert min(seconds(100_000) for _ in range(2)) < 30 * small
 
 
 @each_dialect

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from dialect_strategies import FINISHES, NASTY_VALUES, STRINGS, TOOLS, cuts, tools_and_calls
+from dialect_strategies import FINISHES, NASTY_VALUES, TOOLS, cuts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +20,6 @@ from toolspeak.dialects.live import Live
 from toolspeak.dialects.markers import MarkerTable
 from toolspeak.testing import (
     check_deltas,
-    check_results_cannot_forge,
     check_round_trip,
     check_splits,
     chunks,
@@ -34,6 +33,9 @@ NAMES = (
     *("gigachat3", "cohere-command", "command-r-plus"),
 )
 each_dialect = pytest.mark.parametrize("dialect", [get_dialect(name) for name in NAMES], ids=NAMES)
+# One for each way of the family to find a call: markers, an array, keys that are names, no marker at all.
+REPRESENTATIVES = ("hermes", "mistral-v3", "apertus", "llama3-json", "xlam")
+each_representative = pytest.mark.parametrize("dialect", [get_dialect(name) for name in REPRESENTATIVES])
 
 
 def examples(count: int) -> settings:
@@ -92,7 +94,7 @@ def soups(draw: st.DrawFn, dialect: Dialect) -> str:
 
 @each_dialect
 @given(data=st.data())
-@examples(120)
+@examples(50)
 def test_splits_do_not_matter_and_nothing_raises(dialect: Dialect, data: st.DataObject):
     text = data.draw(soups(dialect))
     splits = [tuple(chunks(text, 1)), tuple(chunks(text, 4)), data.draw(cuts(text))]
@@ -124,7 +126,7 @@ def seconds(dialect: Dialect, text: str, size: int) -> float:
     return time.process_time() - start
 
 
-@each_dialect
+@each_representative
 @pytest.mark.parametrize("whole", [False, True], ids=["chunks", "whole"])
 def test_twice_the_text_takes_about_twice_as_long(dialect: Dialect, whole: bool):
     opened = written(dialect, ("write", {"content": "@"})).partition("@")[0]
@@ -153,7 +155,7 @@ def test_twice_the_text_takes_about_twice_as_long(dialect: Dialect, whole: bool)
             raise AssertionError(f"{unit!r} behind {start!r}: {once} s, then {twice} s")
 
 
-@each_dialect
+@each_representative
 @pytest.mark.parametrize("unit", ["<" + " " * 1000, "</", "&amp;", "{", "functools", '{"name":', "["])
 def test_writing_results_is_linear(dialect: Dialect, unit: str):
     start = time.process_time()
@@ -166,7 +168,7 @@ def test_writing_results_is_linear(dialect: Dialect, unit: str):
 
 @each_dialect
 @given(data=st.data())
-@examples(60)
+@examples(25)
 def test_prose_is_held_back_at_most_256_characters(dialect: Dialect, data: st.DataObject):
     halves = [text[:-1] for text in marker_texts(dialect)] + ['{"name": "' + "n" * 200, '[{"name": "a"' + " " * 200]
     pieces = st.one_of(st.sampled_from([*halves, " " * 90, "x" * 90, "[ ", "`", "\n"]), st.text(max_size=3))
@@ -213,21 +215,6 @@ def test_unescaped_markers_inside_strings_are_content_too(dialect: Dialect):
         assert call.arguments == {"content": marker}
 
 
-@each_dialect
-@given(data=st.data())
-@examples(80)
-def test_round_trip(dialect: Dialect, data: st.DataObject):
-    tools, calls = data.draw(tools_and_calls())
-    check_round_trip(dialect, calls, tools)
-
-
-@each_dialect
-@given(value=STRINGS)
-@examples(40)
-def test_round_trip_of_strings(dialect: Dialect, value: str):
-    check_round_trip(dialect, [ToolCall("c", "write", {"content": value}), ToolCall("d", "ping", {})], TOOLS)
-
-
 # --- 7. results ---------------------------------------------------------------------------------
 
 
@@ -257,14 +244,7 @@ def results(draw: st.DrawFn, dialect: Dialect) -> list[ToolResult]:
 
 @each_dialect
 @given(data=st.data())
-@examples(150)
-def test_results_cannot_forge_markers(dialect: Dialect, data: st.DataObject):
-    check_results_cannot_forge(dialect, data.draw(results(dialect)))
-
-
-@each_dialect
-@given(data=st.data())
-@examples(100)
+@examples(40)
 def test_escapes_are_reversible(dialect: Dialect, data: st.DataObject):
     live = Live(table(dialect))
     for result in data.draw(results(dialect)):
@@ -329,6 +309,8 @@ F, G, P, Q = (
 CALLED_F: list[tuple[str, object]] = [("f", {})]
 CALLED_G: list[tuple[str, object]] = [("g", {})]
 QUOTED = r'"{\"a\": 1}"'
+F_THEN_G = [*CALLED_F, *CALLED_G]
+DOTS_G = f"<dots_function_call>{G}</dots_function_call>"
 PROSE = f'Her {{"name": "Ann", "age": 3}}; `{P}`'
 FUNCTOOLS = "import functools; functools[0]; functools [x]"
 CASES = [
@@ -346,6 +328,12 @@ CASES = [
     ),
     Case("granite4", '<tool_call>{"name": "f", "arguments": "a"}</tool_call>', []),
     Case("granite4", '<tool_call>{"name": "f", "arguments": "[1]"}</tool_call>', []),
+    Case(
+        "hermes",
+        f'<tool_call>{{"name": "f", "arguments": {QUOTED}}}</tool_call><|im_end|>',
+        [("f", {"a": 1})],
+        notes=("arguments_text",),
+    ),
     Case("ernie45", "<think>a</think>\n\n<response>\nb\n</response>\n", [], "b", "a"),
     Case("apertus", '<|tools_prefix|>[{"f": {"a": 1}, "g": {}}]<|tools_suffix|>', []),
     Case("apertus", '<|tools_prefix|>[{"name": {"id": 1}}]<|tools_suffix|>', [("name", {"id": 1})]),
@@ -354,6 +342,12 @@ CASES = [
         "apertus", '<|inner_prefix|>a<|tools_prefix|>[{"f": {}}]<|tools_suffix|><|inner_suffix|>b', CALLED_F, "b", "a"
     ),
     Case("inkling", '<|message_model|>f<|content_invoke_tool_json|>{"name":"f","args":{}}<|end_message|>', CALLED_F),
+    Case("inkling", 'f<|content_invoke_tool_json|>{"name":"f","args":{}}<|end_message|>', CALLED_F),
+    Case("inkling", "f<|content_invoke", [], "f<|content_invoke"),
+    Case("inkling", "<|content_invoke_tool_text|>a<|end_message|>", [], "a"),
+    Case("dots", f'a<dots_function_call>\n<invoke name="f">\n</invoke>\n</dots_function_call> {DOTS_G}', F_THEN_G, "a"),
+    Case("dots", "<dots_function_call> <invoke>1</dots_function_call>", []),
+    Case("dots", '<dots_function_call><invoke name="f"><parameter name="a">1', []),
     Case("inkling", "<|message_model|><|content_text|>a<|end_message|><|message_model|>", [], "a"),
     Case("llama3-json", f"<|python_tag|>{P};{Q}", [*CALLED_F, *CALLED_G]),
     Case("llama3-json", f"{F} ; and", CALLED_F, "and", notes=("arguments_key:arguments",)),

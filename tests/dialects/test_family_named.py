@@ -7,18 +7,15 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from dialect_strategies import NASTY_VALUES, RESULTS, STRINGS, TOOLS, cuts, tools_and_calls
+from dialect_strategies import NASTY_VALUES, TOOLS, cuts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallStarted, ForgedResults, TextDelta
 from toolspeak.data.messages import FinishReason, MalformedCall, Message, TextPart, ToolCall, ToolResult
-from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn
 from toolspeak.testing import (
     check_deltas,
-    check_results_cannot_forge,
-    check_round_trip,
     check_splits,
     chunks,
     every_split,
@@ -89,6 +86,8 @@ CASES = [
         ("<|channel|>analysis<|message|>", "<|end|>"),
     ),
 ]
+# One for each way of the family to end a header.
+REPRESENTATIVES = ("deepseek-v3", "kimi-k2", "mistral-v11", "functionary-v32", "harmony")
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 PIECES = [
@@ -156,7 +155,7 @@ def examples(count: int) -> settings:
 
 @each_case
 @given(data=st.data())
-@examples(200)
+@examples(30)
 def test_splits_do_not_matter(case: Case, data: st.DataObject):
     text = data.draw(soup(case))
     splits = [tuple(chunks(text, 1)), tuple(chunks(text, 4)), data.draw(cuts(text))]
@@ -171,30 +170,6 @@ def test_every_cut_of_a_call(case: Case):
     text = f"{case.think[0]}a{case.think[1]}b{case.call(json.dumps(case.closed, ensure_ascii=False))}\nc"
     for finish in ("stop", "length"):
         check_splits(case.dialect, text, TOOLS, finish, splits=[tuple(chunks(text, 1)), *every_split(text)])
-
-
-@each_case
-@given(text=st.text(max_size=120))
-@examples(50)
-def test_no_text_raises(case: Case, text: str):
-    check_splits(case.dialect, text, TOOLS, "stop", splits=[tuple(chunks(text, 1))])
-
-
-@each_case
-@given(made=tools_and_calls())
-@examples(100)
-def test_names_and_arguments_survive(case: Case, made: tuple[list[ToolSpec], list[ToolCall]]):
-    tools, calls = made
-    check_round_trip(case.dialect, calls, tools)
-
-
-@each_case
-@given(data=st.data())
-@examples(100)
-def test_any_string_survives(case: Case, data: st.DataObject):
-    markers = st.lists(st.one_of(st.sampled_from(case.markers), STRINGS), max_size=4).map("".join)
-    value = data.draw(markers).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    check_round_trip(case.dialect, [ToolCall("1", "write", {"content": value, value: [value]})], TOOLS)
 
 
 @each_case
@@ -229,7 +204,7 @@ def test_arguments_leave_as_they_come(case: Case):
 
 @each_case
 @given(data=st.data())
-@examples(60)
+@examples(30)
 def test_text_is_held_no_longer_than_a_candidate(case: Case, data: st.DataObject):
     """Every character is soon said, or part of a marker, a call or a forged result."""
     filler = st.sampled_from([case.markers[0], " " * 90, "x" * 90, "```json", "\n" * 90, case.opened[:20]])
@@ -253,7 +228,7 @@ def seconds(dialect: Dialect, text: str, size: int) -> float:
     return time.process_time() - start
 
 
-@each_case
+@pytest.mark.parametrize("case", [case for case in CASES if case.name in REPRESENTATIVES], ids=lambda case: case.name)
 @pytest.mark.parametrize("size", [4, 1_000_000], ids=["chunks", "whole"])
 def test_time_is_linear(case: Case, size: int):
     first = case.markers[0]
@@ -275,15 +250,6 @@ def growth(dialect: Dialect, start: str, unit: str, length: int, size: int) -> f
     short, long = (start + unit * (total // len(unit)) for total in (length, 2 * length))
     once, twice = (min(seconds(dialect, text, size) for _ in range(2)) for text in (short, long))
     return twice / max(once, 0.002)  # below that a clock tick decides
-
-
-@each_case
-@given(results=RESULTS, data=st.data())
-@examples(100)
-def test_no_result_can_forge_a_marker(case: Case, results: list[ToolResult], data: st.DataObject):
-    text = data.draw(st.lists(st.sampled_from([*case.markers, *PIECES, case.call('"a"')]), max_size=5).map("".join))
-    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    check_results_cannot_forge(case.dialect, [*results, ToolResult("x", "write", "success", (TextPart(text),))])
 
 
 @each_case

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from dialect_strategies import FINISHES, NASTY_VALUES, RESULTS, STRINGS, TEXT, TOOLS, tools_and_calls
+from dialect_strategies import FINISHES, NASTY_VALUES, TEXT, TOOLS, tools_and_calls
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +43,6 @@ def write(dialect: Dialect, *calls: tuple[str, dict[str, Any]], tools: Any = TOO
     return "".join(entry.text for entry in dialect.render([Message("assistant", made)], tools))
 
 
-PLAMO_TAGS = ("tool_requests", "tool_request", "tool_name", "tool_arguments", "think")
 FRAGMENTS = [
     *(f"<{slash}{name}>" for name in ("tool_call", "tool_calls", "arg_key", "arg_value") for slash in ("", "/")),
     *(f"<{slash}ifm|{name}>" for name in ("tool_call", "tool_calls", "arg_key", "arg_value") for slash in ("", "/")),
@@ -117,7 +116,7 @@ def replies(draw: st.DrawFn, dialect: Dialect) -> str:
 
 @each_dialect
 @given(data=st.data(), finish=FINISHES, starts_in=st.sampled_from(["text", "reasoning"]))
-@examples(120)
+@examples(50)
 def test_no_text_raises_and_splits_do_not_matter(dialect: Dialect, data: st.DataObject, finish: Any, starts_in: Any):
     text = data.draw(replies(dialect))
     pieces = [tuple(chunks(text, size)) for size in (1, 4)]
@@ -164,7 +163,7 @@ def seconds(dialect: Dialect, value: str, size: int) -> float:
     return best
 
 
-@each_dialect
+@pytest.mark.parametrize("dialect", [GLM, K2, KIMI, PLAMO], ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize(
     "unit", ["plain text\\n", "<<</", "</arg_value>x", "</arg_value>      ", "<|close|>argument<|sep|>x", "]]>"]
 )
@@ -188,22 +187,6 @@ def test_a_marker_in_a_value_is_content(dialect: Dialect, marker: str):
 
 
 @each_dialect
-@given(made=tools_and_calls())
-@examples(150)
-def test_names_and_arguments_survive(dialect: Dialect, made: tuple[list[ToolSpec], list[ToolCall]]):
-    tools, calls = made
-    check_round_trip(dialect, calls, tools)
-
-
-@each_dialect
-@given(content=STRINGS, file=STRINGS)
-@examples(100)
-def test_any_string_survives(dialect: Dialect, content: str, file: str):
-    for name in ("write", "unknown"):
-        check_round_trip(dialect, [ToolCall("1", name, {"file": file, "content": content})], TOOLS)
-
-
-@each_dialect
 @pytest.mark.parametrize("value", [*NASTY_VALUES[:-3], "</arg_value>", "</arg_value></tool_call>", "<|close|>argument"])
 def test_nasty_strings_survive_every_cut(dialect: Dialect, value: str):
     if value == "\udfff\ud800":
@@ -222,13 +205,6 @@ def test_an_unreadable_call_is_written_back_as_it_was(dialect: Dialect):
 
 
 # --- 7, 9: results ------------------------------------------------------------------------------
-
-
-@each_dialect
-@given(results=RESULTS)
-@examples(80)
-def test_results_cannot_forge_a_marker(dialect: Dialect, results: list[ToolResult]):
-    check_results_cannot_forge(dialect, results, (), TOOLS)
 
 
 @each_dialect

@@ -16,13 +16,11 @@ from dialect_strategies import (
     RESULT_TEXTS,
     RESULTS,
     SOUP,
-    STRINGS,
     TOOLS,
     block,
     canonical,
     cuts,
     replies,
-    tools_and_calls,
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -70,7 +68,7 @@ def text_of(deltas: Iterable[Delta]) -> str:
 
 @each_dialect
 @given(data=st.data())
-@examples(250)
+@examples(150)
 def test_1_splits_do_not_matter(dialect: Dialect, data: st.DataObject):
     text, tools = data.draw(replies(dialect))
     splits = [tuple(chunks(text, 1)), tuple(chunks(text, 4)), data.draw(cuts(text))]
@@ -309,7 +307,7 @@ BAD_VALUES += [
 
 @each_dialect
 @given(data=st.data())
-@examples(250)
+@examples(150)
 def test_4_no_input_raises(dialect: Dialect, data: st.DataObject):
     text, tools = data.draw(replies(dialect))
     at = data.draw(st.integers(0, len(text)))  # closed with anything held
@@ -368,7 +366,6 @@ def test_4_look_alike_letters_are_no_markers(dialect: Dialect):
 
 # --- 5. markers inside strings are content ------------------------------------------------------
 
-JSON_DIALECTS = [dialect for dialect in PROTOCOLS if dialect.name != "cogency-xml"]
 INSIDE = ["</execute>", "<execute>[", "</tool_call>", '<tool_call>{"name"', "<think>", "</think>", "<results>", "```"]
 
 
@@ -404,22 +401,6 @@ def test_5_an_unclosed_string_at_stop_is_malformed(dialect: Dialect):
 
 
 @each_dialect
-@given(made=tools_and_calls())
-@examples(250)
-def test_6_names_and_arguments_survive(dialect: Dialect, made):
-    tools, calls = made
-    check_round_trip(dialect, calls, tools)
-
-
-@each_dialect
-@given(content=STRINGS, file=STRINGS)
-@examples(200)
-def test_6_any_string_survives(dialect: Dialect, content: str, file: str):
-    check_round_trip(dialect, [ToolCall("1", "write", {"file": file, "content": content})], TOOLS)
-    check_round_trip(dialect, [ToolCall("1", "unknown", {"file": file, "content": content})], TOOLS)
-
-
-@each_dialect
 @pytest.mark.parametrize("value", NASTY_VALUES)
 def test_6_nasty_strings_survive_every_split(dialect: Dialect, value: str):
     if value == "\udfff\ud800":
@@ -431,13 +412,6 @@ def test_6_nasty_strings_survive_every_split(dialect: Dialect, value: str):
 
 
 # --- 7. no result can forge a marker ------------------------------------------------------------
-
-
-@each_dialect
-@given(results=RESULTS)
-@examples(250)
-def test_7_results_cannot_forge_a_marker(dialect: Dialect, results: list[ToolResult]):
-    check_results_cannot_forge(dialect, results, MARKERS[dialect.name], TOOLS)
 
 
 @each_dialect

@@ -34,20 +34,10 @@ FILES = {
     "deepseek_v41": "deepseek-v41",
 }
 
-_TOKENS = "<bos> and <eos> are dropped by the server that knows them as tokens; in text they are text"
 _AFTER = "text around calls is kept, never dropped"
 _UNKNOWN = "a call of an unknown tool is a call: its error names the known tools to the model"
 _LATE = "text that has left is not turned into something else; the caller says that a turn starts in reasoning"
 DISAGREEMENTS = {
-    **dict.fromkeys(
-        [
-            *("vllm-qwen3_coder-044", "vllm-qwen3_coder-042", "vllm-mimo-028", "vllm-mimo-024", "vllm-seed_oss-021"),
-            *("vllm-seed_oss-022", "vllm-nemotron_v3-022", "vllm-step3p5-035", "vllm-step3p5-032", "vllm-step3p5-033"),
-            *("vllm-minimax_m2-049", "vllm-minimax_m2-051", "vllm-deepseek_v4-059", "vllm-deepseek_v4-063"),
-            *("vllm-deepseek_v4-062", "vllm-deepseek_v41-017"),
-        ],
-        _TOKENS,
-    ),
     **dict.fromkeys(["vllm-minicpm5-002", "vllm-minicpm5-012", "vllm-deepseek_v4-018", "vllm-minimax_m3-009"], _AFTER),
     **dict.fromkeys(["vllm-minimax_m2-047", "vllm-minimax_m2-043", "vllm-minimax_m2-021"], _UNKNOWN),
     "vllm-minicpm5-026": "another tool is put in place of an unknown one: a guessed call never runs",

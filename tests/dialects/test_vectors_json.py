@@ -28,7 +28,6 @@ DISAGREEMENTS = {
     "vllm-phi4_mini-005": KEEPS_TEXT,
     "vllm-llama3_json-008": KEEPS_TEXT,
     "vllm-granite3-009": "one whole call without the array around it is read and noted; the engine shows it as text",
-    "vllm-dots-004": "the XML form of the block is not read by the JSON reader: it stays text, nothing of it is lost",
 }
 
 

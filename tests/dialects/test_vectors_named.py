@@ -31,8 +31,6 @@ ROWS: list[dict[str, Any]] = [
 
 DISAGREEMENTS = {
     "vllm-kimi_k2-026": ("content", "text after the calls is kept: nothing that the model said is dropped"),
-    "vllm-kimi_k2-051": ("reasoning", "'<bos>' and '<eos>' are a stub tokenizer's tokens; in prose they are words"),
-    "vllm-kimi_k2-056": ("reasoning", "as in 051"),
     "vllm-mistral_v11-009": ("names", "a call without a name is malformed, and the model is told; nothing runs as ''"),
 }
 """Reviewed: what differs, and why we keep it so."""

@@ -95,7 +95,7 @@ def test_type_json_that_holds_no_json_fails_its_call_alone(text: str):
     first, second = turn.calls
     assert isinstance(first, MalformedCall)
     assert first.code in ("invalid_json", "duplicate_key")
-    assert "<v>" in first.reason
+    assert "'v'" in first.reason
     assert not first.whole_block
     assert isinstance(second, ToolCall)
 

@@ -13,16 +13,18 @@ import click
 from toolspeak.cli.ask import terminal_approver
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import (
+    chosen_dialect,
     dialect_option,
     finish_option,
     read_reply,
+    repair_option,
     starts_in_option,
     workspace_option,
     write_text,
 )
 from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolResult
-from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn
+from toolspeak.dialects import Dialect, ParsedTurn, Section, read_turn
 from toolspeak.errors import UsageError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
 from toolspeak.tools.builtin import workspace_tools
@@ -51,6 +53,7 @@ from toolspeak.tools.builtin.seen import KEY as FILES_READ
 )
 @starts_in_option
 @finish_option
+@repair_option
 def execute(
     dialect: str,
     workspace: str,
@@ -59,12 +62,13 @@ def execute(
     reads: str | None,
     starts_in: Section,
     finish: Literal["stop", "length"],
+    repair: bool,
 ) -> None:
     """Read one model reply from standard input, run its calls with the built-in tools, print the results block.
 
     Nothing is printed for a reply without calls. What was accepted leniently or ignored is said on standard error.
     """
-    chosen = get_dialect(dialect)
+    chosen = chosen_dialect(dialect, repair)
     toolset = workspace_tools(workspace)
     turn = read_turn(chosen, read_reply(), toolset.specs, finish=finish, starts_in=starts_in)
     _report(turn)

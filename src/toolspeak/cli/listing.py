@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.cli.options import workspace_option, write_json, write_text
+from toolspeak.cli.options import read_tools, workspace_option, write_json, write_text
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import DIALECTS, get_dialect
+from toolspeak.dialects import DIALECTS, Listing, get_dialect, list_tools
 from toolspeak.errors import UnknownTool, suggest
 from toolspeak.tools.builtin import workspace_tools
 
 
+def _specs(tools_file: str | None, workspace: str) -> tuple[ToolSpec, ...]:
+    return read_tools(tools_file) if tools_file else tuple(workspace_tools(workspace).specs)
+
+
+listing_option = click.option(
+    "--listing",
+    type=click.Choice(get_args(Listing)),
+    help="How a prompt lists the tools: described, as signatures (the shortest), or as JSON Schema.",
+)
+tools_option = click.option(
+    "--tools", "tools_file", metavar="FILE", help="These tools, as JSON, not the built-in ones."
+)
+
+
 @click.command
-@click.option("--show", metavar="NAME", help="Print this dialect's instructions for the built-in tools.")
-def dialects(show: str | None) -> None:
+@click.option("--show", metavar="NAME", help="Print this dialect's instructions for the tools.")
+@listing_option
+@tools_option
+def dialects(show: str | None, listing: Listing | None, tools_file: str | None) -> None:
     """List the dialects, or show what one tells a model."""
     if show is not None:
-        write_text(get_dialect(show).instructions(workspace_tools(".").specs) + "\n")
+        text = get_dialect(show).instructions(_specs(tools_file, "."), listing=listing or "described")
+        write_text(text + "\n")
         return
     table = Table("name", "how the model writes calls", "native schedule", "specification", box=None)
     for dialect in DIALECTS:
@@ -30,12 +49,17 @@ def dialects(show: str | None) -> None:
 @click.command
 @workspace_option
 @click.option("--show", metavar="NAME", help="Print this tool's definition as JSON.")
-def tools(workspace: str, show: str | None) -> None:
-    """List the built-in tools, or show one."""
-    specs = {spec.name: spec for spec in workspace_tools(workspace).specs}
+@listing_option
+@tools_option
+def tools(workspace: str, show: str | None, listing: Listing | None, tools_file: str | None) -> None:
+    """List the built-in tools, or those of a file; show one; or print them as a model is told of them."""
+    specs = {spec.name: spec for spec in _specs(tools_file, workspace)}
+    if show is not None and show not in specs:
+        raise UnknownTool(f"There is no tool {suggest(show, specs)}")
+    if listing is not None:
+        write_text(list_tools(list(specs.values()) if show is None else [specs[show]], listing) + "\n")
+        return
     if show is not None:
-        if show not in specs:
-            raise UnknownTool(f"There is no built-in tool {suggest(show, specs)}")
         spec = specs[show]
         write_json({"name": spec.name, "description": spec.description, "parameters": spec.parameters})
         return
@@ -47,5 +71,5 @@ def tools(workspace: str, show: str | None) -> None:
 
 
 def _signature(spec: ToolSpec) -> str:
-    required = set(spec.parameters.get("required", ()))
+    required = spec.parameters.get("required", ())
     return ", ".join(name if name in required else f"{name}?" for name in spec.properties)

@@ -15,6 +15,7 @@ from toolspeak.cli.resume import resume
 from toolspeak.cli.run import run
 from toolspeak.cli.sessions import sessions
 from toolspeak.cli.show import diff, show
+from toolspeak.cli.translate import translate_conversation
 from toolspeak.errors import ToolspeakError, UsageError
 
 
@@ -27,7 +28,7 @@ def cli() -> None:
     """
 
 
-for command in (run, resume, sessions, show, diff, execute, parse, dialects, tools, demo):
+for command in (run, resume, sessions, show, diff, execute, parse, translate_conversation, dialects, tools, demo):
     cli.add_command(command)
 
 

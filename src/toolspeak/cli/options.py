@@ -6,13 +6,13 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import click
 from platformdirs import user_data_path
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import PROTOCOLS
+from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, repaired
 from toolspeak.errors import UsageError
 from toolspeak.journal import Journal, MemoryJournal, open_journal
 
@@ -70,11 +70,20 @@ def starts_in_option(command: CommandT) -> CommandT:
     )(command)
 
 
+def repair_option(command: CommandT) -> CommandT:
+    text = "Mend calls that are almost JSON (needs toolspeak[repair]); what became of them is marked."
+    return click.option("--repair", is_flag=True, help=text)(command)
+
+
+def chosen_dialect(name: str, repair: bool) -> Dialect:
+    """Raises UsageError for a name that no dialect has, and for `--repair` where it cannot be."""
+    dialect = get_dialect(name)
+    return repaired(dialect) if repair else dialect
+
+
 def read_reply() -> str:
     """Standard input as UTF-8 text. Raises UsageError naming the byte that is none."""
-    if cast("object", sys.stdin) is None:  # `<&-`
-        raise UsageError("standard input is closed; hand the reply in through it")
-    data = sys.stdin.buffer.read()
+    data = standard_input().read()
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -83,18 +92,34 @@ def read_reply() -> str:
         ) from None
 
 
+def standard_input() -> BinaryIO:
+    """Standard input as bytes. Raises UsageError if it is closed."""
+    if cast("object", sys.stdin) is None:  # `<&-`
+        raise UsageError("standard input is closed; hand the reply in through it")
+    return sys.stdin.buffer
+
+
 def read_tools(path: str | None) -> tuple[ToolSpec, ...]:
     """Tools from a JSON file: an array of `{"name", "description", "parameters"}`, bare or in OpenAI's
     `{"type": "function", "function": …}`. Raises UsageError naming the file and the place."""
     if path is None:
         return ()
+    return tool_specs(read_json(path), path)
+
+
+def read_json(path: str) -> Any:
+    """A JSON file's value, with or without a byte order mark. Raises UsageError naming the file."""
     try:
-        listed: Any = json.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        return json.loads(Path(path).read_text("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def tool_specs(listed: Any, where: str) -> tuple[ToolSpec, ...]:
+    """Tools from JSON as `read_tools` takes it; `where` names the place for errors."""
     if not isinstance(listed, list):
-        raise UsageError(f"{path}: expected a JSON array of tools, found {type(listed).__name__}")
-    return tuple(_tool(entry, f"{path}[{i}]") for i, entry in enumerate(cast("list[Any]", listed)))
+        raise UsageError(f"{where}: expected a JSON array of tools, found {type(listed).__name__}")
+    return tuple(_tool(entry, f"{where}[{i}]") for i, entry in enumerate(cast("list[Any]", listed)))
 
 
 def _tool(entry: Any, where: str) -> ToolSpec:
@@ -103,17 +128,22 @@ def _tool(entry: Any, where: str) -> ToolSpec:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):  # pyright: ignore[reportUnknownMemberType] - JSON
         raise UsageError(f'{where}: a tool is {{"name": …, "description": …, "parameters": {{…}}}}')
     tool = cast("dict[str, Any]", entry)
-    parameters = tool.get("parameters", {"type": "object", "properties": {}})
+    parameters: Any = tool.get("parameters")
+    if parameters is None:
+        parameters = {"type": "object", "properties": {}}
     if not isinstance(parameters, dict):
         raise UsageError(f"{where}.parameters: expected a JSON Schema object")
-    return ToolSpec(tool["name"], str(tool.get("description", "")), cast("dict[str, Any]", parameters))
+    return ToolSpec(tool["name"], str(tool.get("description") or ""), cast("dict[str, Any]", parameters))
 
 
 def write_json(value: Any) -> None:
     """Prints JSON, indented, as UTF-8; a lone surrogate, which UTF-8 cannot carry, leaves as its escape."""
-    text = json.dumps(value, ensure_ascii=False, indent=2) + "\n"
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
-    sys.stdout.buffer.flush()
+    write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def write_json_line(value: Any) -> None:
+    """Prints JSON on one line, at once: whoever asked may wait for it."""
+    write_text(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def write_text(text: str) -> None:

@@ -2,50 +2,131 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast, get_args
 
 import click
 
-from toolspeak.cli.options import dialect_option, finish_option, read_reply, read_tools, starts_in_option, write_json
-from toolspeak.data.messages import MalformedCall, ToolCall
-from toolspeak.dialects import ParsedTurn, Section, get_dialect, read_turn
+from toolspeak.cli.exits import NO_ANSWER
+from toolspeak.cli.options import (
+    finish_option,
+    read_reply,
+    read_tools,
+    repair_option,
+    standard_input,
+    starts_in_option,
+    tool_specs,
+    write_json,
+    write_json_line,
+)
+from toolspeak.cli.reading import Finish, Reply, read
+from toolspeak.dialects import Section
+from toolspeak.errors import UnknownDialect, UsageError
 
 
 @click.command
-@dialect_option
-@click.option("--tools", "tools_file", metavar="FILE", help="The tools as JSON; they give XML values their types.")
+@click.option(
+    "--dialect",
+    metavar="NAME",
+    help="How the reply writes calls (`toolspeak dialects` lists them).",
+)
+@click.option("--tools", "tools_file", metavar="FILE", help="The tools as JSON; they give values their types.")
 @starts_in_option
 @finish_option
-def parse(dialect: str, tools_file: str | None, starts_in: Section, finish: Literal["stop", "length"]) -> None:
-    """Read one model reply from standard input and print what the runtime sees in it, as JSON."""
-    chosen = get_dialect(dialect)
-    turn = read_turn(chosen, read_reply(), read_tools(tools_file), finish=finish, starts_in=starts_in)
-    write_json(describe(turn))
+@repair_option
+@click.option(
+    "--jsonl",
+    is_flag=True,
+    help='Read many: each line of the input is {"id", "dialect", "input", "tools", "starts_in", "prompt_tail", '
+    '"reasoning_off", "chunk", "partial"}, all but "input" optional; each line of the output its result.',
+)
+def parse(
+    dialect: str | None, tools_file: str | None, starts_in: Section, finish: Finish, repair: bool, jsonl: bool
+) -> None:
+    """Read one model reply from standard input and print what the runtime sees in it, as JSON.
+
+    With --jsonl a line that cannot be read gives a line with its `id` and an `error`, the others are read, and the
+    exit code is 1. The other options stand for what a line does not say.
+    """
+    usual = Reply(dialect or "", "", read_tools(tools_file), starts_in, finish=finish, repair=repair)
+    if jsonl:
+        if not _read_lines(usual):
+            sys.exit(NO_ANSWER)
+    elif dialect is None:
+        raise UsageError("which dialect is it? name it with --dialect; `toolspeak dialects` lists them")
+    else:
+        write_json(read(replace(usual, text=read_reply())))
 
 
-def describe(turn: ParsedTurn) -> dict[str, Any]:
-    """A turn as `toolspeak parse` prints it."""
-    calls = [_call(call) for call in turn.calls if isinstance(call, ToolCall)]
-    malformed = [_malformed(call) for call in turn.calls if isinstance(call, MalformedCall)]
-    ignored = [
-        {**(_call(entry.call) if isinstance(entry.call, ToolCall) else _malformed(entry.call)), "ignored": entry.reason}
-        for entry in turn.ignored
-    ]
-    return {
-        "content": turn.text,
-        "reasoning": turn.reasoning,
-        "calls": calls,
-        "malformed": malformed,
-        "ignored": ignored,
-        "forged": list(turn.forged),
-        "notes": list(turn.notes),
-    }
+def _read_lines(usual: Reply) -> bool:
+    """Answers each line of standard input on a line of its own; whether all could be read."""
+    good = True
+    for number, line in enumerate(standard_input(), 1):
+        line = line.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else line.strip()
+        if not line:
+            continue
+        row: Any = None
+        try:
+            row = _decode(line)
+            result = read(_reply(row, usual))
+        except (UsageError, UnknownDialect) as error:
+            good, result = False, {"error": f"line {number}: {error}"}
+        known = {"id": cast("dict[str, Any]", row).get("id")} if isinstance(row, dict) else {"id": None}
+        write_json_line({**known, **result})
+    return good
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
-    described: dict[str, Any] = {"name": call.name, "arguments": call.arguments, "id": call.provider_id or call.id}
-    return {**described, "notes": list(call.notes)} if call.notes else described
+def _decode(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"not UTF-8 at byte {error.start + 1}; convert it first") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"not JSON ({error}); write one object on each line") from None
 
 
-def _malformed(call: MalformedCall) -> dict[str, Any]:
-    return {"raw": call.raw, "code": call.code, "reason": call.reason, "name": call.name}
+_TYPE_NAMES: Mapping[type, str] = {str: "a string", int: "a number of characters", bool: "true or false"}
+
+
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "input": (str,),
+    "dialect": (str, type(None)),
+    "prompt_tail": (str, type(None)),
+    "chunk": (int, type(None)),
+    "reasoning_off": (bool, type(None)),
+    "partial": (bool, type(None)),
+}
+
+
+def _reply(row: Any, usual: Reply) -> Reply:
+    if not isinstance(row, dict):
+        raise UsageError(f'expected an object {{"dialect": …, "input": …}}, found {type(row).__name__}')
+    fields = cast("dict[str, Any]", row)
+    if "input" not in fields:
+        raise UsageError('"input" is missing; it holds the reply')
+    for name, types in _FIELDS.items():
+        value = fields.get(name)
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise UsageError(f'"{name}": expected {_TYPE_NAMES[types[0]]}, found {json.dumps(value)[:40]}')
+    dialect, chunk, starts_in = fields.get("dialect") or usual.dialect, fields.get("chunk"), fields.get("starts_in")
+    if not dialect:
+        raise UsageError('"dialect" is missing; name it here or with --dialect')
+    if chunk is not None and chunk < 1:
+        raise UsageError(f'"chunk": expected at least one character, found {chunk}; leave it out for the whole text')
+    if starts_in is not None and starts_in not in get_args(Section):
+        raise UsageError(f'"starts_in": expected "text" or "reasoning", found {json.dumps(starts_in)[:40]}')
+    tools = fields.get("tools")
+    return Reply(
+        dialect=dialect,
+        text=fields["input"],
+        tools=usual.tools if tools is None else tool_specs(tools, "tools"),
+        starts_in=starts_in or usual.starts_in,
+        prompt_tail=fields.get("prompt_tail") or "",
+        reasoning_off=bool(fields.get("reasoning_off")),
+        chunk=chunk,
+        finish="length" if fields.get("partial") else usual.finish,
+        repair=usual.repair,
+    )

@@ -6,7 +6,7 @@ gives when it accepted something leniently:
 - on a call: `arguments_key:<key>` (another word than the dialect's for the arguments),
   `arguments_text` (the arguments as a JSON string that holds the object),
   `extra_key:<key>` (ignored), `attributes` (ignored attributes of an element), `missing_closer`
-  (its own end tag; in XML);
+  (its own end tag; in XML), `repaired` (from text that was no JSON; only on demand, see `dialects.repaired`);
 - on a batch: `code_fence`, `marker_attributes`, `marker_case`, `single_object` (no array around it),
   `array` (an array where one object belongs), `missing_closer` (the block's end marker).
 """
@@ -49,13 +49,17 @@ class ArgumentsDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallCompleted:
-    """A call was read to its end. That it counts is only known at `BatchEnded`."""
+    """A call was read to its end. That it counts is only known at `BatchEnded`.
+
+    `repaired_from`: the text as the model wrote it, if that was malformed and the call is what repair made of it.
+    """
 
     index: int
     name: str
     arguments: Mapping[str, JSON]
     id: str | None = None
     notes: tuple[str, ...] = ()
+    repaired_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,8 @@ class ToolCall:
     """One call the model made.
 
     `id` is unique within the run. `provider_id` is the id the model or its API gave, if any. `notes`
-    lists what was accepted leniently when the call was read (see `data.deltas`).
+    lists what was accepted leniently when the call was read (see `data.deltas`). `repaired_from` is what the model
+    wrote, if that was malformed and the call is what repair made of it.
     """
 
     id: str
@@ -114,6 +115,7 @@ class ToolCall:
     notes: tuple[str, ...] = ()
     opaque: Opaque | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
+    repaired_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

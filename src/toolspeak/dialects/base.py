@@ -13,6 +13,11 @@ from toolspeak.data.tools import ToolSpec
 Section = Literal["text", "reasoning"]
 """Where a turn starts: many chat templates open the reasoning block in the prompt already."""
 
+Listing = Literal["described", "signatures", "json_schema"]
+"""How instructions list tools. `described`: a heading for each, one line for each parameter, types in words.
+`signatures`: the same in the fewest characters. `json_schema`: each tool's definition as one line of JSON, in the form
+that many models saw in training."""
+
 NativeSchedule = Literal["parallel", "sequential"]
 
 
@@ -61,6 +66,11 @@ class Parser(Protocol):
         """The turn is over; call it once. Ends in `BatchEnded` if the turn held a block and it was not reported yet."""
         ...
 
+    def keep_reasoning(self) -> None:
+        """Call it before the first `feed`: reasoning and its markup stay in the text, verbatim. No call inside
+        reasoning runs, all the same."""
+        ...
+
 
 class History(Protocol):
     """A conversation rendered message by message, so that a long one is not rendered anew at every step."""
@@ -82,7 +92,7 @@ class Dialect(Protocol):
     @property
     def batch(self) -> BatchRule: ...
 
-    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ...) -> str:
+    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ..., listing: Listing = "described") -> str:
         """The system-prompt section that teaches the format and lists the tools."""
         ...
 

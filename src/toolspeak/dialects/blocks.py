@@ -21,8 +21,8 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.dialects.base import BatchRule, Section
-from toolspeak.dialects.body import Body, ResultsBody
-from toolspeak.dialects.markers import Found, Marker, MarkerTable
+from toolspeak.dialects.body import CUT, Body, ResultsBody, Run
+from toolspeak.dialects.markers import Found, Marker, MarkerTable, in_code
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker, Problem
 
 NewBody = Callable[[Marker, int, Caps], Body]
@@ -30,10 +30,6 @@ NewBody = Callable[[Marker, int, Caps], Body]
 
 NO_REASONING = Marker("reasoning", "", None)
 _SPACE = re.compile(r"\s*")
-CUT = (
-    "the turn was cut off before the end of this block, so nothing in it ran; "
-    "write it again, in smaller pieces if it is long"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +79,7 @@ class BlockParser:
         self._quoting = False  # whether the text so far ends inside inline code
         self._position = 0  # of the turn, at the start of held + chunk
         self._block: _Block | None = None
+        self._run: Run | None = None
         self._tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
         self._calls = 0
         self._candidates: list[int] = []  # calls that may still count (last_call)
@@ -90,10 +87,17 @@ class BlockParser:
         self._notes: tuple[str, ...] = ()
         self._batch_open = True
         self._saw_block = False
+        self._reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
 
     _state: Callable[[str, int, list[Delta]], int]
 
     def feed(self, chunk: str) -> list[Delta]:
+        if self._run is not None:
+            taken = self._run.take(chunk)
+            if taken is not None:
+                return taken
+            self._position += self._run.end()
+            self._run = None
         out: list[Delta] = []
         text = self._held + chunk if self._held else chunk
         position, end = 0, len(text)
@@ -108,6 +112,9 @@ class BlockParser:
     def close(self, reason: FinishReason) -> list[Delta]:
         out: list[Delta] = []
         normal = reason in NORMAL_END
+        if self._run is not None:
+            self._position += self._run.end()
+            self._run = None
         if self._block is not None:
             self._close_block(out, normal)
         elif self._held:
@@ -116,6 +123,9 @@ class BlockParser:
         if self._saw_block and self._batch_open:
             self._end_batch(out)
         return out
+
+    def keep_reasoning(self) -> None:
+        self._reasoning_kind = TextDelta
 
     # States: each takes what it can from text[position:] and returns where the next begins; one that
     # needs more characters puts the rest into `_held`.
@@ -132,6 +142,8 @@ class BlockParser:
             verdict = self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
             if isinstance(verdict, Found):
                 self._emit(TextDelta, text, start, at, out)
+                if verdict.marker.kind == "reasoning":
+                    self._markup(text, at, at + verdict.length, out)
                 return self._open(verdict, at)
             if verdict != "text":
                 self._emit(TextDelta, text, start, at, out)
@@ -168,7 +180,7 @@ class BlockParser:
             at = found.start() if found else len(text)
             self._restated = self._restated and not text[seen:at].strip()
             if found is None:
-                return self._emit(ReasoningDelta, text, start, len(text), out)
+                return self._emit(self._reasoning_kind, text, start, len(text), out)
             quoting, seen = in_code(quoting, text, seen, at), at
             closed = max(end.match(text, at) for end in ends)
             verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
@@ -176,23 +188,25 @@ class BlockParser:
             if closed > 0:
                 self._depth -= 1
                 if self._depth == 0:
-                    self._emit(ReasoningDelta, text, start, at, out)
+                    self._emit(self._reasoning_kind, text, start, at, out)
+                    self._markup(text, at, closed, out)
                     self._state, self._quoting = self._text, False
                     return closed
                 position = closed
             elif isinstance(verdict, Found) and opened is self._thought:
                 if self._restated:
                     self._restated = False
-                    self._emit(ReasoningDelta, text, start, at, out)
+                    self._emit(self._reasoning_kind, text, start, at, out)
+                    self._markup(text, at, at + verdict.length, out)
                     self._state = self._label if self._thought.label else self._reasoning
                     return at + verdict.length
                 self._depth += self._thought.nested
                 position = at + verdict.length
             elif isinstance(verdict, Found) and (verdict.marker.ends_reasoning or verdict.marker.kind == "noise"):
-                self._emit(ReasoningDelta, text, start, at, out)
+                self._emit(self._reasoning_kind, text, start, at, out)
                 return self._open(verdict, at)
             elif any(end.viable(text, at) for end in ends) or verdict in ("undecided", "opened"):
-                self._emit(ReasoningDelta, text, start, at, out)
+                self._emit(self._reasoning_kind, text, start, at, out)
                 self._held = text[at:]
                 return len(text)
             else:
@@ -206,7 +220,9 @@ class BlockParser:
             self._held = text[position:]
             return len(text)
         self._state = self._reasoning
-        return position + len(label) if rest == label else position
+        stop = position + len(label) if rest == label else position
+        self._markup(text, position, stop, out)
+        return stop
 
     def _body(self, text: str, position: int, out: list[Delta]) -> int:
         block = self._expect_block()
@@ -222,6 +238,8 @@ class BlockParser:
         elif stop < len(text):
             self._held = text[stop:]
             return len(text)
+        else:
+            self._run = block.body.run()
         return stop
 
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
@@ -286,6 +304,11 @@ class BlockParser:
             out.append(kind(text[start:stop]))
             self._quoting = in_code(self._quoting, text, start, stop)
         return stop
+
+    def _markup(self, text: str, start: int, stop: int, out: list[Delta]) -> None:
+        """Reasoning's own markup, which is text where reasoning stays in the text."""
+        if self._reasoning_kind is TextDelta:
+            self._emit(TextDelta, text, start, stop, out)
 
     def _expect_block(self) -> _Block:
         assert self._block is not None, "a block state without a block is our bug"
@@ -377,9 +400,10 @@ class BlockParser:
                 out.append(TextDelta(self._held))
             return
         if self._state == self._label and self._held == self._thought.label.strip():
+            self._markup(self._held, 0, len(self._held), out)
             return
         if self._state in (self._reasoning, self._label):
-            out.append(ReasoningDelta(self._held))
+            out.append(self._reasoning_kind(self._held))
         elif not normal and self._table.decide(self._held, False) == "opened":
             self._saw_block = True
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
@@ -394,14 +418,3 @@ class BlockParser:
             rest = self._held[verdict.length :] if isinstance(verdict, Found) and framed else self._held
             if rest:
                 out.append(TextDelta(rest))
-
-
-def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
-    """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
-
-    `quoting` says the same of text[start].
-    """
-    line = text.rfind("\n", start, stop)
-    if line >= 0:
-        return text.count("`", line, stop) % 2 == 1
-    return quoting ^ (text.count("`", start, stop) % 2 == 1)

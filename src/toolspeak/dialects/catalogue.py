@@ -7,6 +7,7 @@ from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
 from toolspeak.dialects.cohere import COHERE_COMMAND, COMMAND_R_PLUS
 from toolspeak.dialects.deepseek import DEEPSEEK_V3, DEEPSEEK_V31
+from toolspeak.dialects.dots import DOTS
 from toolspeak.dialects.dsml import DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41
 from toolspeak.dialects.functionary import FUNCTIONARY_V31, FUNCTIONARY_V32
 from toolspeak.dialects.gemma import FUNCTIONGEMMA, GEMMA4
@@ -14,6 +15,7 @@ from toolspeak.dialects.glm import GLM45, GLM47, LING3, POOLSIDE_V1, SPARK25
 from toolspeak.dialects.harmony import HARMONY
 from toolspeak.dialects.hermes import ERNIE45, GRANITE4, HERMES
 from toolspeak.dialects.hy_v3 import HY_V3, HY_V3_SUFFIXED
+from toolspeak.dialects.inkling import INKLING
 from toolspeak.dialects.invoke import MINICPM5, MINIMAX_M2, STEP3
 from toolspeak.dialects.k2_horizon import K2_HORIZON
 from toolspeak.dialects.kimi import KIMI_K2
@@ -36,9 +38,7 @@ from toolspeak.dialects.qwen3_coder import MIMO, QWEN3_CODER, SEED_OSS, STEP3P5
 from toolspeak.dialects.tagged_json import (
     APERTUS,
     APRIEL,
-    DOTS,
     HUNYUAN_A13B,
-    INKLING,
     INTERNLM2,
     JAMBA,
     LONGCAT,

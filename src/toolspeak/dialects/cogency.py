@@ -14,7 +14,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule
+from toolspeak.dialects.base import BatchRule, Listing
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.render import (
     append_message,
@@ -86,10 +86,12 @@ class CogencyDialect:
     introduction = ""
     batch: BatchRule = BATCH
 
-    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> str:
+    def instructions(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "described"
+    ) -> str:
         shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)]
         parts = [self.introduction.replace("{example}", self.render_calls(shown, tools)), THINK_TEXT, RESULTS_TEXT]
-        parts += [choice_text(choice, tools), "## The tools you have", list_tools(tools)]
+        parts += [choice_text(choice, tools), "## The tools you have", list_tools(tools, listing)]
         return "\n\n".join(part for part in parts if part)
 
     def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:

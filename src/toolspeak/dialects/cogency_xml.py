@@ -18,10 +18,11 @@ from toolspeak.dialects.cogency import (
     unreadable,
 )
 from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.raw_values import CDATA, CDATA_END
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import Caps
 from toolspeak.dialects.typed_text import schema_types
-from toolspeak.dialects.xml_calls import CDATA, CDATA_END, XmlCalls
+from toolspeak.dialects.xml_calls import XmlCalls
 from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, open_tag
 
 _TABLE = marker_table("<[{")

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule, DialectInfo, Parser, Section
+from toolspeak.dialects.base import BatchRule, DialectInfo, Listing, Parser, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.markers import Marker, MarkerTable
@@ -55,14 +55,16 @@ class DeclaredDialect:
     def name(self) -> str:
         return self.info.name
 
-    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> str:
+    def instructions(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "described"
+    ) -> str:
         most = self.batch.max_calls or 2
         shown = [
             ToolCall(f"{i}", spec.name, sample_arguments(spec)) for i, spec in enumerate(example_tools(tools)[:most])
         ]
         example = self.write_calls(shown, {spec.name: spec for spec in tools})
         parts = [_INSTRUCTIONS.replace("{rules}", self.rules).replace("{example}", example), choice_text(choice, tools)]
-        parts += ["## The tools you have", list_tools(tools)]
+        parts += ["## The tools you have", list_tools(tools, listing)]
         return "\n\n".join(part for part in parts if part)
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:

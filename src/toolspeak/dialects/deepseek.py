@@ -58,7 +58,8 @@ def _table() -> MarkerTable:
             Marker("results", _OUTPUTS, _OUTPUTS_END, plain=True),
             Marker("results", _OUTPUT, _OUTPUT_END, plain=True),
             *(Marker("noise", text, None) for text in (_CALLS_END, _CALL_END, _OUTPUTS_END, _OUTPUT_END)),
-        ]
+        ],
+        specials=("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>"),
     )
 
 

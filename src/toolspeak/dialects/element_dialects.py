@@ -14,7 +14,7 @@ from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.element_tags import ElementSyntax
 from toolspeak.dialects.element_values import needs_mark, value_types, write_json, write_text
 from toolspeak.dialects.elements import ElementCalls
-from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.markers import ENGINE_TOKENS, Marker, MarkerTable
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import Caps
 
@@ -89,7 +89,7 @@ def element_dialect(
 
     return DeclaredDialect(
         info=info,
-        table=MarkerTable(markers),
+        table=MarkerTable(markers, (*info.stop, *ENGINE_TOKENS)),
         new_body=new_body,
         write_calls=write_calls,
         write_results=write_results,

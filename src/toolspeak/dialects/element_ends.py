@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Literal
 
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.element_tags import ElementSyntax, Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE
+from toolspeak.dialects.steps import begins, skip_space
 
 Verdict = Literal["yes", "no", "undecided"]
-_SPACE = re.compile(r"\s*")
 
 
 class Lookahead:
@@ -30,7 +29,7 @@ class Lookahead:
 
         Any argument, also one that the tool does not have: else the value before it would swallow it."""
         syntax, rest = self._syntax, text[at : at + MAX_CANDIDATE]
-        position = _skip_space(rest, len(syntax.argument_end))
+        position = skip_space(rest, len(syntax.argument_end))
         if position == len(rest):
             return "undecided" if len(rest) < MAX_CANDIDATE else "yes"
         ends = (syntax.call_end, self._block_end)
@@ -39,7 +38,7 @@ class Lookahead:
         tag = syntax.match(syntax.argument, rest, position)
         if isinstance(tag, Tag):
             return "yes"
-        if len(rest) < MAX_CANDIDATE and (tag == "undecided" or begins(rest, position, ends)):
+        if len(rest) < MAX_CANDIDATE and (tag == "undecided" or begins(rest, position, *ends)):
             return "undecided"
         self.rejected = self.rejected or rest[position]
         return "no"
@@ -49,13 +48,13 @@ class Lookahead:
         if self._bare:
             return "no"
         syntax, rest = self._syntax, text[at : at + MAX_CANDIDATE]
-        position = _skip_space(rest, len(syntax.call_end))
+        position = skip_space(rest, len(syntax.call_end))
         if rest.startswith(self._block_end, position):
             return "yes"
         tag = syntax.match(syntax.call, rest, position)
         if isinstance(tag, Tag):
             return "yes" if not self._tools or tag.name in self._tools else "no"
-        open_ = position == len(rest) or tag == "undecided" or begins(rest, position, (self._block_end,))
+        open_ = position == len(rest) or tag == "undecided" or begins(rest, position, self._block_end)
         return "undecided" if open_ and len(rest) < MAX_CANDIDATE else "no"
 
     def starts_sibling(self, text: str, at: int, given: Collection[str], spec: ToolSpec | None) -> Verdict:
@@ -66,21 +65,8 @@ class Lookahead:
         return "yes" if tag.name not in given and _is_known(tag.name, spec) else "no"
 
 
-def begins(text: str, position: int, literals: tuple[str, ...]) -> bool:
-    """Whether all that follows is a beginning of one of these, and more is needed."""
-    if len(text) - position >= MAX_CANDIDATE:
-        return False
-    rest = text[position:]
-    return any(len(rest) < len(literal) and literal.startswith(rest) for literal in literals)
-
-
 def _is_known(name: str, spec: ToolSpec | None) -> bool:
     if spec is None or name in spec.properties or name in spec.aliases:
         return True
     # Said explicitly, that is: JSON Schema's default would make every tag in a value a sibling.
     return spec.parameters.get("additionalProperties") not in (None, False)
-
-
-def _skip_space(text: str, position: int) -> int:
-    found = _SPACE.match(text, position)
-    return found.end() if found else position

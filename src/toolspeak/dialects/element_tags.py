@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from toolspeak.dialects.element_values import Explicit, escape_name, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE
+from toolspeak.dialects.steps import without
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'
 _NAMED = r"""\s*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))((?:[^<>/]|/(?!>))*)(/?)>"""
@@ -46,6 +48,7 @@ class ElementSyntax:
     call_end: str = field(init=False)
     argument_end: str = field(init=False)
     ends: re.Pattern[str] = field(init=False)
+    flow: Callable[[str], object] = field(init=False, hash=False, compare=False)
     _patterns: dict[str, re.Pattern[str]] = field(init=False, hash=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -58,6 +61,7 @@ class ElementSyntax:
         set_(self, "argument_end", f"</{self.argument[1:].removesuffix('=')}>")
         texts = (self.argument_end, self.call_end, self.argument)
         set_(self, "ends", re.compile("|".join(map(re.escape, texts))))
+        set_(self, "flow", without("<", f"/{self.argument[1]}", "\n" if self.trims else ""))
         set_(self, "_patterns", patterns)
 
     def match(self, opener: str, text: str, position: int) -> Tag | Literal["undecided"] | None:

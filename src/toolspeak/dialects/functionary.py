@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from toolspeak.data.deltas import CallMalformed, Delta
-from toolspeak.data.messages import FinishReason, MalformedCall, ToolResult
+from toolspeak.data.messages import MalformedCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, Parser, Section
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.markers import Marker, MarkerTable, behind
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
+from toolspeak.dialects.opened import OpenedParser
 from toolspeak.dialects.render import dump_json, result_text
-from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
+from toolspeak.dialects.scan import Caps
 
 _ONE_NAME = re.compile(rf"\s*({NAME})\s*")
 
@@ -114,56 +113,24 @@ def _write_results_v32(results: Sequence[ToolResult]) -> str:
 
 
 class _FunctionaryV32(DeclaredDialect):
-    """The prompt ends with the first `>>>`, so that a turn may begin behind it."""
-
-    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
-        return _OpenedParser(super().parser(tools, starts_in), frozenset(spec.name for spec in tools))
-
-
-class _OpenedParser:
-    """Implements `Parser`: puts the `>>>` of the prompt before a turn that begins with a recipient.
+    """The prompt ends with the first `>>>`, so that a turn may begin behind it.
 
     If the tools are known the first line is a recipient only if it is one of them: a reply of a model that was not
     opened so may begin with any word and JSON below it.
     """
 
-    def __init__(self, inner: Parser, tools: frozenset[str]) -> None:
-        self._inner = inner
-        self._tools = tools
-        self._start: str | None = ""  # of the turn, until it is decided
-        self._added = 0
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        names = frozenset(spec.name for spec in tools)
+        return OpenedParser(super().parser(tools, starts_in), _TO, lambda text: _opens_v32(text, names))
 
-    def feed(self, chunk: str) -> list[Delta]:
-        if self._start is None:
-            return self._place(self._inner.feed(chunk))
-        text = self._start + chunk
-        opened = self._opens(text[:MAX_CANDIDATE])
-        if opened is None and len(text) < MAX_CANDIDATE:
-            self._start = text
-            return []
-        return self._decide(text, opened is True)
 
-    def close(self, reason: FinishReason) -> list[Delta]:
-        out = self._decide(self._start, opened=False) if self._start else []
-        return out + self._place(self._inner.close(reason))
-
-    def _opens(self, text: str) -> bool | None:
-        if text.startswith("all\n"):
-            return True
-        found = _BEHIND_V32.match(text)
-        if found:
-            return not self._tools or found[1] in self._tools
-        return None if _COMING_V32.fullmatch(text) else False
-
-    def _decide(self, text: str, opened: bool) -> list[Delta]:
-        self._start, self._added = None, len(_TO) if opened else 0
-        return self._place(self._inner.feed(_TO + text if opened else text))
-
-    def _place(self, deltas: Iterable[Delta]) -> list[Delta]:
-        return [
-            replace(delta, offset=max(delta.offset - self._added, 0)) if isinstance(delta, CallMalformed) else delta
-            for delta in deltas
-        ]
+def _opens_v32(text: str, tools: frozenset[str]) -> bool | None:
+    if text.startswith("all\n"):
+        return True
+    found = _BEHIND_V32.match(text)
+    if found:
+        return not tools or found[1] in tools
+    return None if _COMING_V32.fullmatch(text) else False
 
 
 FUNCTIONARY_V32 = _FunctionaryV32(

@@ -111,7 +111,8 @@ GEMMA4 = DeclaredDialect(
             Marker("results", *_GEMMA4.result, plain=True),
             Marker("reasoning", "<|channel>", "<channel|>", label="thought\n", nested=False),
             Marker("noise", "<channel|>", None),
-        ]
+        ],
+        specials=("<turn|>", "<bos>", "<eos>"),
     ),
     new_body=_GEMMA4.new_body,
     write_calls=_GEMMA4.write_calls,
@@ -144,7 +145,8 @@ FUNCTIONGEMMA = DeclaredDialect(
         [
             Marker("calls", *_FUNCTIONGEMMA.call, head=_CALL, may_be_empty=True),
             Marker("results", *_FUNCTIONGEMMA.result, plain=True),
-        ]
+        ],
+        specials=("<end_of_turn>", "<bos>", "<eos>"),
     ),
     new_body=_FUNCTIONGEMMA.new_body,
     write_calls=_FUNCTIONGEMMA.write_calls,

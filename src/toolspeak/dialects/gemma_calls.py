@@ -17,8 +17,9 @@ from typing import Literal
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.function_calls import FunctionCalls, json_content, skip_space
+from toolspeak.dialects.function_calls import FunctionCalls, json_content
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json
+from toolspeak.dialects.steps import skip_space
 from toolspeak.dialects.typed_text import as_mapping, json_type, resolve, schema_types
 
 _HEAD = re.compile(r"(?:call)?:")

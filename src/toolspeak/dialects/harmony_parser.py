@@ -17,7 +17,8 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.dialects.base import Section
-from toolspeak.dialects.blocks import CUT, in_code
+from toolspeak.dialects.body import CUT, Run
+from toolspeak.dialects.markers import in_code
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem
 
@@ -53,11 +54,13 @@ class HarmonyParser:
         self._caps = Caps()
         self._state = self._between if starts_in == "text" else self._content
         self._kind: type[TextDelta | ReasoningDelta] = TextDelta if starts_in == "text" else ReasoningDelta
+        self._thinking = starts_in == "reasoning"
         self._held = ""
         self._quoting = False  # whether the content so far ends inside inline code
         self._position = 0  # of the turn, at the start of held + chunk
         self._head = ""  # the header being read, from its first token or filler
         self._body: NamedCalls | None = None
+        self._run: Run | None = None
         self._forged: Buffer | None = None
         self._start = 0  # of the body in the turn
         self._problem: Problem | None = None
@@ -65,10 +68,17 @@ class HarmonyParser:
         self._calls = 0
         self._counting: list[int] = []
         self._ok = True
+        self._reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
 
     _state: Callable[[str, int, list[Delta]], int]
 
     def feed(self, chunk: str) -> list[Delta]:
+        if self._run is not None:
+            taken = self._run.take(chunk)
+            if taken is not None:
+                return taken
+            self._position += self._run.end()
+            self._run = None
         out: list[Delta] = []
         text = self._held + chunk if self._held else chunk
         position, end = 0, len(text)
@@ -81,6 +91,9 @@ class HarmonyParser:
     def close(self, reason: FinishReason) -> list[Delta]:
         out: list[Delta] = []
         normal = reason in NORMAL_END
+        if self._run is not None:
+            self._position += self._run.end()
+            self._run = None
         if self._body is not None:
             self._close_call(self._body, normal, out)
         elif self._forged is not None:
@@ -93,6 +106,10 @@ class HarmonyParser:
         if self._calls:
             out.append(BatchEnded(tuple(self._counting), self._ok))
         return out
+
+    def keep_reasoning(self) -> None:
+        self._reasoning_kind = TextDelta
+        self._kind = TextDelta
 
     # States: each takes what it can from text[position:] and returns where the next begins; one that needs
     # more characters puts the rest into `_held`.
@@ -157,8 +174,10 @@ class HarmonyParser:
             self._body.feed(head.replace("<|message|>", "") + "<|message|>", 0, out)
             self._state = self._call
         else:
-            self._kind = ReasoningDelta if channel == "analysis" else TextDelta
+            self._thinking = channel == "analysis"
+            self._kind = self._reasoning_kind if self._thinking else TextDelta
             self._state = self._content
+            self._markup(head, out)
 
     def _content(self, text: str, position: int, out: list[Delta]) -> int:
         start = seen = position
@@ -168,6 +187,9 @@ class HarmonyParser:
             found = None if quoting else _TOKEN.match(text, at)
             if found and found[0] in (*_ENDS, *_STARTS):
                 self._say(text[start:at], out)
+                if found[0] in _ENDS:
+                    self._markup(found[0], out)
+                self._thinking = False
                 if found[0] in _STARTS:
                     self._state = self._header
                     self._head = found[0]
@@ -196,6 +218,8 @@ class HarmonyParser:
         elif stop < len(text):
             self._held = text[stop:]
             return len(text)
+        else:
+            self._run = body.run()
         return stop
 
     def _call_end(self, text: str, position: int, out: list[Delta]) -> int:
@@ -262,6 +286,11 @@ class HarmonyParser:
         if text:
             out.append(self._kind(text))
             self._quoting = in_code(self._quoting, text, 0, len(text))
+
+    def _markup(self, text: str, out: list[Delta]) -> None:
+        """The tokens around reasoning, which are text where reasoning stays in the text."""
+        if self._thinking and self._reasoning_kind is TextDelta:
+            self._say(text, out)
 
     def _hold(self, text: str, position: int) -> int:
         self._held = text[position:]

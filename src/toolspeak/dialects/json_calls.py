@@ -9,8 +9,8 @@ from typing import cast
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
-from toolspeak.dialects.body import Body
-from toolspeak.dialects.scan import Buffer, Caps, JsonScanner, Problem, decode_json, shorten
+from toolspeak.dialects.body import Body, Run
+from toolspeak.dialects.scan import Buffer, Caps, JsonScanner, Problem, decode_json, shorten, string_content
 
 LENIENT_ARGUMENTS = ("args", "arguments", "parameters")
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -88,6 +88,21 @@ class JsonCalls(Body):
             position = self._next(text, position, out)
         self.raw.add(text[start:position])
         return position
+
+    def run(self) -> Run | None:
+        call = self._call
+        if not self._scanning or self._next != self._scan_value or not self._scanner.in_string:
+            return None
+        arguments = self._key == call.arguments_key and call.problem is None and not call.quoted
+        if arguments and not call.started:
+            return None
+        room = self.caps.characters - self._value.length
+        return Run(self, string_content, self._index, room, shown=arguments)
+
+    def book(self, taken: str) -> None:
+        self.raw.add(taken)
+        self._call.raw.add(taken)
+        self._value.add(taken)
 
     # Each state below takes one step: it is called at a character that is no white space (outside of
     # values), and returns where the next step starts.

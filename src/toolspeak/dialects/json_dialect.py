@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
@@ -74,13 +75,16 @@ def json_dialect(
     results_between: str = "\n",
     call_id: bool = False,
     rules: str = "",
+    kind: type[DeclaredDialect] = DeclaredDialect,
 ) -> DeclaredDialect:
     """The declaration of a JSON dialect.
 
     With `shape.array` all calls of a turn stand in one array, else each stands `around` its own and `between` joins
-    them. `call_id`: calls are written with their id, behind the arguments.
+    them. `call_id`: calls are written with their id, behind the arguments. Arguments that are an object written as a
+    JSON string are read in all of them: many models do that, and what it means is plain.
     """
-    table = MarkerTable(markers)
+    table = MarkerTable(markers, info.stop)
+    shape = replace(shape, arguments_text=True)
     live = Live(table)
 
     def new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
@@ -109,7 +113,7 @@ def json_dialect(
         opening, closing = results_around
         return opening + results_between.join(write_result(live, result) for result in results) + closing
 
-    return DeclaredDialect(
+    return kind(
         info=info,
         table=table,
         new_body=new_body,

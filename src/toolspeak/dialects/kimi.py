@@ -9,7 +9,7 @@ from toolspeak.data.messages import MalformedCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
-from toolspeak.dialects.markers import Marker, MarkerTable, behind, followed_by
+from toolspeak.dialects.markers import ENGINE_TOKENS, Marker, MarkerTable, behind, followed_by
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.render import dump_json, escape_text, result_text
 from toolspeak.dialects.scan import Caps
@@ -111,7 +111,8 @@ KIMI_K2 = DeclaredDialect(
             # Without the section, which models forget.
             Marker("calls", _CALL, _CALL_END, ends_reasoning=True, follows=behind(_call_behind)),
             *(Marker("noise", text, None) for text in (_SECTION_END, _OTHER_END, _ARGUMENT, _CALL_END)),
-        ]
+        ],
+        specials=("<|im_end|>", *ENGINE_TOKENS),
     ),
     new_body=_new_body,
     write_calls=_write_calls,

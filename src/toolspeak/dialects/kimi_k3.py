@@ -13,16 +13,18 @@ from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.pair_calls import KINDS
-from toolspeak.dialects.raw_values import TEXT, Answer, RawValues, stands, value_types, write_value
+from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues, value_types, write_value
 from toolspeak.dialects.render import marker_prefix, result_text
-from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json, shorten
-from toolspeak.dialects.typed_text import as_mapping, json_type
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
+from toolspeak.dialects.steps import skip_space, stands
+from toolspeak.dialects.typed_text import json_type
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _CALL, _ARGUMENT, _JSON = f"{_OPEN}call", f"{_OPEN}argument", f"{_OPEN}json"
 _ARGUMENT_END, _JSON_END, _CALL_END, _TOOLS_END = (
     f"{_CLOSE}{name}{_SEP}" for name in ("argument", "json", "call", "tools")
 )
+_VALUE_END = EndTag(_ARGUMENT_END)
 _LIVE = marker_prefix((_OPEN[1:], _CLOSE[1:]))
 _MAX_HEAD = 2048  # the escaped name of an argument, and what stands around it
 _HEAD = re.compile(r'<\|open\|>(\w+)((?:[^"<]|"[^"]*")*+)<\|sep\|>')
@@ -33,123 +35,107 @@ _ATTRIBUTE = re.compile(r'([\w-]+)\s*=\s*"([^"]*)"')
 class KimiCalls(RawValues):
     """Implements `Body`; text leaves as it comes."""
 
-    value_end = _ARGUMENT_END
+    tag_open = _CLOSE
 
     def __init__(self, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
         super().__init__(tools, first_index, caps)
-        self._scanner = JsonScanner(caps)
-        self._text = Buffer(caps.characters)
-        self.state = self._between
+        self._state = self._between
 
     def end(self, out: list[Delta]) -> None:
-        self.done = self.state == self._between and bool(self.calls)
+        self.done = self._state == self._between and bool(self.calls)
 
-    def may_follow(self, text: str, position: int) -> Answer:
+    def _may_follow(self, text: str, position: int) -> Answer:
         # The last two are mistakes there, but more likely a call that was not closed than content.
         tag = stands(text, position, (_ARGUMENT, _CALL_END, _CALL, _TOOLS_END))
         return "undecided" if tag is None else "yes" if tag else "no"
 
-    def gives_up(self, text: str, position: int) -> Answer:
+    def _gives_up(self, text: str, position: int) -> Answer:
         rest = text[position : position + MAX_CANDIDATE]
         if not rest.startswith(_CALL_END):
             return "undecided" if _CALL_END.startswith(rest) else "no"
-        stop = self.skip_space(rest, len(_CALL_END))
+        stop = skip_space(rest, len(_CALL_END))
         tag = stands(rest, stop, (_CALL, _TOOLS_END))
         if tag is None:
             return "undecided" if len(rest) < MAX_CANDIDATE else "no"
         return "yes" if tag else "no"
 
+    def _in_vain(self, value: OpenValue) -> Problem:
+        reason = f"the value of {shorten(value.name)!r} did not end at its {_ARGUMENT_END}, because text follows it"
+        return Problem("invalid_value", reason)
+
     # States, as in `blocks`; `wait` asks for the same text again with more behind it.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self.skip_space(text, position)
+        stop = skip_space(text, position)
         if stop == len(text):
             return stop
         tag = stands(text, stop, (_CALL, _TOOLS_END))
         if tag is None:
-            self.wait = True
+            self._wait = True
         elif tag == _TOOLS_END and self.calls:
             self.done = True
         elif tag == _TOOLS_END:
-            self.fail("empty_batch", f'the block holds no call; write {_CALL} tool="…"{_SEP}', stop)
+            self._fail("empty_batch", f'the block holds no call; write {_CALL} tool="…"{_SEP}', stop)
         elif tag:
             head = self._head(text, stop, "call")
             if head is not None:
                 attributes, length = head
-                self.start_call(attributes.get("tool", ""), stop, out)
+                self._start_call(attributes.get("tool", ""), stop, out)
+                self._state = self._in_call
                 return stop + length
         else:
-            self.fail("invalid_call", f"expected {_CALL} or {_TOOLS_END}", stop)
+            self._fail("invalid_call", f"expected {_CALL} or {_TOOLS_END}", stop)
         return stop
 
-    def in_call(self, text: str, position: int, out: list[Delta]) -> int:
-        call, stop = self.open_call(), self.skip_space(text, position)
+    def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
+        call, stop = self._open_call(), skip_space(text, position)
         if stop == len(text):
             return stop
         tag = stands(text, stop, (_ARGUMENT, _JSON, _CALL_END))
         if tag is None:
-            self.wait = True
+            self._wait = True
         elif tag == _CALL_END:
-            self.end_call(text, stop + len(tag), out)
-            self.state = self._between
+            self._end_call(text, stop + len(tag), out)
+            self._state = self._between
             return stop + len(tag)
-        elif tag and (call.one_text or (tag == _JSON and call.arguments)):
-            self.fail("invalid_call", "arguments and a JSON object in one call, or two objects; write one", stop)
+        elif tag and (call.written or (tag == _JSON and call.arguments)):
+            self._fail("invalid_call", "arguments and a JSON object in one call, or two objects; write one", stop)
         elif tag:
             head = self._head(text, stop, tag.removeprefix(_OPEN))
             if head is not None:
                 self._start(tag, head[0], out)
                 return stop + head[1]
         else:
-            self.fail("invalid_call", f"expected {_ARGUMENT} or {_CALL_END} in {shorten(call.name)!r}", stop)
+            self._fail("invalid_call", f"expected {_ARGUMENT} or {_CALL_END} in {shorten(call.name)!r}", stop)
         return stop
 
     def _start(self, tag: str, attributes: Mapping[str, str], out: list[Delta]) -> None:
         if tag == _JSON:
-            self.open_call().one_text = True
-            self._scanner, self._text = JsonScanner(self.caps, depth=2), Buffer(self.caps.characters)
-            self.state = self._in_json
+            self._start_json()
+            self._state = self._in_json
             return
         key = attributes.get("key", "")
         kinds = KINDS.get(attributes.get("type", ""))
-        self.start_value(key, kinds or value_types(self.open_call().spec, key), out)
+        self._start_value(key, _VALUE_END, kinds or value_types(self._open_call().spec, key), out)
 
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
-        call = self.open_call()
-        stop = self._scanner.feed(text, position)
-        room = self.caps.characters - self._text.length
-        if stop - position > room:
-            stop = position + room
-            self.fail("too_large", f"the arguments are over {self.caps.characters} characters", stop)
-        elif self._scanner.problem is not None:
-            self.fail(self._scanner.problem.code, self._scanner.problem.reason, stop - self._scanner.back)
-        self._text.add(text[position:stop])
-        self.argument_text(text[position:stop], out)
-        if self.problem is not None:
-            return stop
+        stop = self._take_json(text, position, out)
         if self._scanner.done:
-            value = decode_json(self._text.value())
-            if isinstance(value, Problem):
-                call.problem = call.problem or value
-            elif not isinstance(value, Mapping):
-                call.problem = call.problem or Problem("arguments_not_object", "the arguments must be a JSON object")
-            else:
-                call.arguments = dict(as_mapping(value))
-            self.state = self._after_json
+            self._state = self._after_json
         return stop
 
     def _after_json(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self.skip_space(text, position)
+        stop = skip_space(text, position)
         if stop == len(text):
             return stop
         tag = stands(text, stop, (_JSON_END,))
         if tag is None:
-            self.wait = True
+            self._wait = True
         elif tag:
-            self.state = self.in_call
+            self._state = self._in_call
             return stop + len(tag)
         else:
-            self.fail("invalid_call", f"expected {_JSON_END} behind the JSON object", stop)
+            self._fail("invalid_call", f"expected {_JSON_END} behind the JSON object", stop)
         return stop
 
     def _head(self, text: str, position: int, name: str) -> tuple[dict[str, str], int] | None:
@@ -160,9 +146,9 @@ class KimiCalls(RawValues):
             return pairs, found.end() - position
         rest = text[position : position + _MAX_HEAD]
         if found is None and len(rest) < _MAX_HEAD and _HEAD_START.fullmatch(rest):
-            self.wait = True
+            self._wait = True
         else:
-            self.fail("invalid_call", f'a tag that cannot be read; write {_OPEN}{name} name="value"{_SEP}', position)
+            self._fail("invalid_call", f'a tag that cannot be read; write {_OPEN}{name} name="value"{_SEP}', position)
         return None
 
 

@@ -12,6 +12,9 @@ from toolspeak.dialects.scan import MAX_CANDIDATE
 MarkerKind = Literal["calls", "reasoning", "results", "noise"]
 """`noise` opens nothing: a special token around the text, dropped from it."""
 
+ENGINE_TOKENS = ("<bos>", "<eos>")
+"""What vLLM's tests have an engine parser drop wherever it stands, whatever the model's own special tokens."""
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:
@@ -100,7 +103,7 @@ class Marker:
     @property
     def element(self) -> str:
         """The name of an element marker, else empty."""
-        found = None if self.signature else _ELEMENT.fullmatch(self.text)
+        found = None if self.signature or self.kind == "noise" else _ELEMENT.fullmatch(self.text)
         return found[1] if found else ""
 
 
@@ -158,11 +161,15 @@ def _follows(held: str, position: int, texts: Sequence[str]) -> Literal["yes", "
 class MarkerTable:
     """Decides candidates: texts that begin with a marker's first character or a backtick and may grow into a marker.
 
-    A block may stand in a code fence, and a code fence may stand in a block.
+    A block may stand in a code fence, and a code fence may stand in a block. `specials` are the model's special
+    tokens that frame a turn: an engine drops them, so they are noise, also between a block's marker and its body.
     """
 
-    def __init__(self, markers: Sequence[Marker]) -> None:
-        self.markers = tuple(markers)
+    def __init__(self, markers: Sequence[Marker], specials: Sequence[str] = ()) -> None:
+        self._specials = tuple(specials)
+        self._framing = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, specials))}))+") if specials else None
+        markers = (*markers, *(Marker("noise", text, None) for text in specials))
+        self.markers = markers
         self._elements = {marker.element.lower(): marker for marker in markers if marker.element}
         literal = [marker for marker in markers if not marker.element and not marker.signature]
         self._signed = [(marker, marker.signature) for marker in markers if marker.signature]
@@ -204,6 +211,12 @@ class MarkerTable:
             return "undecided" if self._may_become_marker(held[start:]) else "text"
         if marker.kind == "reasoning":
             return "text" if start else Found(marker, stop)
+        if marker.kind == "calls" and not marker.bare and self._framing is not None:
+            framed = self._framing.match(held, stop)
+            stop = framed.end() if framed else stop
+            rest = held[stop:].lstrip()
+            if rest and any(text.startswith(rest) and text != rest for text in self._specials):
+                return "opened"
         if marker.follows is not None:
             return self._follows(held, start > 0, marker, marker.follows, stop, notes)
         if marker.bare:
@@ -305,3 +318,14 @@ def _word_start(word: str) -> str:
     for char in reversed(word[1:4]):
         pattern = rf"(?=\Z|{re.escape(char)}{pattern})"
     return re.escape(word[0]) + pattern
+
+
+def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
+    """Whether text[stop] stands in inline code: an odd number of backticks lies before it on its line.
+
+    `quoting` says the same of text[start].
+    """
+    line = text.rfind("\n", start, stop)
+    if line >= 0:
+        return text.count("`", line, stop) % 2 == 1
+    return quoting ^ (text.count("`", start, stop) % 2 == 1)

@@ -106,7 +106,8 @@ MINIMAX_M3 = DeclaredDialect(
         [
             Marker("calls", _START, _END, first=(f"{_PREFIX}<invoke", _END)),
             Marker("reasoning", "<mm:think>", "</mm:think>"),
-        ]
+        ],
+        specials=("[e~[",),
     ),
     new_body=_new_body,
     write_calls=_write_calls,

@@ -47,7 +47,7 @@ class MuseParser(BlockParser):
     def close(self, reason: FinishReason) -> list[Delta]:
         out: list[Delta] = []
         if self._held and self._block is None and self._state == self._text and self._to == "self":
-            out.append(ReasoningDelta(self._held))
+            out.append(self._reasoning_kind(self._held))
             self._held = ""
         return [*out, *super().close(reason)]
 
@@ -59,15 +59,19 @@ class MuseParser(BlockParser):
             return len(text)
         self._to = found[1] if found else "user"
         self._state = self._text
+        if found and self._to == "self":
+            self._markup(text, position, position + found.end(), out)
         return position + found.end() if found else position
 
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
         if self._to not in ("self", "user"):
             return self._to_tool(text, position, out)
-        kind: type[TextDelta | ReasoningDelta] = ReasoningDelta if self._to == "self" else TextDelta
+        kind: type[TextDelta | ReasoningDelta] = self._reasoning_kind if self._to == "self" else TextDelta
         found = _END.search(text, position)
         if found:
             self._emit(kind, text, position, found.start(), out)
+            if self._to == "self":
+                self._markup(text, found.start(), found.end(), out)
             self._state = self._header
             return found.end()
         at = text.rfind("<", max(position, len(text) - len(_EOM)))

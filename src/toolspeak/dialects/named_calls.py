@@ -12,8 +12,17 @@ from dataclasses import dataclass
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
-from toolspeak.dialects.body import Body
-from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json, shorten
+from toolspeak.dialects.body import Body, Run
+from toolspeak.dialects.scan import (
+    MAX_CANDIDATE,
+    Buffer,
+    Caps,
+    JsonScanner,
+    Problem,
+    decode_json,
+    shorten,
+    string_content,
+)
 
 NAME = r"[^\s<>{}\[\]\"'`]+"
 """A tool's name in a header: no white space, and nothing that begins a marker or a value."""
@@ -109,6 +118,17 @@ class NamedCalls(Body):
             position = self._state(text, position, out)
         self.raw.add(text[start:position])
         return position
+
+    def run(self) -> Run | None:
+        if self._state != self._arguments or not self._scanner.in_string:
+            return None
+        room = self.caps.characters - self._call.value.length
+        return Run(self, string_content, self._index, room, shown=self._call.problem is None)
+
+    def book(self, taken: str) -> None:
+        self.raw.add(taken)
+        self._call.raw.add(taken)
+        self._call.value.add(taken)
 
     def end(self, out: list[Delta]) -> None:
         call = self._call

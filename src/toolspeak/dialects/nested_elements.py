@@ -6,21 +6,19 @@ and nothing else in it is markup. An array's elements are `<item>`; what an elem
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.body import Body
 from toolspeak.dialects.element_values import CDATA, CDATA_END, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
+from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, without
 from toolspeak.dialects.typed_text import as_mapping, resolve, schema_types
 
 ITEM = "item"
-_SPACE = re.compile(r"\s*")
 
 
 @dataclass(slots=True)
@@ -32,68 +30,40 @@ class _Node:
     schema: JSON
     types: frozenset[str]
     is_json: bool
-    text: Buffer
     streams: bool = False
     cdata: bool = False
     children: list[tuple[str, JSON]] | None = None
 
 
-@dataclass(slots=True)
-class _Call:
-    name: str
-    spec: ToolSpec | None
-    offset: int
-    raw: Buffer
-    arguments: dict[str, JSON] = field(default_factory=dict[str, JSON])
-    notes: list[str] = field(default_factory=list[str])
-    problem: Problem | None = None
-
-    @property
-    def root(self) -> Mapping[str, JSON]:
-        return self.spec.parameters if self.spec else {}
-
-
-class NestedCalls(Body):
+class NestedCalls(CallSteps):
     """Implements `Body`; `prefix` stands before every tag, `block_end` is the block's end tag with it."""
 
     def __init__(
         self, prefix: str, block_end: str, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
     ) -> None:
-        super().__init__(caps)
+        super().__init__(tools, first_index, caps)
         start = re.escape(prefix)
         self._prefix = prefix
         self._block_end, self._call_end = block_end, f"{prefix}</invoke>"
         self._call_tag = re.compile(rf"""{start}<invoke\s+name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')\s*(/?)>""")
         self._tag = re.compile(rf'{start}<([^<>/\s][^<>]*?|)(\s+type="json")?>')
-        self._tools = tools
-        self._index = first_index
         self._state = self._between
-        self._wait = False
-        self._base = 0
-        self._from = 0
-        self._call: _Call | None = None
         self._open: list[_Node] = []
 
-    _state: Callable[[str, int, list[Delta]], int]
-
-    def feed(self, text: str, start: int, out: list[Delta]) -> int:
-        position, end = start, len(text)
-        self._base, self._from = self.raw.length - start, start
-        self._wait = False
-        while position < end and not (self.done or self._wait or self.problem):
-            position = self._state(text, position, out)
-        self.raw.add(text[start:position])
-        if self._call is not None:
-            self._call.raw.add(text[self._from : position])
-        return position
+    def flow(self) -> Callable[[str], object] | None:
+        if not self._open or not self._open[-1].streams:
+            return None
+        if self._state == self._in_text:
+            return without(self._prefix[0], self._prefix[1])
+        return without("]") if self._state == self._in_cdata else None
 
     def end(self, out: list[Delta]) -> None:
         self.done = self._state == self._between and bool(self.calls)
 
-    # States, as in `blocks`; `_wait` asks for the same text again with more behind it.
+    # States, as in `Steps`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
-        position = _skip_space(text, position)
+        position = skip_space(text, position)
         if position == len(text):
             return position
         if text.startswith(self._block_end, position):
@@ -103,29 +73,25 @@ class NestedCalls(Body):
             return position
         tag = self._call_tag.match(text, position, position + MAX_CANDIDATE)
         if tag:
-            self._from = position
-            name = unescape_name(tag[1] if tag[1] is not None else tag[2])
-            offset = self._base + position
-            self._call = _Call(name, self._tools.get(name), offset, Buffer(self.caps.characters))
-            out.append(CallStarted(self._index, name))
+            self._start_call(unescape_name(tag[1] if tag[1] is not None else tag[2]), position, out)
             self._state = self._in_call
             if tag[3]:
-                self._end_call(text, tag.end(), out)
+                self._close(text, tag.end(), out)
             return tag.end()
         self._wait_or_fail(f'{self._prefix}<invoke name="…">', text, position)
         return position
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
-        call = self._expect_call()
-        position = _skip_space(text, position)
+        call = self._open_call()
+        position = skip_space(text, position)
         if position == len(text):
             return position
         if text.startswith(self._call_end, position):
-            self._end_call(text, position + len(self._call_end), out)
+            self._close(text, position + len(self._call_end), out)
             return position + len(self._call_end)
         if text.startswith(self._block_end, position):
             call.notes.append("missing_closer")
-            self._end_call(text, position, out)
+            self._close(text, position, out)
             return position
         tag = self._tag.match(text, position, position + MAX_CANDIDATE)
         if tag is None:
@@ -135,17 +101,15 @@ class NestedCalls(Body):
         return tag.end()
 
     def _start_node(self, tag: re.Match[str], out: list[Delta]) -> None:
-        call, name = self._expect_call(), unescape_name(tag[1].strip())
+        call, name = self._open_call(), unescape_name(tag[1].strip())
         if self._open:
             schema = _inner_schema(self._open[-1].schema, name, call.root)
         else:
             schema = call.spec.properties.get(call.spec.aliases.get(name, name)) if call.spec else None
-            if name in call.arguments and call.problem is None:
-                call.problem = Problem("duplicate_argument", f"the argument {shorten(name)!r} is there twice")
-            self._argument_text(f"{', ' if call.arguments else '{'}{json.dumps(name)}: ", out)
+            self._start_argument(name, out)
         types = schema_types(schema if schema is not None else {}, call.root)
         end = f"{self._prefix}</{tag[1].strip()}>"
-        self._open.append(_Node(name, end, schema, types, bool(tag[2]), Buffer(self.caps.characters)))
+        self._open.append(_Node(name, end, schema, types, bool(tag[2])))
         if len(self._open) > self.caps.depth - 2:
             self._fail("too_deep", f"the elements are nested deeper than {self.caps.depth} levels", tag.end())
         self._state = self._node_start
@@ -153,7 +117,7 @@ class NestedCalls(Body):
     def _node_start(self, text: str, position: int, out: list[Delta]) -> int:
         """Whether the element holds text, a CDATA section, or elements."""
         node = self._open[-1]
-        stop = _skip_space(text, position)
+        stop = skip_space(text, position)
         near = stop - position < MAX_CANDIDATE
         if near and text.startswith(CDATA, stop):
             node.cdata = True
@@ -167,7 +131,7 @@ class NestedCalls(Body):
                 self._state = self._in_container
                 return stop
             if stop == len(text) or any(
-                _begins(text, stop, each) for each in (CDATA, node.end, *([f"{self._prefix}<"] if holds else ()))
+                begins(text, stop, each) for each in (CDATA, node.end, *([f"{self._prefix}<"] if holds else ()))
             ):
                 self._wait = True
                 return position
@@ -181,24 +145,25 @@ class NestedCalls(Body):
         return position
 
     def _be_text(self, node: _Node, out: list[Delta]) -> None:
+        self._text = Buffer(self.caps.characters)
         if (
             len(self._open) == 1
             and not node.is_json
             and (is_text(node.types) or (node.cdata and "string" in node.types))
         ):
             node.streams = True
-            self._argument_text('"', out)
+            self._say('"', out)
 
     def _in_text(self, text: str, start: int, out: list[Delta]) -> int:
         node = self._open[-1]
         at = text.find(node.end, start)
         if at >= 0:
-            if self._content(node, text, start, at, out):
+            if self._grow(node, text, start, at, out):
                 return at
             self._end_node(out)
             return at + len(node.end)
         hold = _hold_from(text, start, node.end)
-        if not self._content(node, text, start, hold, out):
+        if not self._grow(node, text, start, hold, out):
             self._wait = hold < len(text)
         return hold
 
@@ -208,24 +173,24 @@ class NestedCalls(Body):
         while (at := text.find("]", position)) >= 0:
             rest = text[at : at + 2 * MAX_CANDIDATE]
             ended = rest.startswith(CDATA_END)
-            after = _skip_space(rest, len(CDATA_END)) if ended else 0
+            after = skip_space(rest, len(CDATA_END)) if ended else 0
             if rest.startswith(CDATA_END + CDATA):
-                return at if self._content(node, text, start, at, out) else at + len(CDATA_END + CDATA)
+                return at if self._grow(node, text, start, at, out) else at + len(CDATA_END + CDATA)
             if ended and after < MAX_CANDIDATE and rest.startswith(node.end, after):
-                if not self._content(node, text, start, at, out):
+                if not self._grow(node, text, start, at, out):
                     self._end_node(out)
                 return at + after + len(node.end)
-            more = ended and after < MAX_CANDIDATE and (after == len(rest) or _begins(rest, after, node.end))
-            if more or _begins(rest, 0, CDATA_END) or _begins(rest, 0, CDATA_END + CDATA):
-                self._wait = not self._content(node, text, start, at, out)
+            more = ended and after < MAX_CANDIDATE and (after == len(rest) or begins(rest, after, node.end))
+            if more or begins(rest, 0, CDATA_END) or begins(rest, 0, CDATA_END + CDATA):
+                self._wait = not self._grow(node, text, start, at, out)
                 return at
             position = at + 1
-        self._content(node, text, start, len(text), out)
+        self._grow(node, text, start, len(text), out)
         return len(text)
 
     def _in_container(self, text: str, position: int, out: list[Delta]) -> int:
         node = self._open[-1]
-        position = _skip_space(text, position)
+        position = skip_space(text, position)
         if position == len(text):
             return position
         if text.startswith(node.end, position):
@@ -235,25 +200,19 @@ class NestedCalls(Body):
         if tag:
             self._start_node(tag, out)
             return tag.end()
-        if _begins(text, position, node.end):
+        if begins(text, position, node.end):
             self._wait = True
         else:
             self._wait_or_fail(f"an element or {node.end}", text, position)
         return position
 
-    def _content(self, node: _Node, text: str, start: int, stop: int, out: list[Delta]) -> bool:
+    def _grow(self, node: _Node, text: str, start: int, stop: int, out: list[Delta]) -> bool:
         """Takes a piece of an element's text; True if it has grown too large."""
-        if stop - start > self.caps.characters - node.text.length:
-            self._fail("too_large", f"an argument is over {self.caps.characters} characters", stop)
-            return True
-        piece = text[start:stop]
-        node.text.add(piece)
-        if node.streams and piece:
-            self._argument_text(json.dumps(piece, ensure_ascii=False)[1:-1], out)
-        return False
+        self._content(text, start, stop, out if node.streams else None)
+        return self.problem is not None
 
     def _end_node(self, out: list[Delta]) -> None:
-        node, call = self._open.pop(), self._expect_call()
+        node, call = self._open.pop(), self._open_call()
         value = self._value(node, call)
         if self._open:
             children = self._open[-1].children
@@ -261,14 +220,13 @@ class NestedCalls(Body):
             children.append((node.name, value))
             self._state = self._in_container
             return
-        self._argument_text('"' if node.streams else json.dumps(value, ensure_ascii=False), out)
-        call.arguments[node.name] = value
+        self._keep(node.name, "", value, out, streamed=node.streams)
         self._state = self._in_call
 
-    def _value(self, node: _Node, call: _Call) -> JSON:
+    def _value(self, node: _Node, call: OpenCall) -> JSON:
         if node.children is not None:
             return _container(node.children, node.types)
-        text = node.text.value()
+        text = self._text.value()
         if node.streams or (node.cdata and "string" in node.types):
             return text
         value = read_value(text, node.types, "json" if node.is_json else "", self.caps)
@@ -278,21 +236,8 @@ class NestedCalls(Body):
             return text
         return value
 
-    def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
-        call = self._expect_call()
-        call.raw.add(text[self._from : stop])
-        self._argument_text("}" if call.arguments else "{}", out)
-        if call.problem is None:
-            delta: CallCompleted | CallMalformed = CallCompleted(
-                self._index, call.name, call.arguments, None, tuple(call.notes)
-            )
-        else:
-            code, reason = call.problem.code, call.problem.reason
-            delta = CallMalformed(self._index, call.raw.value(), code, reason, call.offset, call.name)
-        out.append(delta)
-        self.calls.append(delta)
-        self._index += 1
-        self._call = None
+    def _close(self, text: str, stop: int, out: list[Delta]) -> None:
+        self._end_call(text, stop, out)
         self._state = self._between
 
     def _wait_or_fail(self, what: str, text: str, position: int) -> None:
@@ -303,16 +248,6 @@ class NestedCalls(Body):
             self._wait = True
         else:
             self._fail("invalid_xml", f"expected {what}, found {rest[0]!r}", position)
-
-    def _argument_text(self, text: str, out: list[Delta]) -> None:
-        out.append(ArgumentsDelta(self._index, text))
-
-    def _fail(self, code: str, reason: str, position: int) -> None:
-        self.problem, self.problem_offset = Problem(code, reason), self._base + position
-
-    def _expect_call(self) -> _Call:
-        assert self._call is not None, "an argument outside of a call is our bug"
-        return self._call
 
 
 def _container(children: list[tuple[str, JSON]], types: frozenset[str]) -> JSON:
@@ -356,13 +291,3 @@ def _hold_from(text: str, start: int, literal: str) -> int:
             return at
         at = text.find(literal[0], at + 1)
     return len(text)
-
-
-def _begins(text: str, position: int, literal: str) -> bool:
-    rest = text[position : position + MAX_CANDIDATE]
-    return len(rest) < len(literal) and literal.startswith(rest)
-
-
-def _skip_space(text: str, position: int) -> int:
-    found = _SPACE.match(text, position)
-    return found.end() if found else position

@@ -26,6 +26,7 @@ GRANITE3 = json_dialect(
         models=("granite-3",),
         results="a tool turn",
         reasoning="Here is my thought process: … Here is my response:; <think>",
+        stop=("<|end_of_text|>",),
     ),
     [
         Marker("calls", "<|tool_call|>", None, "[{"),
@@ -55,6 +56,7 @@ GRANITE_20B_FC = json_dialect(
         models=("granite-20b-functioncalling",),
         results="a tool turn",
         reasoning="",
+        stop=("<|endoftext|>",),
     ),
     [Marker("calls", "<function_call>", None, "{[")],
     CallShape("arguments", array=False, arguments_required=False),
@@ -73,6 +75,7 @@ PHI4_MINI = json_dialect(
         models=("phi-4-mini", "firefunction-v2"),
         results="a tool turn",
         reasoning="<think>",
+        stop=("<|end|>", "<|endoftext|>", "<|eot_id|>"),
     ),
     [
         Marker(
@@ -130,6 +133,7 @@ LLAMA3_JSON = json_dialect(
         models=("llama-3.1", "llama-3.2", "llama-3.3"),
         results="a JSON string in an ipython turn",
         reasoning="",
+        stop=("<|eot_id|>", "<|eom_id|>"),
     ),
     [Marker("calls", "<|python_tag|>", None, "{[", tails=(";",)), *bare_markers(";")],
     CallShape("parameters", array=False, arguments_required=False),
@@ -146,6 +150,7 @@ XLAM = json_dialect(
         "parallel",
         models=("xlam",),
         results="a JSON string in an ipython turn",
+        stop=("<|eot_id|>", "<|im_end|>"),
     ),
     [
         *bare_markers(),

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from toolspeak.data.deltas import CallMalformed, Delta
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.raw_values import Answer, RawValues, stands, value_types
+from toolspeak.dialects.raw_values import Answer, EndTag, OpenValue, RawValues, value_types
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
+from toolspeak.dialects.steps import skip_space, stands
 
-_SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"\s*([^\s<>{}\"'`]*)\s*")
 _JSON_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
 
@@ -71,8 +71,7 @@ class PairTags:
 
     def block_follows(self, text: str, position: int) -> Answer:
         """The same for the element around the calls."""
-        found = _SPACE.match(text, position)
-        stop = found.end() if found else position
+        stop = skip_space(text, position)
         if stop == len(text):
             return "undecided"
         return _answer(text, stop, (self.start("tool_call"), self.end(self.block)))
@@ -92,52 +91,56 @@ class PairCalls(RawValues):
         super().__init__(tools, first_index, caps)
         self._tags = tags
         self._wrapped = wrapped
-        self._text = Buffer(caps.characters)  # of a name, key or type whose end is not there yet
+        self._tag_text = Buffer(caps.characters)  # of a key or type whose end is not there yet
         self._key = ""
         self._json: JsonCalls | None = None
         self._call_start, self._call_end = tags.start("tool_call"), tags.end("tool_call")
         self._block_end = tags.end(tags.block) if wrapped else ""
-        self.value_end = tags.end("arg_value")
+        self._value_end = EndTag(tags.end("arg_value"))
         self._after = tuple(tag for tag in (tags.start("arg_key"), self._call_end, self._block_end) if tag)
         self._between_tags = (self._call_start, self._block_end)
-        self.state = self._between if wrapped else self._name
+        self._state = self._between if wrapped else self._name
 
     def end(self, out: list[Delta]) -> None:
-        self.done = self._wrapped and self.state == self._between and bool(self.calls)
+        self.done = self._wrapped and self._state == self._between and bool(self.calls)
 
-    def may_follow(self, text: str, position: int) -> Answer:
+    def _may_follow(self, text: str, position: int) -> Answer:
         # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
         # and two calls must not be run as one.
         return _answer(text, position, (*self._after, self._call_start))
 
-    def gives_up(self, text: str, position: int) -> Answer:
+    def _gives_up(self, text: str, position: int) -> Answer:
         rest = text[position : position + MAX_CANDIDATE]
         if not rest.startswith(self._call_end):
             return "undecided" if self._call_end.startswith(rest) else "no"
-        stop = self.skip_space(rest, len(self._call_end))
+        stop = skip_space(rest, len(self._call_end))
         if stop == len(rest):
             return "undecided" if len(rest) < MAX_CANDIDATE else "no"
         answer = _answer(rest, stop, self._between_tags if self._wrapped else (self._call_start,))
         return "no" if answer == "undecided" and len(rest) == MAX_CANDIDATE else answer
 
+    def _in_vain(self, value: OpenValue) -> Problem:
+        reason = f"the value of {shorten(value.name)!r} did not end at its {value.end.text}, because text follows it"
+        return Problem("invalid_value", reason)
+
     # States, as in `blocks`; `wait` asks for the same text again with more behind it.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self.skip_space(text, position)
+        stop = skip_space(text, position)
         if stop == len(text):
             return stop
         tag = stands(text, stop, self._between_tags)
         if tag is None:
-            self.wait = True
+            self._wait = True
         elif tag == self._call_start:
-            self.state = self._name
+            self._state = self._name
             return stop + len(tag)
         elif tag and self.calls:
             self.done = True
         elif tag:
-            self.fail("empty_batch", f"the block holds no call; write {self._call_start}name…{self._call_end}", stop)
+            self._fail("empty_batch", f"the block holds no call; write {self._call_start}name…{self._call_end}", stop)
         else:
-            self.fail("invalid_call", f"expected {self._call_start} or {self._block_end}", stop)
+            self._fail("invalid_call", f"expected {self._call_start} or {self._block_end}", stop)
         return stop
 
     def _name(self, text: str, position: int, out: list[Delta]) -> int:
@@ -145,116 +148,117 @@ class PairCalls(RawValues):
         found = _NAME.match(text, position, position + MAX_CANDIDATE)
         stop = found.end() if found else position
         if stop == len(text):
-            self.wait = True
+            self._wait = True
             return position
         name = found[1] if found else ""
         if self._tags.json and not name and text[stop] == "{":
-            self._json = JsonCalls(_JSON_SHAPE, self.index, self.caps)
-            self.state = self._json_object
+            self._json = JsonCalls(_JSON_SHAPE, self._index, self.caps)
+            self._state = self._json_object
             return stop
         if text[stop] != "<":
-            self.fail("invalid_call", f"expected the tool's name, then its arguments, found {text[stop]!r}", stop)
+            self._fail("invalid_call", f"expected the tool's name, then its arguments, found {text[stop]!r}", stop)
             return stop
         if self._tags.name_end:
             tag = stands(text, stop, (self._tags.start(self._tags.name_end),))
             if tag is None:
-                self.wait = True
+                self._wait = True
                 return position
             stop += len(tag)
-        self.start_call(name, position, out)
+        self._start_call(name, position, out)
+        self._state = self._in_call
         return stop
 
-    def in_call(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self.skip_space(text, position)
+    def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
+        stop = skip_space(text, position)
         if stop == len(text):
             return stop
         tag = stands(text, stop, self._after)
         if tag is None:
-            self.wait = True
+            self._wait = True
         elif tag == self._call_end:
-            self.end_call(text, stop, out)
+            self._end_call(text, stop, out)
             if self._wrapped:
-                self.state = self._between
+                self._state = self._between
                 return stop + len(tag)
             self.done = True
         elif tag == self._block_end and tag:
-            self.open_call().notes.append("missing_closer")
-            self.end_call(text, stop, out)
-            self.state = self._between
+            self._open_call().notes.append("missing_closer")
+            self._end_call(text, stop, out)
+            self._state = self._between
         elif tag:
-            self._text, self.state = Buffer(self.caps.characters), self._in_key
+            self._tag_text, self._state = Buffer(self.caps.characters), self._in_key
             return stop + len(tag)
         else:
-            name = shorten(self.open_call().name)
-            self.fail("invalid_call", f"expected {self._after[0]} or {self._call_end} in the call of {name!r}", stop)
+            name = shorten(self._open_call().name)
+            self._fail("invalid_call", f"expected {self._after[0]} or {self._call_end} in the call of {name!r}", stop)
         return stop
 
     def _in_key(self, text: str, position: int, out: list[Delta]) -> int:
         stop, ended = self._until(self._tags.end("arg_key"), text, position)
         if ended:
-            self._key, self.state = self._known(self._text.value()), self._after_key
+            self._key, self._state = self._known(self._tag_text.value()), self._after_key
         return stop
 
     def _known(self, key: str) -> str:
         """The key as the schema has it: a model may put white space around it."""
-        spec = self.open_call().spec
+        spec = self._open_call().spec
         return key if spec is not None and key in spec.properties else key.strip()
 
     def _after_key(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self.skip_space(text, position)
+        stop = skip_space(text, position)
         if stop == len(text):
             return stop
         tags = (self._tags.start("arg_value"), *([self._tags.start(self._tags.kind)] if self._tags.kind else []))
         tag = stands(text, stop, tags)
         if tag is None:
-            self.wait = True
+            self._wait = True
         elif tag == tags[0]:
-            self.start_value(self._key, value_types(self.open_call().spec, self._key), out)
+            self._start_value(self._key, self._value_end, value_types(self._open_call().spec, self._key), out)
             return stop + len(tag)
         elif tag:
-            self._text, self.state = Buffer(self.caps.characters), self._in_kind
+            self._tag_text, self._state = Buffer(self.caps.characters), self._in_kind
             return stop + len(tag)
         else:
             # Never `{}` in place of what the model meant: the call fails, the others run.
-            answer = self.may_follow(text, stop)
+            answer = self._may_follow(text, stop)
             if answer == "undecided":
-                self.wait = True
+                self._wait = True
             elif answer == "yes":
                 self._no_value()
             else:
-                self.fail("invalid_call", f"expected {tags[0]} behind the key {shorten(self._key)!r}", stop)
+                self._fail("invalid_call", f"expected {tags[0]} behind the key {shorten(self._key)!r}", stop)
         return stop
 
     def _no_value(self) -> None:
-        call = self.open_call()
+        call = self._open_call()
         reason = f"the argument {shorten(self._key)!r} has no value; write {self._tags.start('arg_value')}"
         call.problem = call.problem or Problem("no_value", reason)
-        self.state = self.in_call
+        self._state = self._in_call
 
     def _in_kind(self, text: str, position: int, out: list[Delta]) -> int:
         stop, ended = self._until(self._tags.end(self._tags.kind), text, position)
         if ended:
-            self.state = self._after_kind
+            self._state = self._after_kind
         return stop
 
     def _after_kind(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self.skip_space(text, position)
+        stop = skip_space(text, position)
         if stop == len(text):
             return stop
         tag = stands(text, stop, (self._tags.start("arg_value"),))
         if tag is None:
-            self.wait = True
+            self._wait = True
         elif tag:
-            kinds = KINDS.get(self._text.value().strip()) or value_types(self.open_call().spec, self._key)
-            self.start_value(self._key, kinds, out)
+            kinds = KINDS.get(self._tag_text.value().strip()) or value_types(self._open_call().spec, self._key)
+            self._start_value(self._key, self._value_end, kinds, out)
             return stop + len(tag)
         else:
-            self.fail("invalid_call", f"expected {self._tags.start('arg_value')} behind the type", stop)
+            self._fail("invalid_call", f"expected {self._tags.start('arg_value')} behind the type", stop)
         return stop
 
     def _json_object(self, text: str, position: int, out: list[Delta]) -> int:
         assert self._json is not None, "a JSON state without its reader is our bug"
-        at, first = self.base + position - self._json.raw.length, len(out)
+        at, first = self._base + position - self._json.raw.length, len(out)
         stop = self._json.feed(text, position, out)
         for i in range(first, len(out)):
             delta = out[i]
@@ -264,21 +268,21 @@ class PairCalls(RawValues):
             self.problem, self.problem_offset = self._json.problem, at + self._json.problem_offset
         elif self._json.done:
             self.calls += self._json.calls
-            self.index += len(self._json.calls)
-            self._json, self.state = None, self._after_json
+            self._index += len(self._json.calls)
+            self._json, self._state = None, self._after_json
         return stop
 
     def _after_json(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self.skip_space(text, position)
+        stop = skip_space(text, position)
         if stop == len(text):
             return stop
         tag = stands(text, stop, (self._call_end,))
         if tag is None:
-            self.wait = True
+            self._wait = True
         elif not tag:
-            self.fail("invalid_call", f"expected {self._call_end} behind the JSON object", stop)
+            self._fail("invalid_call", f"expected {self._call_end} behind the JSON object", stop)
         elif self._wrapped:
-            self.state = self._between
+            self._state = self._between
             return stop + len(tag)
         else:
             self.done = True
@@ -288,12 +292,12 @@ class PairCalls(RawValues):
         """Collects text up to a tag; returns where to go on, and whether the tag was there."""
         at = text.find(end, position)
         if at >= 0:
-            self._text.add(text[position:at])
+            self._tag_text.add(text[position:at])
             return at + len(end), True
         held = text.find("<", max(position, len(text) - len(end) + 1))
         while held >= 0 and not end.startswith(text[held:]):
             held = text.find("<", held + 1)
         stop = len(text) if held < 0 else held
-        self.wait = held >= 0
-        self._text.add(text[position:stop])
+        self._wait = held >= 0
+        self._tag_text.add(text[position:stop])
         return stop, False

@@ -80,7 +80,7 @@ def pair_dialect(
     calls_markers = [marker for each in (tags, *also) for marker, _ in _markers(each)]
     return DeclaredDialect(
         info=info,
-        table=MarkerTable([*calls_markers, *results, *thoughts]),
+        table=MarkerTable([*calls_markers, *results, *thoughts], specials=info.stop),
         new_body=new_body,
         write_calls=write_calls,
         write_results=write_results,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.raw_values import stands
 from toolspeak.dialects.render import dump_json, marker_prefix, result_text
-from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json
-from toolspeak.dialects.typed_text import as_mapping
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
+from toolspeak.dialects.steps import CallSteps, State, skip_space, stands
 
 
 def _tags(name: str) -> tuple[str, str]:
@@ -28,44 +27,27 @@ _ARGUMENTS, _ARGUMENTS_END = _tags("tool_arguments")
 _THINK, _THINK_END = _tags("think")
 _MESSAGE, _CONSTRAINED = "<|plamo:msg|>", "<|plamo:constrain|>json<|plamo:msg|>"
 _LIVE = marker_prefix(("|plamo:",))
-_SPACE = re.compile(r"\s*")
 _NAME_TEXT = re.compile(r"[^<]*")
 
-_State = Callable[[str, int, list[Delta]], int]
 
-
-class PlamoCalls(Body):
+class PlamoCalls(CallSteps):
     """Implements `Body`; argument text leaves as it comes."""
 
     def __init__(self, first_index: int, caps: Caps) -> None:
-        super().__init__(caps)
-        self._index = first_index
-        self._base = 0  # the body's offset of the current chunk's character 0
-        self._from = 0  # where the open call's raw text starts in the current chunk
-        self._wait = False  # the state needs more characters behind those it did not take
-        self._name = ""
-        self._raw: Buffer | None = None  # of the open call
-        self._offset = 0
-        self._scanner = JsonScanner(caps)
-        self._text = Buffer(caps.characters)
+        super().__init__({}, first_index, caps)
+        self._start = 0  # the body's offset of the open call
         self._complete = False  # nothing but end tags may come before the next call
         # The tags that may stand here, and the state each leads to.
-        self._after_call: Mapping[str, _State] = {_CALL: self._open, _BLOCK_END: self._close}
+        self._after_call: Mapping[str, State] = {_CALL: self._open, _BLOCK_END: self._close}
         self._expected = self._after_call
-        self._state: _State = self._tag
-
-    def feed(self, text: str, start: int, out: list[Delta]) -> int:
-        position, end = start, len(text)
-        self._base, self._from, self._wait = self.raw.length - start, start, False
-        while position < end and not (self.done or self._wait or self.problem):
-            position = self._state(text, position, out)
-        self.raw.add(text[start:position])
-        if self._raw is not None:
-            self._raw.add(text[self._from : position])
-        return position
+        self._state: State = self._tag
 
     def end(self, out: list[Delta]) -> None:
         self.done = self._complete
+        if self._complete and self._call is not None:
+            missing = (_ARGUMENTS_END if _ARGUMENTS_END in self._expected else "") + _CALL_END
+            self._base = self.raw.length
+            self._end_call(missing, len(missing), out)
 
     def may_end(self, rest: str) -> bool:
         return self._complete and any(tag.startswith(rest) for tag in self._expected if tag != _CALL)
@@ -73,8 +55,7 @@ class PlamoCalls(Body):
     # States, as in `blocks`; `_wait` asks for the same text again with more behind it.
 
     def _tag(self, text: str, position: int, out: list[Delta]) -> int:
-        found = _SPACE.match(text, position)
-        stop = found.end() if found else position
+        stop = skip_space(text, position)
         if stop == len(text):
             return stop
         tag = stands(text, stop, tuple(self._expected))
@@ -90,7 +71,7 @@ class PlamoCalls(Body):
         self._expected[tag](text, position, out)
         return position + len(tag)
 
-    def _expect(self, expected: Mapping[str, _State]) -> None:
+    def _expect(self, expected: Mapping[str, State]) -> None:
         self._expected, self._state = expected, self._tag
 
     def _close(self, text: str, position: int, out: list[Delta]) -> int:
@@ -101,7 +82,7 @@ class PlamoCalls(Body):
         return position
 
     def _open(self, text: str, position: int, out: list[Delta]) -> int:
-        self._raw, self._from, self._offset = Buffer(self.caps.characters), position, self._base + position
+        self._start = position + self._base
         self._complete = False
         self._expect({_NAME: self._open_name})
         return position
@@ -119,8 +100,7 @@ class PlamoCalls(Body):
         elif not tag or not text[position:stop].strip():
             self._fail("no_name", f"expected the tool's name, then {_NAME_END}", position)
         else:
-            self._name = text[position:stop].strip()
-            out.append(CallStarted(self._index, self._name))
+            self._start_call(text[position:stop].strip(), self._start - self._base, out)
             self._expect({_ARGUMENTS: self._open_arguments})
             return stop + len(tag)
         return position
@@ -130,56 +110,25 @@ class PlamoCalls(Body):
         return position
 
     def _open_json(self, text: str, position: int, out: list[Delta]) -> int:
-        self._scanner, self._text = JsonScanner(self.caps, depth=2), Buffer(self.caps.characters)
+        self._start_json()
         self._state = self._read_json
         return position
 
     def _read_json(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._scanner.feed(text, position)
-        room = self.caps.characters - self._text.length
-        if stop - position > room:
-            stop = position + room
-            self._fail("too_large", f"the arguments are over {self.caps.characters} characters", stop)
-        elif self._scanner.problem is not None:
-            self._fail(self._scanner.problem.code, self._scanner.problem.reason, stop - self._scanner.back)
-        self._text.add(text[position:stop])
-        if stop > position:
-            out.append(ArgumentsDelta(self._index, text[position:stop]))
-        if self.problem is not None:
-            return stop
-        if self._scanner.done:
-            self._end_arguments(text, stop, out)
+        stop = self._take_json(text, position, out)
+        if self._scanner.done and self.problem is None:
+            self._complete = True
+            self._expect({_ARGUMENTS_END: self._close_arguments})
         return stop
-
-    def _end_arguments(self, text: str, stop: int, out: list[Delta]) -> None:
-        raw = self._raw or Buffer(self.caps.characters)
-        raw.add(text[self._from : stop])
-        value, problem = decode_json(self._text.value()), None
-        if isinstance(value, Problem):
-            problem = value
-        elif not isinstance(value, Mapping):
-            problem = Problem("arguments_not_object", "the arguments must be a JSON object")
-        if problem is None:
-            delta: CallCompleted | CallMalformed = CallCompleted(self._index, self._name, as_mapping(value))
-        else:
-            shown = raw.value() + _ARGUMENTS_END + _CALL_END
-            delta = CallMalformed(self._index, shown, problem.code, problem.reason, self._offset, self._name)
-        out.append(delta)
-        self.calls.append(delta)
-        self._index += 1
-        self._raw, self._complete = None, True
-        self._expect({_ARGUMENTS_END: self._close_arguments})
 
     def _close_arguments(self, text: str, position: int, out: list[Delta]) -> int:
         self._expect({_CALL_END: self._close_call})
         return position
 
     def _close_call(self, text: str, position: int, out: list[Delta]) -> int:
+        self._end_call(text, position + len(_CALL_END), out)
         self._expect(self._after_call)
         return position
-
-    def _fail(self, code: str, reason: str, position: int) -> None:
-        self.problem, self.problem_offset = Problem(code, reason), self._base + position
 
 
 def _new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
-from toolspeak.dialects.function_calls import FunctionCalls, json_content, skip_space
+from toolspeak.dialects.function_calls import FunctionCalls, json_content
 from toolspeak.dialects.python_literals import (
     ESCAPE,
     ESCAPE_START,
@@ -27,6 +27,7 @@ from toolspeak.dialects.python_literals import (
     unescape,
 )
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, shorten
+from toolspeak.dialects.steps import skip_space
 
 _KEY_RUN = re.compile(r"[\w-]*")
 _ATOM_RUN = re.compile(r"[^\s,:()\[\]{}'\"=<]*")

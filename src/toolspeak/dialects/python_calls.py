@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from toolspeak.data.deltas import Delta
-from toolspeak.dialects.function_calls import skip_space
 from toolspeak.dialects.python_arguments import PythonArguments
 from toolspeak.dialects.scan import Caps, shorten
+from toolspeak.dialects.steps import skip_space
 
 NAME = r"[^\W\d][\w.:/-]*"
 KEY = r"[^\W\d][\w-]*"

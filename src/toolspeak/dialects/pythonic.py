@@ -229,7 +229,8 @@ LFM2 = DeclaredDialect(
             Marker("calls", "<|tool_call_start|>", "<|tool_call_end|>", "[{", may_be_empty=True),
             Marker("results", "<|tool_response_start|>", "<|tool_response_end|>", plain=True),
             Marker("reasoning", "<think>", "</think>"),
-        ]
+        ],
+        specials=("<|im_end|>",),
     ),
     new_body=_lfm2_body,
     write_calls=lambda calls, _tools: _write_list(calls, '"', _LFM2, "<|tool_call_start|>", "<|tool_call_end|>"),
@@ -272,7 +273,8 @@ OLMO3 = DeclaredDialect(
         [
             Marker("calls", "<function_calls>", "</function_calls>", head=_LINE, may_be_empty=True),
             Marker("reasoning", "<think>", "</think>"),
-        ]
+        ],
+        specials=("<|im_end|>",),
     ),
     new_body=_olmo3_body,
     write_calls=_write_olmo3_calls,

@@ -1,4 +1,4 @@
-"""What the readers of raw argument values share: `pair_calls` and `kimi_k3`.
+"""What the readers of raw argument values share: `pair_calls`, `kimi_k3` and `xml_calls`.
 
 A value is text, byte for byte, up to its end tag, and the end tag counts only if white space and something that may
 follow a value come next. Where the types admit a string alone the text leaves as it comes; where they admit other
@@ -9,26 +9,24 @@ as something else.
 
 from __future__ import annotations
 
-import json
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.body import Body
 from toolspeak.dialects.render import dump_json
-from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, shorten
+from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem
+from toolspeak.dialects.steps import CallSteps, begins, skip_space, string_text, without
 from toolspeak.dialects.typed_text import read_typed, schema_types
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 _JOINT = CDATA_END + CDATA
 TEXT = frozenset({"string"})
 Answer = Literal["yes", "no", "undecided"]
-_SPACE = re.compile(r"\s*")
 _JSON_STARTS = frozenset("{[-0123456789tfn")  # of a value that is no string
 
 
@@ -60,255 +58,218 @@ def write_value(value: JSON, types: frozenset[str], end: str, caps: Caps) -> str
     return value
 
 
-@dataclass(slots=True)
-class OpenCall:
-    """The call being read; without a name it has not started, and is malformed."""
+class EndTag:
+    """How a value's end tag is found in its text. `loose`: white space may stand in front of its `>`."""
 
-    name: str
-    spec: ToolSpec | None
-    offset: int
-    raw: Buffer
-    arguments: dict[str, JSON] = field(default_factory=dict[str, JSON])
-    notes: list[str] = field(default_factory=list[str])
-    problem: Problem | None = None
-    one_text: bool = False  # its arguments came as one JSON text
+    __slots__ = ("_anchor", "_loose", "text")
+
+    def __init__(self, text: str, *, loose: bool = False) -> None:
+        self.text = text
+        self._loose = loose
+        self._anchor = text[:-1] if loose else text
+
+    def find(self, text: str, position: int) -> int:
+        """Where it may begin next; -1 for nowhere in this text."""
+        at = text.find(self._anchor, position)
+        return at if at >= 0 else text.find("<", max(position, len(text) - len(self._anchor) + 1))
+
+    def match(self, text: str, at: int) -> int:
+        """Where the tag that begins at `at` ends; 0 if more characters are needed to tell, -1 if there is none."""
+        if not text.startswith(self._anchor, at):
+            return 0 if begins(text, at, self._anchor) else -1
+        stop = at + len(self._anchor)
+        if not self._loose:
+            return stop
+        stop = skip_space(text, stop)
+        if stop - at >= MAX_CANDIDATE:
+            return -1
+        return 0 if stop == len(text) else stop + 1 if text[stop] == ">" else -1
+
+    def match_cdata(self, text: str, at: int, *, spaced: bool) -> int:
+        """The same for the tag behind the end of a CDATA section at `at`."""
+        if not text.startswith(CDATA_END, at):
+            return 0 if begins(text, at, CDATA_END) else -1
+        after = at + len(CDATA_END)
+        after = skip_space(text, after) if spaced else after
+        if after - at >= MAX_CANDIDATE:
+            return -1
+        return 0 if after == len(text) or begins(text, at, _JOINT) else self.match(text, after)
 
 
 @dataclass(slots=True)
 class OpenValue:
-    """The value being read. `scanner` is there while it may be JSON or a string; `streams`: it is a string."""
+    """The value being read. `scanner` is there while it may be JSON or a string; `streams`: it is a string.
+    `explicit`: the model said that it is JSON. `rejected`: what followed an end tag that was passed over."""
 
     name: str
+    end: EndTag
     types: frozenset[str]
-    text: Buffer
-    pending: Buffer  # a possible end tag and the white space behind it
+    pending: Buffer  # a possible end tag and the white space behind it; in front of a value the white space
+    explicit: bool = False
     streams: bool = False
     scanner: JsonScanner | None = None
     cdata: bool = False
-    rejected: bool = False  # an end tag was passed over
+    rejected: str = ""
 
 
-class RawValues(Body):
-    """A body whose calls hold raw values. A subclass reads what stands between them: its states call `start_call`,
-    `start_value` and `end_call`, and `in_call` is where a value's end leads."""
+class RawValues(CallSteps):
+    """A body whose calls hold raw values. A subclass reads what stands between them: its states call `_start_call`,
+    `_start_value` and `_end_call`, and `_in_call` is where a value's end leads.
 
-    value_end = ""
+    `tag_open` is what every end tag begins with. `spaced`: white space may stand around CDATA sections.
+    """
+
+    tag_open = "</"
+    spaced = False
 
     def __init__(self, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
-        super().__init__(caps)
-        self.tools = tools
-        self.index: int = first_index
-        self.wait = False  # the state needs more characters behind those it did not take
-        self.base = 0  # the body's offset of the current chunk's character 0
-        self.call: OpenCall | None = None
-        self.value: OpenValue | None = None
-        self._from = 0  # where the open call's raw text starts in the current chunk
+        super().__init__(tools, first_index, caps)
+        self._value: OpenValue | None = None
 
-    state: Callable[[str, int, list[Delta]], int]
-
-    def feed(self, text: str, start: int, out: list[Delta]) -> int:
-        position, end = start, len(text)
-        self.base, self._from = self.raw.length - start, start
-        self.wait = False
-        while position < end and not (self.done or self.wait or self.problem):
-            position = self.state(text, position, out)
-        self.raw.add(text[start:position])
-        if self.call is not None:
-            self.call.raw.add(text[self._from : position])
-        return position
+    def flow(self) -> Callable[[str], object] | None:
+        value = self._value
+        if value is None or not value.streams or self._state != self._in_value:
+            return None
+        if value.cdata:
+            return None if value.rejected else without("]")
+        return without(self.tag_open[0], self.tag_open[1])
 
     @abstractmethod
-    def in_call(self, text: str, position: int, out: list[Delta]) -> int:
+    def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         """The state between values."""
 
     @abstractmethod
-    def may_follow(self, text: str, position: int) -> Answer:
+    def _may_follow(self, text: str, position: int) -> Answer:
         """Whether what stands at `position` may follow a value."""
 
     @abstractmethod
-    def gives_up(self, text: str, position: int) -> Answer:
+    def _gives_up(self, text: str, position: int) -> Answer:
         """Whether the call's end tag stands here, and behind it what can only follow a call. Asked where an end tag
         of the value was passed over: the value was closed in vain, and only this call should fail."""
 
-    def start_call(self, name: str, position: int, out: list[Delta]) -> None:
-        self._from = position
-        self.call = OpenCall(name, self.tools.get(name), self.base + position, Buffer(self.caps.characters))
-        if name:
-            out.append(CallStarted(self.index, name))
-        else:
-            self.call.problem = Problem("no_name", "the call has no tool name")
-        self.state = self.in_call
+    @abstractmethod
+    def _in_vain(self, value: OpenValue) -> Problem:
+        """What the model should know of a value that was closed in vain."""
 
-    def start_value(self, name: str, types: frozenset[str], out: list[Delta]) -> None:
-        call = self.open_call()
-        if name in call.arguments and call.problem is None:
-            call.problem = Problem("duplicate_argument", f"the argument {shorten(name)!r} is there twice")
-        limit = self.caps.characters
-        self.value = OpenValue(name, types, Buffer(limit), Buffer(limit))
-        self.argument_text(f"{', ' if call.arguments else '{'}{json.dumps(name)}: ", out)
-        self.state = self._value_start
+    def _rejected(self, text: str, position: int) -> str:
+        """What stands there, which may not follow a value."""
+        return "text"
+
+    def _start_value(
+        self, name: str, end: EndTag, types: frozenset[str], out: list[Delta], *, explicit: bool = False
+    ) -> None:
+        self._start_argument(name, out)
+        self._value = OpenValue(name, end, types, Buffer(self.caps.characters), explicit)
+        self._state = self._value_start
 
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
-        value = self._open_value()
-        if CDATA.startswith(text[position : position + len(CDATA)]):
-            if not text.startswith(CDATA, position):
-                self.wait = True
-                return position
-            value.cdata, position = True, position + len(CDATA)
-        if value.cdata or value.types == TEXT or ("string" in value.types and text[position] not in _JSON_STARTS):
-            self._stream(value, out)
-        elif "string" in value.types:
-            value.scanner = JsonScanner(self.caps, depth=2)
-        self.state = self._in_value
-        return position
+        """White space in front of a CDATA section is no part of the value; in front of anything else it is."""
+        value, stop = self._open_value(), skip_space(text, position) if self.spaced else position
+        value.pending.add(text[position:stop])
+        if value.pending.overflown:
+            over = value.pending.length - self.caps.characters
+            return self._fail("too_large", f"an argument is over {self.caps.characters} characters", stop - over)
+        if stop == len(text):
+            return stop
+        if begins(text, stop, CDATA):
+            self._wait = True
+            return stop
+        value.cdata = text.startswith(CDATA, stop)
+        if value.cdata:
+            value.pending, stop = Buffer(self.caps.characters), stop + len(CDATA)
+        if "string" in value.types and not value.explicit:
+            may_be_json = not value.cdata and value.types != TEXT and text[stop] in _JSON_STARTS
+            if may_be_json:
+                value.scanner = JsonScanner(self.caps, depth=2)
+            else:
+                self._stream(value, out)
+        self._release(value, out)
+        self._state = self._in_value
+        return stop
 
     def _in_value(self, text: str, position: int, out: list[Delta]) -> int:
         value, start = self._open_value(), position
-        end = CDATA_END + self.value_end if value.cdata else self.value_end
-        while True:
-            at = self._next(text, position, end, value)
-            if at < 0:
-                return self._content(text, start, len(text), out)
-            if text.startswith(end, at):
-                stop = self._content(text, start, at, out)
+        while (at := self._next(value, text, position)) >= 0:
+            if value.cdata and text[at] == "]":
+                if text.startswith(_JOINT, at):
+                    stop = self._pass(value, text, start, at, out)
+                    return stop if self.problem else at + len(_JOINT)
+                ended = value.end.match_cdata(text, at, spaced=self.spaced)
+            else:
+                ended = -1 if value.cdata else value.end.match(text, at)
+            if ended > 0:
+                stop = self._pass(value, text, start, at, out)
                 if self.problem is None:
-                    value.pending.add(end)
-                    self.state, stop = self._after_value, at + len(end)
+                    value.pending.add(text[at:ended])
+                    self._state, stop = self._after_value, ended
                 return stop
-            if value.cdata and text.startswith(_JOINT, at):
-                stop = self._content(text, start, at, out)
-                return stop if self.problem else at + len(_JOINT)
-            given_up: Answer = self.gives_up(text, at) if value.rejected else "no"
+            given_up: Answer = self._gives_up(text, at) if value.rejected else "no"
             if given_up == "yes":
-                return self._abandon(text, start, at, out)
-            if given_up == "undecided" or _begins(end, text, at) or (value.cdata and _begins(_JOINT, text, at)):
-                self.wait = True
-                return self._content(text, start, at, out)
+                return self._abandon(value, text, start, at, out)
+            if given_up == "undecided" or ended == 0:
+                self._wait = True
+                return self._pass(value, text, start, at, out)
             position = at + 1
+        return self._pass(value, text, start, len(text), out)
 
-    def _next(self, text: str, position: int, end: str, value: OpenValue) -> int:
+    def _next(self, value: OpenValue, text: str, position: int) -> int:
         """Where something may stand that `_in_value` looks at; -1 for nowhere."""
         if value.cdata:
             first = text.find("]", position)
             other = text.find("<", position) if value.rejected else -1
             return min(first, other) if first >= 0 and other >= 0 else max(first, other)
-        if value.rejected:
-            return text.find("<", position)
-        at = text.find(end, position)
-        if at >= 0:
-            return at
-        return text.find("<", max(position, len(text) - len(end) + 1))
+        return text.find("<", position) if value.rejected else value.end.find(text, position)
 
-    def _abandon(self, text: str, start: int, at: int, out: list[Delta]) -> int:
-        call, value = self.open_call(), self._open_value()
-        stop = self._content(text, start, at, out)
-        reason = f"the value of {shorten(value.name)!r} did not end at its {self.value_end}, because text follows it"
-        call.problem = call.problem or Problem("invalid_value", reason)
-        self.value, self.state = None, self.in_call
+    def _abandon(self, value: OpenValue, text: str, start: int, at: int, out: list[Delta]) -> int:
+        stop, call = self._pass(value, text, start, at, out), self._open_call()
+        call.problem = call.problem or self._in_vain(value)
+        self._value, self._state = None, self._in_call
         return stop
 
     def _after_value(self, text: str, position: int, out: list[Delta]) -> int:
         """Behind a possible end tag: it counts only if what follows may follow a value."""
-        value = self._open_value()
-        stop = self.skip_space(text, position)
+        value, stop = self._open_value(), skip_space(text, position)
         value.pending.add(text[position:stop])
         if stop == len(text):
             return stop
-        answer = self.may_follow(text, stop)
+        answer = self._may_follow(text, stop)
         if answer == "undecided":
-            self.wait = True
+            self._wait = True
         elif answer == "yes":
             self._end_value(out)
         else:
-            value.rejected = True
-            pending, value.pending = value.pending.value(), Buffer(self.caps.characters)
-            self._content(pending, 0, len(pending), out)
-            self.state = self._in_value
+            value.rejected = value.rejected or self._rejected(text, stop)
+            self._release(value, out)
+            self._state = self._in_value
         return stop
 
-    def _content(self, text: str, start: int, stop: int, out: list[Delta]) -> int:
-        value = self._open_value()
-        room = self.caps.characters - value.text.length
-        if stop - start > room:
-            stop = start + room
-            self.fail("too_large", f"an argument is over {self.caps.characters} characters", stop)
-        piece = text[start:stop]
-        value.text.add(piece)
-        if value.streams and piece:
-            self.argument_text(json.dumps(piece, ensure_ascii=False)[1:-1], out)
-        elif value.scanner is not None and piece:
-            taken = value.scanner.feed(piece, 0)
-            if value.scanner.problem is not None or taken < len(piece):
+    def _pass(self, value: OpenValue, text: str, start: int, stop: int, out: list[Delta]) -> int:
+        """Takes a piece of the value, as `_content` does; text that can be no JSON any more is a string."""
+        stop = self._content(text, start, stop, out if value.streams else None)
+        if value.scanner is not None and stop > start:
+            taken = value.scanner.feed(text[start:stop], 0)
+            if value.scanner.problem is not None or taken < stop - start:
                 value.scanner = None
                 self._stream(value, out)
         return stop
 
+    def _release(self, value: OpenValue, out: list[Delta]) -> None:
+        """What was pending belongs to the value."""
+        pending, value.pending = value.pending.value(), Buffer(self.caps.characters)
+        self._pass(value, pending, 0, len(pending), out)
+
     def _stream(self, value: OpenValue, out: list[Delta]) -> None:
         value.streams = True
-        self.argument_text('"' + json.dumps(value.text.value(), ensure_ascii=False)[1:-1], out)
+        self._say('"' + string_text(self._text.value()), out)
 
     def _end_value(self, out: list[Delta]) -> None:
-        call, value = self.open_call(), self._open_value()
-        text = value.text.value()
-        result: JSON | Problem = text if value.streams else read_value(text, value.types, self.caps)
-        if isinstance(result, Problem):
-            reason = f"the value of {shorten(value.name)!r} cannot be read: {result.reason}"
-            call.problem = call.problem or Problem(result.code, reason)
-            result = text
-        self.argument_text('"' if value.streams else json.dumps(result, ensure_ascii=False), out)
-        call.arguments[value.name] = result
-        self.value, self.state = None, self.in_call
-
-    def end_call(self, text: str, stop: int, out: list[Delta]) -> None:
-        """The call ends at `stop`; the subclass sets the state."""
-        call = self.open_call()
-        call.raw.add(text[self._from : stop])
-        if call.problem is None:
-            if not call.one_text:
-                self.argument_text("}" if call.arguments else "{}", out)
-            delta: CallCompleted | CallMalformed = CallCompleted(
-                self.index, call.name, call.arguments, None, tuple(call.notes)
-            )
-        else:
-            problem, name = call.problem, call.name or None
-            delta = CallMalformed(self.index, call.raw.value(), problem.code, problem.reason, call.offset, name)
-        self.add_call(delta, out)
-        self.call = None
-
-    def add_call(self, delta: CallCompleted | CallMalformed, out: list[Delta]) -> None:
-        out.append(delta)
-        self.calls.append(delta)
-        self.index += 1
-
-    def skip_space(self, text: str, position: int) -> int:
-        found = _SPACE.match(text, position)
-        return found.end() if found else position
-
-    def fail(self, code: str, reason: str, position: int) -> None:
-        self.problem, self.problem_offset = Problem(code, reason), self.base + position
-
-    def open_call(self) -> OpenCall:
-        assert self.call is not None, "an argument outside of a call is our bug"
-        return self.call
+        value, text = self._open_value(), self._text.value()
+        read = read_typed(text, value.types, True, self.caps) if value.explicit else text
+        if not value.streams and not value.explicit:
+            read = read_value(text, value.types, self.caps)
+        self._keep(value.name, text, read, out, streamed=value.streams)
+        self._value, self._state = None, self._in_call
 
     def _open_value(self) -> OpenValue:
-        assert self.value is not None, "a value outside of an argument is our bug"
-        return self.value
-
-    def argument_text(self, text: str, out: list[Delta]) -> None:
-        if self.open_call().name:
-            out.append(ArgumentsDelta(self.index, text))
-
-
-def _begins(tag: str, text: str, at: int) -> bool:
-    """Whether all that is there from `at` is the beginning of the tag."""
-    return len(text) - at < len(tag) and tag.startswith(text[at:])
-
-
-def stands(text: str, position: int, tags: tuple[str, ...]) -> str | None:
-    """Which of the tags stands at `position`; empty for none, None if more characters are needed to tell."""
-    for tag in tags:
-        if text.startswith(tag, position):
-            return tag
-    rest = text[position : position + MAX_CANDIDATE]
-    return None if any(tag.startswith(rest) for tag in tags) else ""
+        assert self._value is not None, "a value outside of an argument is our bug"
+        return self._value

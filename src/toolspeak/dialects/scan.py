@@ -59,9 +59,17 @@ class Buffer:
     def value(self) -> str:
         return self._text.getvalue()
 
+    def since(self, start: int) -> str:
+        """What was added from this length on."""
+        self._text.seek(start)
+        text = self._text.read()
+        self._text.seek(0, io.SEEK_END)
+        return text
+
 
 # The longest run of complete string content; what stops it is a quote, a bad or cut escape, or a control character.
 _STRING_RUN = re.compile(r'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
+_STRING_CONTENT = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))++')
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ATOM_RUN = re.compile(r"[^\s,:\[\]{}\"<]*")  # not past a '<': it may begin the block's end marker
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
@@ -78,6 +86,10 @@ _EXPECTED = {
     _KEY: "a key in double quotes",
     _COLON: "':' after the key",
 }
+
+
+string_content = _STRING_CONTENT.fullmatch
+"""Whether a text is nothing but content of a JSON string, with every escape in it complete (and is not empty)."""
 
 
 class JsonScanner:
@@ -113,6 +125,11 @@ class JsonScanner:
                 if position < end:
                     position = self._structure(text[position], position)
         return position
+
+    @property
+    def in_string(self) -> bool:
+        """Whether `string_content` would go on with the string that is open, be it a key or a value."""
+        return self._state == _STRING and self._escape < 0
 
     def end(self) -> None:
         """No more text: a number or literal at the top level is complete."""

@@ -7,20 +7,33 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from toolspeak.data.messages import JSON, ToolChoice
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.typed_text import as_mapping, resolve, schema_types
+from toolspeak.dialects.base import Listing
+from toolspeak.dialects.signatures import signature
+from toolspeak.dialects.typed_text import as_list, as_mapping, resolve, schema_types
 
 _SAMPLES: dict[str, JSON] = {"boolean": True, "null": None, "array": [], "object": {}}
 _SAMPLE_STRINGS = {"path": "notes/plan.md", "content": "two lines\nof text", "command": "ls -l", "prefix": "notes"}
 _ORDER = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 
-def list_tools(tools: Sequence[ToolSpec]) -> str:
-    """One heading a tool: its signature, what it does, its parameters, and whether it asks for confirmation."""
-    return "\n\n".join(_describe(spec) for spec in tools) or "(no tools)"
+def list_tools(tools: Sequence[ToolSpec], listing: Listing = "described") -> str:
+    """The tools as prompt text; see `Listing`."""
+    match listing:
+        case "described":
+            return "\n\n".join(_describe(spec) for spec in tools) or "(no tools)"
+        case "signatures":
+            return "\n\n".join(signature(spec) for spec in tools) or "(no tools)"
+        case "json_schema":
+            return "\n".join(_definition(spec) for spec in tools) or "(no tools)"
+
+
+def _definition(spec: ToolSpec) -> str:
+    function = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
+    return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
 
 
 def _describe(spec: ToolSpec) -> str:
-    required = set(spec.parameters.get("required", ()))
+    required = as_list(spec.parameters.get("required"))
     names = [name if name in required else f"{name}?" for name in spec.properties]
     lines = [f"### {spec.name}({', '.join(names)})"]
     if spec.description:
@@ -64,7 +77,7 @@ def type_text(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> str:
 
 def sample_arguments(spec: ToolSpec) -> dict[str, JSON]:
     """Plausible arguments for a worked example: the required parameters, or the first one."""
-    required: Iterable[str] = spec.parameters.get("required", ())
+    required: Iterable[str] = as_list(spec.parameters.get("required"))
     names = list(required) or list(spec.properties)[:1]
     return {name: _sample(name, spec.properties.get(name), spec.parameters) for name in names}
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.json_calls import CallShape
 from toolspeak.dialects.json_dialect import EACH_ALONE, ONE_ARRAY, THINK, frames, json_dialect, tagged_result
-from toolspeak.dialects.markers import Marker, Signature
+from toolspeak.dialects.markers import Marker
 
 _OBJECT = CallShape("arguments", array=False, arguments_required=False)
 _ARRAY = CallShape("arguments", array=True, arguments_required=False)
@@ -59,6 +57,7 @@ APRIEL = json_dialect(
         models=("apriel",),
         results="a tool result turn",
         reasoning="Here are my reasoning steps: … [BEGIN FINAL RESPONSE]; <thinking>",
+        stop=("<|end|>",),
     ),
     [
         _TOOL_CALLS,
@@ -87,6 +86,7 @@ HUNYUAN_A13B = json_dialect(
         aliases=("hunyuan-a13b-reasoning",),
         models=("hunyuan-a13b",),
         results="<tool_response> in a user turn",
+        stop=("<|eos|>",),
     ),
     [
         _TOOL_CALLS,
@@ -108,6 +108,7 @@ NEMOTRON_V2 = json_dialect(
         "parallel",
         models=("nemotron-nano-v2", "nemotron-nano-9b-v2", "nemotron-nano-12b-v2"),
         results="<TOOL_RESPONSE>[…, …]</TOOL_RESPONSE> in a user turn",
+        stop=("<SPECIAL_12>",),
     ),
     [
         Marker("calls", "<TOOLCALL>", "</TOOLCALL>", "[{<"),
@@ -130,6 +131,7 @@ APERTUS = json_dialect(
         models=("apertus",),
         results="[…, …] behind the calls",
         reasoning="<|inner_prefix|> … <|inner_suffix|>; calls may stand inside",
+        stop=("<|assistant_end|>",),
     ),
     [
         Marker("calls", "<|tools_prefix|>", "<|tools_suffix|>", "[{", ends_reasoning=True),
@@ -151,60 +153,11 @@ INTERNLM2 = json_dialect(
         "parallel",
         models=("internlm2", "internlm3"),
         results="an environment turn named <|plugin|>",
+        stop=("<|im_end|>",),
     ),
     [Marker("calls", "<|action_start|><|plugin|>", "<|action_end|>", "{["), THINK],
     CallShape("parameters", array=False, arguments_required=False),
     around=("<|action_start|><|plugin|>\n", "<|action_end|>"),
-    between="\n",
-    rules=EACH_ALONE,
-)
-
-_INVOKE, _MODEL = "<|content_invoke_tool_json|>", "<|message_model|>"
-
-INKLING = json_dialect(
-    DialectInfo(
-        "inkling",
-        '<|message_model|>f<|content_invoke_tool_json|>{"name": …, "args": {…}}<|end_message|>, repeated',
-        "vllm-project/vllm tests/parser/engine/test_inkling.py",
-        "parallel",
-        models=("inkling",),
-        results="a tool message",
-        reasoning="<|content_thinking|> … <|end_message|>",
-    ),
-    [
-        Marker("calls", _INVOKE, "<|end_message|>", "{["),
-        Marker(  # the header names the tool once more
-            "calls",
-            _INVOKE,
-            "<|end_message|>",
-            signature=Signature(
-                (_MODEL, re.compile(r"[^<>|\s]{0,160}"), _INVOKE, re.compile(r"\s*"), "{"),
-                4,
-                "<",
-                ("<", re.escape(_MODEL[1:])),
-            ),
-        ),
-        Marker("reasoning", "<|content_thinking|>", "<|end_message|>"),
-        *frames(_MODEL, "<|content_text|>", "<|end_message|>", "<|content_model_end_sampling|>"),
-    ],
-    CallShape("args", array=False, arguments_required=False),
-    around=(_INVOKE, "<|end_message|>"),
-    between=_MODEL,
-    rules=EACH_ALONE,
-)
-
-DOTS = json_dialect(
-    DialectInfo(
-        "dots",
-        '<dots_function_call>{"name": …, "arguments": {…}}</dots_function_call>, repeated',
-        "vLLM's dots parser (its JSON form)",
-        "parallel",
-        models=("dots",),
-        results="a tool turn",
-    ),
-    [Marker("calls", "<dots_function_call>", "</dots_function_call>", "{["), THINK],
-    _OBJECT,
-    around=("<dots_function_call>", "</dots_function_call>"),
     between="\n",
     rules=EACH_ALONE,
 )

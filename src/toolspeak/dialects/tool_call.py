@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule, DialectInfo, Section
+from toolspeak.dialects.base import BatchRule, DialectInfo, Listing, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
@@ -68,11 +68,13 @@ class ToolCallDialect:
     )
     batch: BatchRule = _BATCH
 
-    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> str:
+    def instructions(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "described"
+    ) -> str:
         shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)[:1]]
         example = "\n".join(_render_call(call) for call in shown)
         parts = [_INTRODUCTION.replace("{example}", example), choice_text(choice, tools)]
-        parts += ["## The tools you have", list_tools(tools)]
+        parts += ["## The tools you have", list_tools(tools, listing)]
         return "\n\n".join(part for part in parts if part)
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:

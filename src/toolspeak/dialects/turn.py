@@ -82,8 +82,9 @@ class TurnCollector:
             case ReasoningDelta(text):
                 self._reasoning.append(text)
                 self._add_text(ReasoningPart, text)
-            case CallCompleted(index, name, arguments, provider_id, notes):
-                self._place(index, ToolCall(self._call_id(index), name, arguments, provider_id, notes))
+            case CallCompleted(index, name, arguments, provider_id, notes, repaired_from):
+                made = ToolCall(self._call_id(index), name, arguments, provider_id, notes, repaired_from=repaired_from)
+                self._place(index, made)
             case CallMalformed():
                 call_id = self._call_id(delta.index)
                 malformed = MalformedCall(call_id, delta.raw, delta.code, delta.reason, delta.name, delta.whole_block)

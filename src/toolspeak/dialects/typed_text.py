@@ -28,6 +28,11 @@ def as_mapping(value: JSON) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
+def as_list(value: JSON) -> list[Any]:
+    """A JSON array, or an empty one in place of any other value."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
 def json_type(value: JSON) -> str:
     """The JSON Schema type of a value; `integer` for an int."""
     match value:
@@ -58,17 +63,17 @@ def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> froz
     admitted = _ALL
     kinds = mapping.get("type")
     if kinds is not None:
-        named = frozenset(_NAMES.get(str(kind), str(kind)) for kind in ([kinds] if isinstance(kinds, str) else kinds))
+        named = frozenset(_NAMES.get(str(kind), str(kind)) for kind in as_list(kinds) or [kinds])
         admitted &= named | {"integer"} if "number" in named else named
-    if "enum" in mapping:
+    if as_list(mapping.get("enum")):
         admitted &= frozenset(json_type(value) for value in mapping["enum"])
     if "const" in mapping:
         admitted &= {json_type(mapping["const"])}
     for key in ("anyOf", "oneOf"):
-        if key in mapping:
+        if as_list(mapping.get(key)):
             branches = [schema_types(branch, root, depth + 1) for branch in mapping[key]]
             admitted &= frozenset[str]().union(*branches)
-    for branch in mapping.get("allOf", ()):
+    for branch in as_list(mapping.get("allOf")):
         admitted &= schema_types(branch, root, depth + 1)
     return admitted
 

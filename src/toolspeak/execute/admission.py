@@ -164,6 +164,8 @@ class Admission:
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects
     ) -> Settled | ApprovalRequest | None:
         reason = approval_reason(effects)
+        if reason and call.repaired_from is not None:
+            reason += "; the model's text was malformed, and was repaired"
         decision = self.decided.get(call.id)
         if decision is None:
             if not reason:

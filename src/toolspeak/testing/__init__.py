@@ -3,6 +3,7 @@ framework."""
 
 from __future__ import annotations
 
+from toolspeak.testing.contract import check_dialect, written_turns
 from toolspeak.testing.dialects import (
     check_deltas,
     check_results_cannot_forge,
@@ -16,6 +17,7 @@ from toolspeak.testing.splits import chunks, every_split, join_deltas
 __all__ = [
     "JOURNAL_CHECKS",
     "check_deltas",
+    "check_dialect",
     "check_results_cannot_forge",
     "check_round_trip",
     "check_splits",
@@ -23,4 +25,5 @@ __all__ = [
     "every_split",
     "join_deltas",
     "parse_pieces",
+    "written_turns",
 ]

@@ -1,0 +1,102 @@
+"""One model reply, read and described as `toolspeak parse` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from toolspeak.cli.options import chosen_dialect
+from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, TurnEnded
+from toolspeak.data.messages import MalformedCall, ToolCall
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import Dialect, ParsedTurn, Section, TurnCollector, open_parser
+
+Finish = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply to be read. `chunk` is the number of characters of each piece it arrives in; None: all at once."""
+
+    dialect: str
+    text: str
+    tools: tuple[ToolSpec, ...] = ()
+    starts_in: Section = "text"
+    prompt_tail: str = ""
+    reasoning_off: bool = False
+    chunk: int | None = None
+    finish: Finish = "stop"
+    repair: bool = False
+
+
+def read(reply: Reply) -> dict[str, Any]:
+    """What the runtime sees in a reply, as JSON. Raises UnknownDialect, and UsageError where repair cannot be."""
+    chosen = chosen_dialect(reply.dialect, reply.repair)
+    collector = TurnCollector(_call_id)
+    begun: dict[str, _Begun] = {}
+    for delta in _deltas(chosen, reply):
+        collector.add(delta)
+        match delta:
+            case CallStarted(index, name, id):
+                begun[_call_id(index)] = _Begun(name, id, [])
+            case ArgumentsDelta(index, text):
+                begun[_call_id(index)].arguments.append(text)
+            case _:
+                pass
+    return {**_describe(collector.turn(), begun), "dialect": chosen.name}
+
+
+def _deltas(dialect: Dialect, reply: Reply) -> Iterator[Delta]:
+    parser = open_parser(
+        dialect,
+        reply.tools,
+        starts_in=reply.starts_in,
+        prompt_tail=reply.prompt_tail,
+        keep_reasoning=reply.reasoning_off,
+    )
+    size = reply.chunk or max(len(reply.text), 1)
+    for start in range(0, len(reply.text), size):
+        yield from parser.feed(reply.text[start : start + size])
+    yield from parser.close(reply.finish)
+    yield TurnEnded(reply.finish)
+
+
+def _call_id(index: int) -> str:
+    return f"call_{index}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """How far a call came: its arguments are pieces of JSON text."""
+
+    name: str
+    id: str | None
+    arguments: list[str]
+
+
+def _describe(turn: ParsedTurn, begun: Mapping[str, _Begun]) -> dict[str, Any]:
+    ignored = [{**_call(entry.call, begun), "ignored": entry.reason} for entry in turn.ignored]
+    return {
+        "content": turn.text,
+        "reasoning": turn.reasoning,
+        "calls": [_call(call, begun) for call in turn.calls if isinstance(call, ToolCall)],
+        "malformed": [_call(call, begun) for call in turn.calls if isinstance(call, MalformedCall)],
+        "ignored": ignored,
+        "forged": list(turn.forged),
+        "notes": list(turn.notes),
+    }
+
+
+def _call(call: ToolCall | MalformedCall, begun: Mapping[str, _Begun]) -> dict[str, Any]:
+    """A call, or what was meant as one: then its arguments are the JSON text as far as it came."""
+    if isinstance(call, ToolCall):
+        described = {"name": call.name, "arguments": call.arguments, "id": call.provider_id or call.id}
+        if call.notes:
+            described["notes"] = list(call.notes)
+        return described if call.repaired_from is None else {**described, "repaired_from": call.repaired_from}
+    described = {"raw": call.raw, "code": call.code, "reason": call.reason, "name": call.name}
+    came = begun.get(call.id)
+    if came is None:
+        return described
+    return {**described, "name": came.name, "arguments": "".join(came.arguments), "id": came.id or call.id}

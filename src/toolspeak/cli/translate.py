@@ -1,0 +1,64 @@
+"""`toolspeak translate`: a stored conversation, from one dialect into another."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast, get_args
+
+import click
+
+from toolspeak.cli.options import read_reply, read_tools, write_json
+from toolspeak.data.messages import Role, TextMessage
+from toolspeak.dialects import get_dialect, translate
+from toolspeak.errors import UsageError
+
+
+@click.command("translate")
+@click.option("--from", "source", required=True, metavar="NAME", help="The dialect the conversation is in.")
+@click.option("--to", "target", required=True, metavar="NAME", help="The dialect it is wanted in.")
+@click.option(
+    "--tools",
+    "tools_file",
+    metavar="FILE",
+    help="The tools as JSON; they give values their types, and the instructions in a system message are found by them.",
+)
+def translate_conversation(source: str, target: str, tools_file: str | None) -> None:
+    """Turn a conversation from standard input into another dialect's, so that another model can go on with it.
+
+    It is a JSON array of {"role", "content"}, as the model's server saw it: calls and results are text. What cannot
+    be carried over as it was is told on standard error, with the position of its message.
+    """
+    dialects = get_dialect(source), get_dialect(target)
+    found = translate(_conversation(read_reply()), *dialects, read_tools(tools_file))
+    write_json([{"role": message.role, "content": message.text} for message in found.messages])
+    for warning in found.warnings:
+        click.echo(f"toolspeak: {warning}", err=True)
+
+
+def _conversation(text: str) -> list[TextMessage]:
+    try:
+        listed: Any = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the conversation is not JSON ({error}); hand in an array of messages") from None
+    if not isinstance(listed, list):
+        raise UsageError(f'the conversation: expected an array of {{"role", "content"}}, found {type(listed).__name__}')
+    return [_message(entry, i) for i, entry in enumerate(cast("list[Any]", listed))]
+
+
+def _message(entry: Any, i: int) -> TextMessage:
+    fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    role, content = fields.get("role"), fields.get("content")
+    if role not in get_args(Role):
+        raise UsageError(f'message {i}: "role": expected one of {", ".join(get_args(Role))}, found {json.dumps(role)}')
+    if fields.get("tool_calls"):
+        raise UsageError(f'message {i}: "tool_calls" are no text; hand in what the model wrote')
+    if isinstance(content, list):
+        parts = cast("list[Any]", content)
+        content = "".join(part["text"] for part in parts) if all(_is_text(part) for part in parts) else None
+    if not isinstance(content, str):
+        raise UsageError(f'message {i}: "content": expected text, found {json.dumps(fields.get("content"))[:40]}')
+    return TextMessage(cast("Role", role), content)
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(cast("dict[str, Any]", part).get("text"), str)

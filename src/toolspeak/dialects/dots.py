@@ -1,0 +1,86 @@
+"""dots: a call as JSON, or calls as elements, between the same markers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from toolspeak.data.deltas import Delta
+from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.body import Body, Run
+from toolspeak.dialects.declared import DeclaredDialect, Tools
+from toolspeak.dialects.element_tags import ElementSyntax
+from toolspeak.dialects.elements import ElementCalls
+from toolspeak.dialects.json_calls import CallShape, JsonCalls
+from toolspeak.dialects.json_dialect import EACH_ALONE, THINK, frames, json_dialect
+from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.scan import Caps
+
+_START, _END = "<dots_function_call>", "</dots_function_call>"
+_SHAPE = CallShape("arguments", array=False, arguments_required=False, arguments_text=True)
+_ELEMENTS = ElementSyntax("<invoke", "<parameter")
+
+
+class _EitherForm(Body):
+    """Implements `Body`: the first character tells the form, and that form's reader does the work."""
+
+    def __init__(self, first_index: int, caps: Caps, tools: Tools) -> None:
+        super().__init__(caps)
+        self._first_index = first_index
+        self._tools = tools
+        self._reader: Body | None = None
+
+    def feed(self, text: str, start: int, out: list[Delta]) -> int:
+        if self._reader is None:
+            elements = text[start] == "<"
+            self._reader = (
+                ElementCalls(_ELEMENTS, _END, self._tools, self._first_index, self.caps)
+                if elements
+                else JsonCalls(_SHAPE, self._first_index, self.caps)
+            )
+            self.raw, self.calls = self._reader.raw, self._reader.calls
+        stop = self._reader.feed(text, start, out)
+        self._follow(self._reader)
+        return stop
+
+    def run(self) -> Run | None:
+        return self._reader.run() if self._reader else None
+
+    def end(self, out: list[Delta]) -> None:
+        if self._reader:
+            self._reader.end(out)
+            self._follow(self._reader)
+
+    def may_end(self, rest: str) -> bool:
+        return self._reader is not None and self._reader.may_end(rest)
+
+    def hint(self) -> str:
+        return self._reader.hint() if self._reader else ""
+
+    def _follow(self, reader: Body) -> None:
+        self.done, self.notes = reader.done, reader.notes
+        self.problem, self.problem_offset = reader.problem, reader.problem_offset
+
+
+def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return _EitherForm(first_index, caps, tools)
+
+
+DOTS: DeclaredDialect = replace(
+    json_dialect(
+        DialectInfo(
+            "dots",
+            '<dots_function_call>{"name": …, "arguments": {…}}</dots_function_call>, repeated; <invoke name="f"> too',
+            "vllm-project/vllm, vllm/tool_parsers/dots_tool_parser.py",
+            "parallel",
+            models=("dots",),
+            arguments="JSON; text, typed by the tool's schema, in elements",
+            results="a tool turn",
+        ),
+        [Marker("calls", _START, _END, "{[<"), THINK, *frames(_END)],
+        _SHAPE,
+        around=(_START, _END),
+        between="\n",
+        rules=EACH_ALONE,
+    ),
+    new_body=_new_body,
+)

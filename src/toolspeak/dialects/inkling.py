@@ -1,0 +1,71 @@
+"""Inkling: messages of one kind of content each; a call is JSON behind a header that names its tool once more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import DialectInfo, Parser, Section
+from toolspeak.dialects.declared import DeclaredDialect
+from toolspeak.dialects.json_calls import CallShape
+from toolspeak.dialects.json_dialect import EACH_ALONE, frames, json_dialect
+from toolspeak.dialects.markers import Marker, Signature
+from toolspeak.dialects.opened import OpenedParser
+
+_INVOKE, _MODEL = "<|content_invoke_tool_json|>", "<|message_model|>"
+_TEXTS = ("<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>")
+"""What opens text; the last two name no tool, so that what stands behind them is said, not done."""
+
+_HEADER = re.compile(r"[^<>|\s]{1,160}(?P<marker><[^<>]*+>?)?")
+
+
+class _Inkling(DeclaredDialect):
+    """The prompt ends with the first `<|message_model|>`, so that a turn may begin with the header of a call."""
+
+    def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
+        inner = super().parser(tools, starts_in)
+        return OpenedParser(inner, _MODEL, _opens) if starts_in == "text" else inner
+
+
+def _opens(text: str) -> bool | None:
+    found = _HEADER.match(text)
+    if found is None or (not found["marker"] and found.end() < len(text)):
+        return False
+    if found["marker"] == _INVOKE:
+        return True
+    return None if _INVOKE.startswith(found["marker"] or "") else False
+
+
+INKLING = json_dialect(
+    DialectInfo(
+        "inkling",
+        '<|message_model|>f<|content_invoke_tool_json|>{"name": …, "args": {…}}<|end_message|>, repeated',
+        "vllm-project/vllm tests/parser/engine/test_inkling.py",
+        "parallel",
+        models=("inkling",),
+        results="a tool message",
+        reasoning="<|content_thinking|> … <|end_message|>",
+    ),
+    [
+        Marker("calls", _INVOKE, "<|end_message|>", "{["),
+        Marker(  # the header names the tool once more
+            "calls",
+            _INVOKE,
+            "<|end_message|>",
+            signature=Signature(
+                (_MODEL, re.compile(r"[^<>|\s]{0,160}"), _INVOKE, re.compile(r"\s*"), "{"),
+                4,
+                "<",
+                ("<", re.escape(_MODEL[1:])),
+            ),
+        ),
+        Marker("reasoning", "<|content_thinking|>", "<|end_message|>"),
+        *frames(_MODEL, *_TEXTS, "<|end_message|>", "<|content_model_end_sampling|>"),
+    ],
+    CallShape("args", array=False, arguments_required=False),
+    around=(_INVOKE, "<|end_message|>"),
+    between=_MODEL,
+    rules=EACH_ALONE,
+    kind=_Inkling,
+)

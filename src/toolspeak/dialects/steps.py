@@ -1,0 +1,239 @@
+"""Bodies that are read by states: the loop, the call being read, and the text of its arguments on its way out.
+
+Every reader of elements is one: its own states say where a call, an argument and a value begin and end; what it means
+to open, to fill and to close them stands here, once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from json.encoder import encode_basestring
+
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.body import Body, Run
+from toolspeak.dialects.scan import (
+    MAX_CANDIDATE,
+    Buffer,
+    Caps,
+    JsonScanner,
+    Problem,
+    decode_json,
+    shorten,
+    string_content,
+)
+from toolspeak.dialects.typed_text import as_mapping
+
+State = Callable[[str, int, list[Delta]], int]
+_SPACE = re.compile(r"\s*")
+
+
+class Steps(Body):
+    """Implements `feed` for states: each takes what it can from text[position:] and returns where the next begins.
+
+    A state that sets `_wait` asks for what it left to come again with more behind it.
+    """
+
+    _state: State
+
+    def __init__(self, first_index: int, caps: Caps) -> None:
+        super().__init__(caps)
+        self._index: int = first_index
+        self._wait = False
+        self._base = 0  # the body's offset of the current chunk's character 0
+
+    def feed(self, text: str, start: int, out: list[Delta]) -> int:
+        position, end = start, len(text)
+        self._base = self.raw.length - start
+        self._wait = False
+        while position < end and not (self.done or self._wait or self.problem):
+            position = self._state(text, position, out)
+        self.raw.add(text[start:position])
+        return position
+
+    def _since(self, offset: int, text: str, stop: int) -> str:
+        """The body's text from an offset up to text[stop] of the current chunk."""
+        return self.raw.since(offset) + text[max(offset, self.raw.length) - self._base : stop]
+
+    def _fail(self, code: str, reason: str, position: int) -> int:
+        self.problem, self.problem_offset = Problem(code, reason), max(0, self._base + position)
+        return position
+
+    def _add_call(self, delta: CallCompleted | CallMalformed, out: list[Delta]) -> None:
+        out.append(delta)
+        self.calls.append(delta)
+        self._index += 1
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """The call being read; without a name it has not started, and is malformed. `written`: its arguments came as one
+    JSON text, which is out already."""
+
+    name: str
+    spec: ToolSpec | None
+    offset: int
+    arguments: dict[str, JSON] = field(default_factory=dict[str, JSON])
+    notes: list[str] = field(default_factory=list[str])
+    problem: Problem | None = None
+    written: bool = False
+
+    @property
+    def root(self) -> Mapping[str, JSON]:
+        """The schema in which the references of an argument's schema are looked up."""
+        return self.spec.parameters if self.spec else {}
+
+
+class CallSteps(Steps):
+    """A body of calls whose arguments are text, each typed on its own."""
+
+    def __init__(self, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
+        super().__init__(first_index, caps)
+        self._tools = tools
+        self._call: OpenCall | None = None
+        self._text = Buffer(caps.characters)  # of the value, or of the JSON that all arguments are
+        self._scanner = JsonScanner(caps)
+
+    def flow(self) -> Callable[[str], object] | None:
+        """Where the body stands in text that leaves as it comes: what says that a chunk holds nothing else."""
+        return None
+
+    def run(self) -> Run | None:
+        room = self.caps.characters - self._text.length
+        if self._call is not None and self._call.written and not self._scanner.done and self._scanner.in_string:
+            return Run(self, string_content, self._index, room)
+        content = self.flow()
+        return Run(self, content, self._index, room, write=string_text) if content else None
+
+    def book(self, taken: str) -> None:
+        self.raw.add(taken)
+        self._text.add(taken)
+
+    def _start_call(self, name: str, position: int, out: list[Delta]) -> OpenCall:
+        self._call = OpenCall(name, self._tools.get(name), self._base + position)
+        if name:
+            out.append(CallStarted(self._index, name))
+        else:
+            self._call.problem = Problem("no_name", "the call has no tool name")
+        return self._call
+
+    def _start_argument(self, name: str, out: list[Delta]) -> None:
+        """The key is out; the value follows."""
+        call = self._open_call()
+        if name in call.arguments and call.problem is None:
+            call.problem = Problem("duplicate_argument", f"the argument {shorten(name)!r} is there twice")
+        self._text = Buffer(self.caps.characters)
+        self._say(f"{', ' if call.arguments else '{'}{json.dumps(name)}: ", out)
+
+    def _content(self, text: str, start: int, stop: int, out: list[Delta] | None) -> int:
+        """Takes a piece of the value, which leaves into `out`; returns where it stopped taking: before `stop` the
+        value has grown too large, and the body has failed."""
+        room = self.caps.characters - self._text.length
+        if stop - start > room:
+            stop = start + room
+            self._fail("too_large", f"an argument is over {self.caps.characters} characters", stop)
+        if stop > start:
+            piece = text[start:stop]
+            self._text.add(piece)
+            if out is not None:
+                self._say(string_text(piece), out)
+        return stop
+
+    def _keep(self, name: str, text: str, value: JSON | Problem, out: list[Delta], *, streamed: bool) -> None:
+        """The value is complete; `text` is how it stood there. One that cannot be read makes its call malformed."""
+        call = self._open_call()
+        if isinstance(value, Problem):
+            reason = f"the value of {shorten(name)!r} cannot be read: {value.reason}"
+            call.problem = call.problem or Problem(value.code, reason)
+            value = text
+        self._say('"' if streamed else json.dumps(value, ensure_ascii=False), out)
+        call.arguments[name] = value
+
+    def _start_json(self) -> None:
+        """One JSON object stands in place of all arguments."""
+        self._open_call().written = True
+        self._scanner, self._text = JsonScanner(self.caps, depth=2), Buffer(self.caps.characters)
+
+    def _take_json(self, text: str, position: int, out: list[Delta]) -> int:
+        """Reads on in that object; afterwards it is complete if the scanner is done."""
+        stop = self._scanner.feed(text, position)
+        room = self.caps.characters - self._text.length
+        if stop - position > room:
+            stop = position + room
+            self._fail("too_large", f"the arguments are over {self.caps.characters} characters", stop)
+        elif self._scanner.problem is not None:
+            self._fail(self._scanner.problem.code, self._scanner.problem.reason, stop - self._scanner.back)
+        self._text.add(text[position:stop])
+        if stop > position:
+            self._say(text[position:stop], out)
+        if self.problem is None and self._scanner.done:
+            call, value = self._open_call(), decode_json(self._text.value())
+            if not isinstance(value, Problem | Mapping):
+                value = Problem("arguments_not_object", "the arguments must be a JSON object")
+            if isinstance(value, Problem):
+                call.problem = call.problem or value
+            else:
+                call.arguments = dict(as_mapping(value))
+        return stop
+
+    def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
+        """The call ends at text[stop]; the state that follows is the reader's to set."""
+        call = self._open_call()
+        if call.problem is None and not call.written:
+            self._say("}" if call.arguments else "{}", out)
+        if call.problem is None:
+            notes = tuple(dict.fromkeys(call.notes))
+            delta: CallCompleted | CallMalformed = CallCompleted(self._index, call.name, call.arguments, None, notes)
+        else:
+            problem, raw = call.problem, self._since(call.offset, text, stop)
+            delta = CallMalformed(self._index, raw, problem.code, problem.reason, call.offset, call.name or None)
+        self._add_call(delta, out)
+        self._call = None
+
+    def _say(self, text: str, out: list[Delta]) -> None:
+        """A fragment of the arguments; a call without a name has none that anybody could follow."""
+        if self._call is not None and self._call.name:
+            out.append(ArgumentsDelta(self._index, text))
+
+    def _open_call(self) -> OpenCall:
+        assert self._call is not None, "an argument outside of a call is our bug"
+        return self._call
+
+
+def string_text(text: str) -> str:
+    """A piece of a string as it stands between JSON quotes, other characters than ASCII as they are."""
+    return encode_basestring(text)[1:-1]
+
+
+def skip_space(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return found.end() if found else position
+
+
+def begins(text: str, position: int, *literals: str) -> bool:
+    """Whether all that follows is a beginning of one of these, and more is needed."""
+    rest = text[position : position + MAX_CANDIDATE]
+    return any(len(rest) < len(literal) and literal.startswith(rest) for literal in literals)
+
+
+def stands(text: str, position: int, literals: tuple[str, ...]) -> str | None:
+    """Which of these stands at `position`; empty for none, None if more characters are needed to tell."""
+    for literal in literals:
+        if text.startswith(literal, position):
+            return literal
+    return None if begins(text, position, *literals) else ""
+
+
+@cache
+def without(first: str, second: str = "", tail: str = "") -> Callable[[str], object]:
+    """Says whether a chunk holds nothing that may begin with `first` and one of the characters `second` (none: with
+    `first` alone), and does not end with `tail`."""
+    first, second = re.escape(first), re.escape(second)
+    run = f"[^{first}]*+"
+    pattern = f"{run}(?:{first}[^{first}{second}]{run})*+" if second else run
+    return re.compile(pattern + (f"(?<!{tail})" if tail else "")).fullmatch

@@ -1,0 +1,165 @@
+"""A conversation in the text of one dialect, turned into another's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from toolspeak.data.messages import (
+    MalformedCall,
+    Message,
+    Part,
+    ReasoningPart,
+    Role,
+    TextMessage,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import Dialect, Listing
+from toolspeak.dialects.markers import MarkerTable
+from toolspeak.dialects.read_results import begins_as_results, read_results
+from toolspeak.dialects.turn import read_turn
+
+_LISTING = "## The tools you have"
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The messages in the other dialect, and what could not be carried over as it was: each line names its message."""
+
+    messages: tuple[TextMessage, ...]
+    warnings: tuple[str, ...]
+
+
+def translate(
+    messages: Sequence[TextMessage], source: Dialect, target: Dialect, tools: Sequence[ToolSpec] = ()
+) -> Translation:
+    """Turns calls, results and the instructions of one dialect into those of another; other text stays as it is.
+
+    `tools` give values their types where a dialect writes them as text, and are what the instructions list. Results go
+    to the role they had. A result whose text does not read as the source dialect's is carried over as text.
+    """
+    reader = _Reader(source, target, tools)
+    for i, message in enumerate(messages):
+        reader.add(i, message)
+    reader.flush()
+    tool_role = any(message.role == "tool" for message in messages)
+    return Translation(tuple(target.render(reader.messages, tools, tool_role=tool_role)), tuple(reader.warnings))
+
+
+class _Reader:
+    """Reads a conversation message by message. `_asked` are the calls whose results have not come yet."""
+
+    def __init__(self, source: Dialect, target: Dialect, tools: Sequence[ToolSpec]) -> None:
+        self._source = source
+        self._target = target
+        self._tools = tools
+        self._asked: list[ToolCall] = []
+        self._told: list[tuple[int, str]] = []  # tool messages not yet read, each with its position
+        self.messages: list[Message] = []
+        self.warnings: list[str] = []
+
+    def add(self, position: int, message: TextMessage) -> None:
+        if message.role == "tool":
+            self._told.append((position, message.text))
+            return
+        self.flush()
+        match message.role:
+            case "assistant":
+                self._assistant(position, message.text)
+            case "user":
+                self._user(position, message.text)
+            case role:
+                self._system(position, role, message.text)
+
+    def flush(self) -> None:
+        """The tool messages of a batch: one holds all its results, or each holds one."""
+        told, asked = self._told, self._asked
+        self._told = []
+        if not told:
+            return
+        self._asked = []
+        each = len(told) == len(asked)
+        for i, (position, text) in enumerate(told):
+            calls = asked[i : i + 1] if each else asked if len(told) == 1 else []
+            found = read_results(self._source, text, calls, self._tools, tool_role=True) if calls else None
+            if found is None or found[1].strip():
+                found = self._as_text(position, text, calls), ""
+            self._results(found[0])
+
+    def _as_text(self, position: int, text: str, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        self._warn(position, f"the results are not as {self._source.name} writes them; carried over as text")
+        call = calls[0] if calls else ToolCall(f"message_{position}", "", {})
+        return [ToolResult(call.id, call.name, "success", (TextPart(text),))]
+
+    def _results(self, results: Sequence[ToolResult]) -> None:
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last.role == "tool":
+            self.messages[-1] = Message("tool", (*last.parts, *results))
+        else:
+            self.messages.append(Message("tool", tuple(results)))
+
+    def _assistant(self, position: int, text: str) -> None:
+        turn = read_turn(self._source, text, self._tools, call_id=lambda index: f"call_{position}_{index}")
+        self._asked = [call for call in turn.calls if isinstance(call, ToolCall)]
+        for call in turn.calls:
+            if isinstance(call, MalformedCall):
+                self._warn(position, f"a call is malformed ({call.code}); its text stays as it is")
+        if turn.ignored:
+            why = turn.ignored[0].reason
+            self._warn(position, f"calls that did not count are left out: {len(turn.ignored)} ({why})")
+        if turn.forged:
+            self._warn(position, "results that the model wrote itself are left out")
+        if not turn.calls and not turn.reasoning:
+            self.messages.append(Message.assistant(text))
+            return
+        thought = self._thought(position, turn.reasoning)
+        parts: list[Part] = [part for part in turn.message.parts if not isinstance(part, ReasoningPart)]
+        self.messages.append(Message("assistant", (*thought, *parts)))
+
+    def _thought(self, position: int, reasoning: str) -> tuple[TextPart, ...]:
+        """Reasoning between the target's own markers."""
+        if not reasoning.strip():
+            return ()
+        table = getattr(self._target, "table", None)
+        markers = table.markers if isinstance(table, MarkerTable) else ()
+        pairs = [(each.text + each.label, each.end) for each in markers if each.kind == "reasoning" and each.end]
+        for start, end in (*pairs, ("<think>", "</think>")):
+            written = f"{start}{reasoning}{end}\n"
+            read = read_turn(self._target, written)
+            if read.reasoning.strip() == reasoning.strip() and not read.text.strip():
+                return (TextPart(written),)
+        self._warn(position, f"{self._target.name} has no place for the reasoning; left out")
+        return ()
+
+    def _user(self, position: int, text: str) -> None:
+        asked, self._asked = self._asked, []
+        found = read_results(self._source, text, asked, self._tools)
+        if found is None and begins_as_results(self._source, text, asked, self._tools):
+            found = self._as_text(position, text, asked), ""
+        if found is not None:
+            self._results(found[0])
+            text = found[1].lstrip("\n")
+        if text or found is None:
+            self.messages.append(Message.user(text))
+
+    def _system(self, position: int, role: Role, text: str) -> None:
+        choices = [ToolChoice(), ToolChoice("required"), ToolChoice("none")]
+        choices += [ToolChoice("specific", spec.name) for spec in self._tools]
+        for choice, listing in itertools.product(choices, get_args(Listing)):
+            section = self._source.instructions(self._tools, choice, listing)
+            if section in text:
+                text = text.replace(section, self._target.instructions(self._tools, choice, listing))
+                break
+        else:
+            if _LISTING in text:
+                self._warn(position, f"its instructions are not those of {self._source.name} for these tools; kept")
+        self.messages.append(Message(role, (TextPart(text),)))
+
+    def _warn(self, position: int, text: str) -> None:
+        self.warnings.append(f"message {position}: {text}")

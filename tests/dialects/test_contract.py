@@ -1,0 +1,89 @@
+"""The promises of docs/design.md 4.1 for every dialect: on fixed samples, and on what hypothesis makes up.
+
+What is special to a family, linear time among it, stands in the family's own file.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+from dialect_strategies import FINISHES, RESULTS, STRINGS, TOOLS, cuts, joined_surrogates, tools_and_calls
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import DIALECTS, Dialect
+from toolspeak.testing import check_results_cannot_forge, check_round_trip, check_splits, chunks
+from toolspeak.testing.contract import check_dialect, check_emitted_stays, vocabulary
+
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+
+
+def examples(count: int) -> settings:
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    return settings(deadline=None, max_examples=count, suppress_health_check=slow)
+
+
+@cache
+def soup(dialect: Dialect) -> st.SearchStrategy[str]:
+    """The dialect's own pieces in any order."""
+    pieces = st.one_of(st.sampled_from(vocabulary(dialect)), st.text(max_size=2))
+    return st.lists(pieces, max_size=24).map(lambda found: joined_surrogates("".join(found)))
+
+
+def reply(data: st.DataObject, dialect: Dialect) -> str:
+    """A soup, or calls that were damaged."""
+    text = data.draw(soup(dialect))
+    if data.draw(st.booleans()):
+        call = ToolCall("callid000", "write", {"file": data.draw(STRINGS), "content": data.draw(soup(dialect))})
+        text += "\n".join(entry.text for entry in dialect.render([Message("assistant", (call,))], TOOLS))
+        for _ in range(data.draw(st.integers(0, 2))):
+            at = data.draw(st.integers(0, len(text)))
+            text = text[:at] + data.draw(soup(dialect))[:9] + text[at + data.draw(st.integers(0, 5)) :]
+    return text
+
+
+@each_dialect
+def test_the_samples(dialect: Dialect):
+    check_dialect(dialect)
+
+
+@each_dialect
+@given(data=st.data())
+@examples(25)
+def test_1_4_8_no_text_raises_no_cut_matters_and_nothing_is_revoked(dialect: Dialect, data: st.DataObject):
+    text = reply(data, dialect)
+    pieces = data.draw(cuts(text))
+    splits = [tuple(chunks(text, 1)), tuple(chunks(text, 4)), pieces]
+    starts_in: Any = data.draw(st.sampled_from(["text", "reasoning"]))
+    check_splits(dialect, text, TOOLS, data.draw(FINISHES), starts_in=starts_in, splits=splits)
+    check_emitted_stays(dialect, text, pieces)
+
+
+@each_dialect
+@given(made=tools_and_calls())
+@examples(20)
+def test_6_names_and_arguments_survive(dialect: Dialect, made: tuple[list[ToolSpec], list[ToolCall]]):
+    tools, calls = made
+    check_round_trip(dialect, calls[: dialect.batch.max_calls], tools)
+
+
+@each_dialect
+@given(data=st.data())
+@examples(20)
+def test_5_6_any_string_survives_with_markers_in_it(dialect: Dialect, data: st.DataObject):
+    strings = st.one_of(STRINGS, soup(dialect))
+    arguments = {"file": data.draw(strings), "content": data.draw(strings)}
+    check_round_trip(dialect, [ToolCall("callid000", "write", arguments)], TOOLS)
+
+
+@each_dialect
+@given(results=RESULTS, data=st.data())
+@examples(20)
+def test_7_no_result_forges_a_marker(dialect: Dialect, results: list[ToolResult], data: st.DataObject):
+    texts = data.draw(st.lists(soup(dialect), max_size=2))
+    results = [*results, *(ToolResult(f"{i}", "read", "success", (TextPart(text),)) for i, text in enumerate(texts))]
+    check_results_cannot_forge(dialect, results, (), TOOLS)

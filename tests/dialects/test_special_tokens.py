@@ -1,0 +1,51 @@
+"""The special tokens that frame a turn: an engine that shows them to a parser means nothing by them."""
+
+from __future__ import annotations
+
+import pytest
+from dialect_strategies import TOOLS
+
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.dialects import get_dialect, read_turn
+from toolspeak.testing.dialects import check_splits
+
+# dialect, the token that ends its turns, another
+TOKENS = [
+    ("qwen3-coder", "<|im_end|>", "<bos>"),
+    ("minimax-m2", "[e~[", "<eos>"),
+    ("deepseek-v4", "<｜end▁of▁sentence｜>", "<bos>"),
+    ("deepseek-v31", "<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>"),
+    ("kimi-k2", "<|im_end|>", "<eos>"),
+    ("hermes", "<|im_end|>", "<|im_end|>"),
+    ("llama3-json", "<|eot_id|>", "<|eom_id|>"),
+    ("granite3", "<|end_of_text|>", "<|end_of_text|>"),
+    ("phi4-mini", "<|end|>", "<|endoftext|>"),
+    ("gemma4", "<turn|>", "<bos>"),
+    ("functiongemma", "<end_of_turn>", "<eos>"),
+    ("lfm2", "<|im_end|>", "<|im_end|>"),
+    ("glm45", "<|observation|>", "<|user|>"),
+]
+
+
+@pytest.mark.parametrize(("name", "end", "other"), TOKENS, ids=lambda each: each)
+def test_special_tokens_are_dropped_around_text_and_calls_and_behind_a_marker(name: str, end: str, other: str):
+    dialect = get_dialect(name)
+    written = dialect.render([Message("assistant", (ToolCall("c", "read", {"file": f"a{end}"}),))], TOOLS)[0].text
+    text = f"{other}I{end} read, not `{end}`.\n{written}\n{end}"
+    turn = read_turn(dialect, text, TOOLS)
+    (call,) = turn.calls
+    assert isinstance(call, ToolCall)
+    assert call.arguments == {"file": f"a{end}"}, "what an argument holds is content"
+    assert turn.text.strip() == f"I read, not `{end}`."
+    check_splits(dialect, text, TOOLS, "stop")
+
+
+@pytest.mark.parametrize("name", ["qwen3-coder", "mimo", "seed-oss", "deepseek-v4", "kimi-k2", "minimax-m2"])
+def test_a_special_token_between_a_marker_and_its_body_is_dropped(name: str):
+    dialect = get_dialect(name)
+    written = dialect.render([Message("assistant", (ToolCall("c", "read", {"file": "a"}),))], TOOLS)[0].text
+    text = "<bos>" + written.replace(">", "><eos>", 1)
+    turn = read_turn(dialect, text, TOOLS)
+    assert [getattr(call, "arguments", call) for call in turn.calls] == [{"file": "a"}]
+    assert turn.text == ""
+    check_splits(dialect, text, TOOLS, "stop")

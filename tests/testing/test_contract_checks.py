@@ -1,0 +1,137 @@
+"""`check_dialect` finds what is wrong with a dialect that breaks one promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from toolspeak.data.deltas import CallCompleted, TextDelta
+from toolspeak.data.messages import TextPart, ToolCall
+from toolspeak.dialects import get_dialect
+from toolspeak.dialects.declared import DeclaredDialect
+from toolspeak.testing import check_dialect
+
+HERMES: Any = get_dialect("hermes")
+
+
+class Broken(DeclaredDialect):
+    """Its parser is changed by `breaking`."""
+
+    breaking: Callable[[Any], Any]
+
+    def parser(self, tools=(), starts_in="text"):
+        return self.breaking(super().parser(tools, starts_in))
+
+
+def broken(parser: type) -> DeclaredDialect:
+    fields = {name: getattr(HERMES, name) for name in HERMES.__dataclass_fields__}
+    dialect = type("Sample", (Broken,), {"breaking": staticmethod(parser), "__slots__": ()})
+    return dialect(**fields)
+
+
+class Wrapped:
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def feed(self, chunk: str) -> Iterable[Any]:
+        return self.inner.feed(chunk)
+
+    def close(self, reason: Any) -> Iterable[Any]:
+        return self.inner.close(reason)
+
+    def keep_reasoning(self) -> None:
+        self.inner.keep_reasoning()
+
+
+class StripsChunks(Wrapped):
+    def feed(self, chunk: str):
+        return self.inner.feed(chunk.lstrip(" ") if len(chunk) > 1 else chunk)
+
+
+class HoldsAll(Wrapped):
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.held = ""
+
+    def feed(self, chunk: str):
+        self.held += chunk
+        return []
+
+    def close(self, reason: Any):
+        return [*self.inner.feed(self.held), *self.inner.close(reason)]
+
+
+class Raises(Wrapped):
+    def feed(self, chunk: str):
+        if "\0" in chunk:
+            raise ValueError("a NUL")
+        return self.inner.feed(chunk)
+
+
+class Invents(Wrapped):
+    """Completes what the token limit cut."""
+
+    def close(self, reason: Any):
+        if reason == "length":
+            for closing in ("}}\n</tool_call>", '"}}\n</tool_call>'):
+                found = list(self.inner.feed(closing))
+                if any(isinstance(delta, CallCompleted) for delta in found):
+                    return [*found, *self.inner.close("stop")]
+        return self.inner.close(reason)
+
+
+class Revokes(Wrapped):
+    """Says at the end of a text what it kept of its beginning."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.first: list[Any] = []
+
+    def feed(self, chunk: str):
+        found = list(self.inner.feed(chunk))
+        said = [delta for delta in found if isinstance(delta, TextDelta)]
+        self.first += said[:1] if not self.first else []
+        return [delta for delta in found if delta not in self.first]
+
+    def close(self, reason: Any):
+        return [*self.first, *self.inner.close(reason)]
+
+
+@pytest.mark.parametrize("parser", [StripsChunks, HoldsAll, Raises, Invents, Revokes], ids=lambda kind: kind.__name__)
+def test_a_parser_that_breaks_a_promise_is_found(parser: type):
+    with pytest.raises((AssertionError, ValueError)):
+        check_dialect(broken(parser))
+
+
+def stripped(calls: Any, tools: Any) -> str:
+    return HERMES.write_calls(
+        [
+            replace(call, arguments={k: v.strip() if isinstance(v, str) else v for k, v in call.arguments.items()})
+            if isinstance(call, ToolCall)
+            else call
+            for call in calls
+        ],
+        tools,
+    )
+
+
+def unescaped(results: Any) -> str:
+    texts = ["".join(part.text for part in result.content if isinstance(part, TextPart)) for result in results]
+    return "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"write_calls": stripped}, {"write_results": unescaped}, {"write_calls": lambda calls, tools: ""}],
+    ids=["strips values", "escapes nothing", "writes nothing"],
+)
+def test_a_renderer_that_breaks_a_promise_is_found(change: dict[str, Any]):
+    with pytest.raises(AssertionError):
+        check_dialect(replace(HERMES, **change))
+
+
+def test_the_sample_itself_keeps_the_contract():
+    check_dialect(broken(Wrapped))
