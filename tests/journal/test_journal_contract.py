@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from postgres_server import postgres
 
 from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
 from toolspeak.testing import JOURNAL_CHECKS
@@ -22,8 +21,8 @@ def store(request, tmp_path_factory):
             path = tmp_path_factory.mktemp("journal") / "folder" / "toolspeak.db"
             yield lambda: SqliteJournal(path)
         case _:
-            with postgres() as url:
-                yield lambda: open_journal(url)
+            url = request.getfixturevalue("postgres_url")
+            yield lambda: open_journal(url)
 
 
 @pytest.mark.parametrize("check", JOURNAL_CHECKS, ids=lambda check: check.__name__)
