@@ -9,12 +9,15 @@ import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 from terminal_harness import DEADLINE, environment
 
+from toolspeak.cli.main import cli
 from toolspeak.data.codec import loads
 from toolspeak.data.events import RunFinished, ToolStarted
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
+from toolspeak.errors import ToolspeakError, UsageError
 from toolspeak.journal import SqliteJournal
 
 
@@ -46,6 +49,14 @@ class Folder:
         out, err = process.communicate(timeout=DEADLINE)
         assert process.returncode == code, (out, err)
         return out + err if code else out
+
+    def here(self, *arguments, code=0):
+        """As `toolspeak`, in this process: for commands that need no terminal and do not die."""
+        done = CliRunner().invoke(cli, arguments, env=self.env)
+        error = done.exception if isinstance(done.exception, ToolspeakError) else None
+        found = done.exit_code if error is None else 2 if isinstance(error, UsageError) else 1
+        assert found == code, (done.output, done.exception)
+        return done.stdout + (str(error) if error else "")
 
     def read(self, work):
         async def main():
@@ -143,30 +154,31 @@ def test_a_waiting_call_is_decided_by_resuming(folder):
     assert (folder.work / "a.txt").exists()
 
 
-def test_sessions_are_continued_listed_renamed_forked_searched_moved_and_deleted(folder):
+def test_sessions_are_continued_listed_renamed_forked_searched_moved_and_deleted(folder, monkeypatch):
+    monkeypatch.chdir(folder.work)
     folder.plays("The sky is blue.", "It is grey.")
-    folder.toolspeak("run", "What colour\nis it?")
-    folder.toolspeak("run", "And today?", "--continue")
-    (session,) = json.loads(folder.toolspeak("sessions", "--json"))
+    folder.here("run", "What colour\nis it?")
+    folder.here("run", "And today?", "--continue")
+    (session,) = json.loads(folder.here("sessions", "--json"))
     assert (session["title"], len(session["runs"])) == ("What colour", 2)
     short = session["session_id"][:8]
-    listed = folder.toolspeak("sessions")
+    listed = folder.here("sessions")
     assert short in listed
     assert "answered" in listed
-    folder.toolspeak("sessions", "rename", short, "The sky")
-    assert "The sky" in folder.toolspeak("sessions")
-    assert "assistant: It is grey." in folder.toolspeak("sessions", "search", "gre")
+    folder.here("sessions", "rename", short, "The sky")
+    assert "The sky" in folder.here("sessions")
+    assert "assistant: It is grey." in folder.here("sessions", "search", "gre")
     first = session["runs"][1]["run_id"]
-    forked = folder.toolspeak("sessions", "fork", short, "--run", first[:10], "--at", "1").strip()
+    forked = folder.here("sessions", "fork", short, "--run", first[:10], "--at", "1").strip()
     folder.plays("Forked.")
-    assert folder.toolspeak("run", "Otherwise?", "--session", forked[:8]) == "Forked.\n"
-    exported = folder.toolspeak("sessions", "export", short)
-    assert "already" in folder.toolspeak("sessions", "import", write(folder.path.parent / "s.jsonl", exported), code=1)
-    folder.toolspeak("sessions", "delete", short)
-    assert "no session" in folder.toolspeak("sessions", "delete", short, code=2)
-    assert folder.toolspeak("sessions", "import", str(folder.path.parent / "s.jsonl")).strip() == session["session_id"]
-    assert folder.toolspeak("sessions", "export", short) == exported
-    assert "line 1" in folder.toolspeak("sessions", "import", write(folder.path.parent / "x", "{}"), code=1)
+    assert folder.here("run", "Otherwise?", "--session", forked[:8]) == "Forked.\n"
+    exported = folder.here("sessions", "export", short)
+    assert "already" in folder.here("sessions", "import", write(folder.path.parent / "s.jsonl", exported), code=1)
+    folder.here("sessions", "delete", short)
+    assert "no session" in folder.here("sessions", "delete", short, code=2)
+    assert folder.here("sessions", "import", str(folder.path.parent / "s.jsonl")).strip() == session["session_id"]
+    assert folder.here("sessions", "export", short) == exported
+    assert "line 1" in folder.here("sessions", "import", write(folder.path.parent / "x", "{}"), code=1)
 
 
 def write(path, text):
@@ -175,6 +187,6 @@ def write(path, text):
 
 
 def test_a_run_that_is_named_by_nothing_is_a_usage_error(folder):
-    assert "there is no run 'abc'" in folder.toolspeak("show", "abc", code=2)
-    assert "not postgres-ql://" in folder.toolspeak("sessions", "--journal", "postgres-ql://x", code=2)
-    assert "not both" in folder.toolspeak("resume", "abc", "--all", code=2)
+    assert "there is no run 'abc'" in folder.here("show", "abc", code=2)
+    assert "not postgres-ql://" in folder.here("sessions", "--journal", "postgres-ql://x", code=2)
+    assert "not both" in folder.here("resume", "abc", "--all", code=2)
