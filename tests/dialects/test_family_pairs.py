@@ -14,7 +14,13 @@ from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallMalformed, For
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, get_dialect, read_turn
-from toolspeak.testing.dialects import check_deltas, check_results_cannot_forge, check_round_trip, check_splits
+from toolspeak.testing.dialects import (
+    check_deltas,
+    check_results_cannot_forge,
+    check_round_trip,
+    check_splits,
+    parse_pieces,
+)
 from toolspeak.testing.splits import chunks
 
 PAIRS = ["glm45", "glm47", "spark25", "ling3", "poolside-v1", "hy-v3", "hy-v3-opensource", "k2-horizon"]
@@ -381,3 +387,11 @@ def test_kimi_attributes_are_escaped():
     (call,) = read_turn(KIMI, reply, TOOLS).calls
     assert isinstance(call, ToolCall)
     assert call.arguments == {'a"b&<|sep|>': "say &quot;"}
+
+
+def test_nothing_is_said_of_a_call_without_a_name_and_an_empty_chunk_says_nothing():
+    reply = "<tool_call><arg_key>k</arg_key><arg_value>some text that streams</arg_value></tool_call>"
+    check_splits(GLM, reply)
+    named = reply.replace("<arg_key>", "f<arg_key>", 1)
+    for cut in range(len(named)):
+        assert parse_pieces(GLM, [named[:cut], "", named[cut:]]) == parse_pieces(GLM, [named[:cut], named[cut:]])

@@ -41,7 +41,6 @@ DISAGREEMENTS = {
     **dict.fromkeys(["vllm-minicpm5-002", "vllm-minicpm5-012", "vllm-deepseek_v4-018", "vllm-minimax_m3-009"], _AFTER),
     **dict.fromkeys(["vllm-minimax_m2-047", "vllm-minimax_m2-043", "vllm-minimax_m2-021"], _UNKNOWN),
     "vllm-minicpm5-026": "another tool is put in place of an unknown one: a guessed call never runs",
-    "vllm-minicpm5-019": "Python quotes are no JSON: the tool's validation says so (repair is opt-in)",
     "vllm-minicpm5-018": "marks of byte-level tokens are the detokenizer's to remove",
     "vllm-nemotron_v3_reasoning-004": _LATE,
     "vllm-minimax_m3_reasoning-005": _LATE,

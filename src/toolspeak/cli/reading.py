@@ -91,7 +91,7 @@ def _describe(turn: ParsedTurn, begun: Mapping[str, _Begun]) -> dict[str, Any]:
 def _call(call: ToolCall | MalformedCall, begun: Mapping[str, _Begun]) -> dict[str, Any]:
     """A call, or what was meant as one: then its arguments are the JSON text as far as it came."""
     if isinstance(call, ToolCall):
-        described = {"name": call.name, "arguments": call.arguments, "id": call.provider_id or call.id}
+        described: dict[str, Any] = {"name": call.name, "arguments": call.arguments, "id": call.provider_id or call.id}
         if call.notes:
             described["notes"] = list(call.notes)
         return described if call.repaired_from is None else {**described, "repaired_from": call.repaired_from}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -21,7 +21,7 @@ from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.raw_values import CDATA, CDATA_END
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import Caps
-from toolspeak.dialects.typed_text import schema_types
+from toolspeak.dialects.typed_text import argument_types
 from toolspeak.dialects.xml_calls import XmlCalls
 from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, open_tag
 
@@ -86,9 +86,7 @@ def _element(call: ToolCall, spec: ToolSpec | None) -> str:
 def _argument(name: str, value: JSON, spec: ToolSpec | None) -> str:
     admits_text = True
     if spec is not None:
-        schema = spec.properties.get(spec.aliases.get(name, name))
-        root: Mapping[str, JSON] = spec.parameters
-        admits_text = "string" in schema_types(schema, root)
+        admits_text = "string" in argument_types(spec, name)
     # Where text is admitted, only the attribute tells the number 5 from the text "5".
     is_text = isinstance(value, str)
     start, element = open_tag(name, NAMED_ARGUMENT, "json" if admits_text and not is_text else "")

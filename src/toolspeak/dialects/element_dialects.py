@@ -12,7 +12,7 @@ from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.element_tags import ElementSyntax
-from toolspeak.dialects.element_values import needs_mark, value_types, write_json, write_text
+from toolspeak.dialects.element_values import TEXT, needs_mark, value_types, write_json, write_text
 from toolspeak.dialects.elements import ElementCalls
 from toolspeak.dialects.markers import ENGINE_TOKENS, Marker, MarkerTable
 from toolspeak.dialects.render import marker_prefix, result_text
@@ -114,7 +114,7 @@ def _write_argument(
     types = value_types(spec, name, syntax.guesses)
     if isinstance(value, str):
         attribute = ' string="true"' if syntax.typed else ""
-        text = write_text(value, ends, frozenset({"string"}) if syntax.typed else types)
+        text = write_text(value, ends, TEXT if syntax.typed else types)
     else:
         marked = not syntax.typed and needs_mark(value, types)
         attribute = ' string="false"' if syntax.typed else ' type="json"' if marked else ""

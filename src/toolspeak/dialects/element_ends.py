@@ -9,6 +9,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.element_tags import ElementSyntax, Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.steps import begins, skip_space
+from toolspeak.dialects.typed_text import argument_schemas
 
 Verdict = Literal["yes", "no", "undecided"]
 
@@ -66,7 +67,7 @@ class Lookahead:
 
 
 def _is_known(name: str, spec: ToolSpec | None) -> bool:
-    if spec is None or name in spec.properties or name in spec.aliases:
+    if spec is None or name in argument_schemas(spec) or name in spec.aliases:
         return True
     # Said explicitly, that is: JSON Schema's default would make every tag in a value a sibling.
     return spec.parameters.get("additionalProperties") not in (None, False)

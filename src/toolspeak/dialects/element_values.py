@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Literal
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, decode_json
-from toolspeak.dialects.typed_text import json_type, read_typed, schema_types
+from toolspeak.dialects.typed_text import Types, argument_types, json_type, read_typed, schema_types
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
-TEXT = frozenset({"string"})
+TEXT = Types({"string"})
 UNTYPED = schema_types({}, {})
-ANY = UNTYPED | {"any"}
+ANY = Types(UNTYPED | {"any"})
 
 Explicit = Literal["", "string", "json"]
 """What the model itself said about a value: nothing, that it is text, that it is JSON."""
 
-_PYTHON: Mapping[str, tuple[str, JSON]] = {
-    "True": ("boolean", True),
-    "False": ("boolean", False),
-    "None": ("null", None),
-}
 _WORDS = {"null": "null", "true": "boolean", "false": "boolean"}
 _NUMBER_START = re.compile(r"-?[0-9][0-9.eE+-]*\s*|-")
 _UNSAFE = re.compile("[<>\"'=\x00-\x1f\x7f\ud800-\udfff]|&(?=#)|^\\s|\\s$")
@@ -32,9 +27,9 @@ _CHARACTER = re.compile(r"&#(\d{1,7});")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def value_types(spec: ToolSpec | None, name: str, guesses: bool = False) -> frozenset[str]:
+def value_types(spec: ToolSpec | None, name: str, guesses: bool = False) -> Types:
     """The JSON Schema types of an argument; `UNTYPED`, or `ANY` in a dialect that guesses, where nothing is said."""
-    types = schema_types(spec.properties.get(spec.aliases.get(name, name)), spec.parameters) if spec else UNTYPED
+    types = argument_types(spec, name)
     return ANY if guesses and types == UNTYPED else types
 
 
@@ -57,24 +52,28 @@ def leaning(head: str, types: frozenset[str]) -> Literal["text", "other", "undec
     return "undecided" if "integer" in types and _NUMBER_START.fullmatch(head) else "text"
 
 
-def read_value(text: str, types: frozenset[str], explicit: Explicit, caps: Caps) -> JSON | Problem:
+def read_value(text: str, types: Types, explicit: Explicit, caps: Caps) -> JSON | Problem:
     """The value of a text. Where the schema admits text and another type, the other type is tried first."""
     if explicit == "string" and "string" in types:
         return text
     if explicit == "json":
         return _read_json(text, types, caps)
     if "string" not in types:
-        kind, value = _PYTHON.get(text.strip(), ("", None))
-        return value if kind and kind in types else read_typed(text, types, False, caps)
-    if is_text(types) or leaning(text, types) == "text":
+        return read_other(text, types, caps)
+    if is_text(types) or text.strip() in types.literals or leaning(text, types) == "text":
         return text
     value = read_typed(text, types - TEXT, False, caps)
     return text if isinstance(value, Problem) else value
 
 
-def _read_json(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
-    kind, value = _PYTHON.get(text.strip(), ("", None))
-    read = value if kind and kind in types else decode_json(text.strip(), caps)
+def _read_json(text: str, types: Types, caps: Caps) -> JSON | Problem:
+    read = decode_json(text.strip(), caps)
+    if (
+        isinstance(read, Problem)
+        and "string" not in types
+        and not isinstance(other := read_other(text, types, caps), str)
+    ):
+        return other
     if types == TEXT and not isinstance(read, str | Problem):
         return text  # the schema knows better: `null` for a text is the text "null"
     if isinstance(read, Problem) and read.code == "invalid_json" and "string" in types and types not in (UNTYPED, ANY):
@@ -82,7 +81,7 @@ def _read_json(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
     return read
 
 
-def write_text(value: str, ends: re.Pattern[str], types: frozenset[str], caps: Caps = Caps()) -> str:
+def write_text(value: str, ends: re.Pattern[str], types: Types, caps: Caps = Caps()) -> str:
     """A string as the text of a value: as it is, or as CDATA where it would be read as something else.
 
     `ends` finds what might end a value, or a live marker.
@@ -101,7 +100,7 @@ def write_json(value: JSON) -> str:
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def needs_mark(value: JSON, types: frozenset[str]) -> bool:
+def needs_mark(value: JSON, types: Types) -> bool:
     """Whether the JSON of a value that is no string would be read as something else."""
     read = read_value(write_json(value), types, "", Caps())
     return isinstance(read, str | Problem) or json_type(read) != json_type(value)

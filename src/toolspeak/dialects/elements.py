@@ -16,9 +16,10 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.element_ends import Lookahead
 from toolspeak.dialects.element_tags import ElementSyntax, Tag
 from toolspeak.dialects.element_values import CDATA, CDATA_END, Explicit, is_text, leaning, read_value, value_types
-from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, decode_json, shorten
+from toolspeak.dialects.loose_values import read_other
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, string_text, without
-from toolspeak.dialects.typed_text import as_mapping
+from toolspeak.dialects.typed_text import Types, argument_schemas, as_mapping
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class _Value:
     not be, for certain, until it ends; else its first characters have yet to tell."""
 
     name: str
-    types: frozenset[str]
+    types: Types
     explicit: Explicit
     streams: bool
     held: bool
@@ -155,7 +156,7 @@ class ElementCalls(CallSteps):
 
     def _start_value(self, call: OpenCall, tag: Tag, out: list[Delta]) -> None:
         types = value_types(call.spec, tag.name, self._syntax.guesses)
-        known = call.spec is None or tag.name in call.spec.properties or tag.name in call.spec.aliases
+        known = call.spec is None or tag.name in argument_schemas(call.spec) or tag.name in call.spec.aliases
         wrapper = tag.name in self._syntax.wrappers and not known and tag.explicit != "string"
         is_string = is_text(types) if tag.explicit == "" else tag.explicit == "string" and "string" in types
         streams = is_string and not wrapper
@@ -266,10 +267,10 @@ class ElementCalls(CallSteps):
         self._keep(value.name, text, read, out, streamed=value.streams)
 
     def _unwrap(self, name: str, text: str, out: list[Delta]) -> bool:
-        """All arguments in one, as JSON, under a name that is none of the tool's: taken for the arguments."""
-        call, read = self._open_call(), decode_json(text.strip(), self.caps)
+        """All arguments in one object, under a name that is none of the tool's: taken for the arguments."""
+        call, read = self._open_call(), read_other(text, frozenset({"object"}), self.caps)
         inner = as_mapping(None if isinstance(read, Problem) else read)
-        if call.spec is None or not inner or call.arguments or not inner.keys() <= call.spec.properties.keys():
+        if call.spec is None or not inner or call.arguments or not inner.keys() <= argument_schemas(call.spec).keys():
             return False
         call.notes.append(f"arguments_key:{name}")
         for key, each in inner.items():

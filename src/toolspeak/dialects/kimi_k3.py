@@ -13,11 +13,11 @@ from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.pair_calls import KINDS
-from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues, value_types, write_value
+from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues, write_value
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import skip_space, stands
-from toolspeak.dialects.typed_text import json_type
+from toolspeak.dialects.typed_text import argument_types, json_type
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _CALL, _ARGUMENT, _JSON = f"{_OPEN}call", f"{_OPEN}argument", f"{_OPEN}json"
@@ -116,7 +116,7 @@ class KimiCalls(RawValues):
             return
         key = attributes.get("key", "")
         kinds = KINDS.get(attributes.get("type", ""))
-        self._start_value(key, _VALUE_END, kinds or value_types(self._open_call().spec, key), out)
+        self._start_value(key, _VALUE_END, kinds or argument_types(self._open_call().spec, key), out)
 
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._take_json(text, position, out)

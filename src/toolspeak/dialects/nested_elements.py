@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.element_values import CDATA, CDATA_END, UNTYPED, is_text, read_value, unescape_name
+from toolspeak.dialects.element_values import CDATA, CDATA_END, TEXT, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, without
-from toolspeak.dialects.typed_text import as_mapping, resolve, schema_types
+from toolspeak.dialects.typed_text import Types, argument_schemas, as_mapping, resolve, schema_types
 
 ITEM = "item"
 
@@ -28,7 +28,7 @@ class _Node:
     name: str
     end: str
     schema: JSON
-    types: frozenset[str]
+    types: Types
     is_json: bool
     streams: bool = False
     cdata: bool = False
@@ -105,7 +105,7 @@ class NestedCalls(CallSteps):
         if self._open:
             schema = _inner_schema(self._open[-1].schema, name, call.root)
         else:
-            schema = call.spec.properties.get(call.spec.aliases.get(name, name)) if call.spec else None
+            schema = argument_schemas(call.spec).get(call.spec.aliases.get(name, name)) if call.spec else None
             self._start_argument(name, out)
         types = schema_types(schema if schema is not None else {}, call.root)
         end = f"{self._prefix}</{tag[1].strip()}>"
@@ -125,7 +125,7 @@ class NestedCalls(CallSteps):
             self._state = self._in_cdata
             return stop + len(CDATA)
         if near and not text.startswith(node.end, stop):
-            holds = not node.is_json and node.types != frozenset({"string"})
+            holds = not node.is_json and node.types != TEXT
             if holds and self._tag.match(text, stop, stop + MAX_CANDIDATE):
                 node.children = []
                 self._state = self._in_container
@@ -250,7 +250,7 @@ class NestedCalls(CallSteps):
             self._fail("invalid_xml", f"expected {what}, found {rest[0]!r}", position)
 
 
-def _container(children: list[tuple[str, JSON]], types: frozenset[str]) -> JSON:
+def _container(children: list[tuple[str, JSON]], types: Types) -> JSON:
     """The array or object that these elements make up; a name that comes again stands for an array."""
     typed = types != UNTYPED
     if typed and "array" in types and ("object" not in types or all(name == ITEM for name, _ in children)):

@@ -13,21 +13,25 @@ from dataclasses import dataclass, replace
 from toolspeak.data.deltas import CallMalformed, Delta
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.raw_values import Answer, EndTag, OpenValue, RawValues, value_types
+from toolspeak.dialects.raw_values import Answer, EndTag, OpenValue, RawValues
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
-from toolspeak.dialects.steps import skip_space, stands
+from toolspeak.dialects.steps import begins, skip_space, stands
+from toolspeak.dialects.typed_text import Types, argument_types
 
-_NAME = re.compile(r"\s*([^\s<>{}\"'`]*)\s*")
+# A model that escapes the whole call once too often writes `\\n` for a line break between its tags.
+_BREAK = "\\n"
+_NAME = re.compile(r"\s*([^\s<>{}\"'`\\]*)(?:\s|\\n)*")
+_GAP = re.compile(r"(?:\s|\\n)*")
 _JSON_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
 
-KINDS: Mapping[str, frozenset[str]] = {
-    "string": frozenset({"string"}),
-    "integer": frozenset({"integer"}),
-    "number": frozenset({"number", "integer"}),
-    "boolean": frozenset({"boolean"}),
-    "array": frozenset({"array"}),
-    "object": frozenset({"object"}),
-    "null": frozenset({"null"}),
+KINDS: Mapping[str, Types] = {
+    "string": Types({"string"}),
+    "integer": Types({"integer"}),
+    "number": Types({"number", "integer"}),
+    "boolean": Types({"boolean"}),
+    "array": Types({"array"}),
+    "object": Types({"object"}),
+    "null": Types({"null"}),
 }
 """The types a value may have whose type stands in the text."""
 
@@ -67,7 +71,7 @@ class PairTags:
         # "between <tool_call> and </tool_call>" is prose: a call without arguments has no blanks around its name.
         if named and text[position] not in " \t" and text[found.end(1)] not in " \t":
             tags.append(self.end("tool_call"))
-        return _answer(text, stop, tuple(tags))
+        return _answer(text, stop, (*tags, _BREAK))
 
     def block_follows(self, text: str, position: int) -> Answer:
         """The same for the element around the calls."""
@@ -82,6 +86,12 @@ def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
     return "undecided" if tag is None else "yes" if tag else "no"
 
 
+def _skip_gap(text: str, position: int) -> int:
+    """White space between tags; a backslash at the end of the text is left, and `stands` waits for what follows."""
+    found = _GAP.match(text, position)
+    return found.end() if found else position
+
+
 class PairCalls(RawValues):
     """Implements `Body`; string values leave as they come. `wrapped`: the block holds several calls."""
 
@@ -94,6 +104,7 @@ class PairCalls(RawValues):
         self._tag_text = Buffer(caps.characters)  # of a key or type whose end is not there yet
         self._key = ""
         self._json: JsonCalls | None = None
+        self._gap, self._breaks = skip_space, tuple[str, ...]()
         self._call_start, self._call_end = tags.start("tool_call"), tags.end("tool_call")
         self._block_end = tags.end(tags.block) if wrapped else ""
         self._value_end = EndTag(tags.end("arg_value"))
@@ -107,6 +118,10 @@ class PairCalls(RawValues):
     def _may_follow(self, text: str, position: int) -> Answer:
         # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
         # and two calls must not be run as one.
+        if self._breaks:
+            window = text[position : position + MAX_CANDIDATE]
+            answer = _answer(window, self._gap(window, 0), (*self._after, self._call_start, *self._breaks))
+            return "no" if answer == "undecided" and len(window) == MAX_CANDIDATE else answer
         return _answer(text, position, (*self._after, self._call_start))
 
     def _gives_up(self, text: str, position: int) -> Answer:
@@ -126,10 +141,10 @@ class PairCalls(RawValues):
     # States, as in `blocks`; `wait` asks for the same text again with more behind it.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = skip_space(text, position)
+        stop = self._gap(text, position)
         if stop == len(text):
             return stop
-        tag = stands(text, stop, self._between_tags)
+        tag = stands(text, stop, (*self._between_tags, *self._breaks))
         if tag is None:
             self._wait = True
         elif tag == self._call_start:
@@ -147,10 +162,12 @@ class PairCalls(RawValues):
         """The name ends at the first tag; it is short, so it may wait for it."""
         found = _NAME.match(text, position, position + MAX_CANDIDATE)
         stop = found.end() if found else position
-        if stop == len(text):
+        if stop == len(text) or begins(text, stop, _BREAK):
             self._wait = True
             return position
         name = found[1] if found else ""
+        escaped = found is not None and _BREAK in text[found.end(1) : stop]
+        self._gap, self._breaks = (_skip_gap, (_BREAK,)) if escaped else (skip_space, ())
         if self._tags.json and not name and text[stop] == "{":
             self._json = JsonCalls(_JSON_SHAPE, self._index, self.caps)
             self._state = self._json_object
@@ -169,10 +186,10 @@ class PairCalls(RawValues):
         return stop
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = skip_space(text, position)
+        stop = self._gap(text, position)
         if stop == len(text):
             return stop
-        tag = stands(text, stop, self._after)
+        tag = stands(text, stop, (*self._after, *self._breaks))
         if tag is None:
             self._wait = True
         elif tag == self._call_end:
@@ -205,15 +222,15 @@ class PairCalls(RawValues):
         return key if spec is not None and key in spec.properties else key.strip()
 
     def _after_key(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = skip_space(text, position)
+        stop = self._gap(text, position)
         if stop == len(text):
             return stop
         tags = (self._tags.start("arg_value"), *([self._tags.start(self._tags.kind)] if self._tags.kind else []))
-        tag = stands(text, stop, tags)
+        tag = stands(text, stop, (*tags, *self._breaks))
         if tag is None:
             self._wait = True
         elif tag == tags[0]:
-            self._start_value(self._key, self._value_end, value_types(self._open_call().spec, self._key), out)
+            self._start_value(self._key, self._value_end, argument_types(self._open_call().spec, self._key), out)
             return stop + len(tag)
         elif tag:
             self._tag_text, self._state = Buffer(self.caps.characters), self._in_kind
@@ -242,14 +259,14 @@ class PairCalls(RawValues):
         return stop
 
     def _after_kind(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = skip_space(text, position)
+        stop = self._gap(text, position)
         if stop == len(text):
             return stop
-        tag = stands(text, stop, (self._tags.start("arg_value"),))
+        tag = stands(text, stop, (self._tags.start("arg_value"), *self._breaks))
         if tag is None:
             self._wait = True
         elif tag:
-            kinds = KINDS.get(self._tag_text.value().strip()) or value_types(self._open_call().spec, self._key)
+            kinds = KINDS.get(self._tag_text.value().strip()) or argument_types(self._open_call().spec, self._key)
             self._start_value(self._key, self._value_end, kinds, out)
             return stop + len(tag)
         else:
@@ -273,10 +290,10 @@ class PairCalls(RawValues):
         return stop
 
     def _after_json(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = skip_space(text, position)
+        stop = self._gap(text, position)
         if stop == len(text):
             return stop
-        tag = stands(text, stop, (self._call_end,))
+        tag = stands(text, stop, (self._call_end, *self._breaks))
         if tag is None:
             self._wait = True
         elif not tag:

@@ -18,38 +18,32 @@ from typing import Literal
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem
 from toolspeak.dialects.steps import CallSteps, begins, skip_space, string_text, without
-from toolspeak.dialects.typed_text import read_typed, schema_types
+from toolspeak.dialects.typed_text import Types, read_typed
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 _JOINT = CDATA_END + CDATA
-TEXT = frozenset({"string"})
+TEXT = Types({"string"})
 Answer = Literal["yes", "no", "undecided"]
 _JSON_STARTS = frozenset("{[-0123456789tfn")  # of a value that is no string
 
 
-def value_types(spec: ToolSpec | None, name: str) -> frozenset[str]:
-    """The types that an argument's schema admits; all of them where there is none."""
-    if spec is None:
-        return schema_types(None, {})
-    return schema_types(spec.properties.get(spec.aliases.get(name, name)), spec.parameters)
-
-
-def read_value(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
+def read_value(text: str, types: Types, caps: Caps) -> JSON | Problem:
     """The value of a text. Where a string is admitted among others, JSON of another type is what it says, exactly
     as the models' templates write it; all other text is a string."""
-    others = types - TEXT
     if "string" not in types:
-        return read_typed(text, types, False, caps)
-    if not others or text[:1] not in _JSON_STARTS or text[-1:].isspace():
+        return read_other(text, types, caps)
+    others = types - TEXT
+    if not others or text in types.literals or text[:1] not in _JSON_STARTS or text[-1:].isspace():
         return text
     value = read_typed(text, others, False, caps)
     return text if isinstance(value, Problem) else value
 
 
-def write_value(value: JSON, types: frozenset[str], end: str, caps: Caps) -> str:
+def write_value(value: JSON, types: Types, end: str, caps: Caps) -> str:
     """What `read_value` reads back: text as it is, other values as JSON, CDATA where text would be misread."""
     if not isinstance(value, str):
         return dump_json(value, re.compile(f"<(?={re.escape(end[1:])})"))
@@ -103,7 +97,7 @@ class OpenValue:
 
     name: str
     end: EndTag
-    types: frozenset[str]
+    types: Types
     pending: Buffer  # a possible end tag and the white space behind it; in front of a value the white space
     explicit: bool = False
     streams: bool = False
@@ -155,9 +149,7 @@ class RawValues(CallSteps):
         """What stands there, which may not follow a value."""
         return "text"
 
-    def _start_value(
-        self, name: str, end: EndTag, types: frozenset[str], out: list[Delta], *, explicit: bool = False
-    ) -> None:
+    def _start_value(self, name: str, end: EndTag, types: Types, out: list[Delta], *, explicit: bool = False) -> None:
         self._start_argument(name, out)
         self._value = OpenValue(name, end, types, Buffer(self.caps.characters), explicit)
         self._state = self._value_start
@@ -264,11 +256,13 @@ class RawValues(CallSteps):
 
     def _end_value(self, out: list[Delta]) -> None:
         value, text = self._open_value(), self._text.value()
-        read = read_typed(text, value.types, True, self.caps) if value.explicit else text
-        if not value.streams and not value.explicit:
-            read = read_value(text, value.types, self.caps)
+        read = text if value.streams else self._read(value, text)
         self._keep(value.name, text, read, out, streamed=value.streams)
         self._value, self._state = None, self._in_call
+
+    def _read(self, value: OpenValue, text: str) -> JSON | Problem:
+        """What a value is that is no text for certain."""
+        return read_value(text, value.types, self.caps)
 
     def _open_value(self) -> OpenValue:
         assert self._value is not None, "a value outside of an argument is our bug"

@@ -108,7 +108,9 @@ class CallSteps(Steps):
         if self._call is not None and self._call.written and not self._scanner.done and self._scanner.in_string:
             return Run(self, string_content, self._index, room)
         content = self.flow()
-        return Run(self, content, self._index, room, write=string_text) if content else None
+        if content is None or self._call is None:
+            return None
+        return Run(self, content, self._index, room, shown=self._call.name != "", write=string_text)
 
     def book(self, taken: str) -> None:
         self.raw.add(taken)
@@ -231,9 +233,9 @@ def stands(text: str, position: int, literals: tuple[str, ...]) -> str | None:
 
 @cache
 def without(first: str, second: str = "", tail: str = "") -> Callable[[str], object]:
-    """Says whether a chunk holds nothing that may begin with `first` and one of the characters `second` (none: with
-    `first` alone), and does not end with `tail`."""
+    """Says whether a chunk is not empty, holds nothing that may begin with `first` and one of the characters `second`
+    (none: with `first` alone), and does not end with `tail`."""
     first, second = re.escape(first), re.escape(second)
     run = f"[^{first}]*+"
     pattern = f"{run}(?:{first}[^{first}{second}]{run})*+" if second else run
-    return re.compile(pattern + (f"(?<!{tail})" if tail else "")).fullmatch
+    return re.compile("(?s:(?=.))" + pattern + (f"(?<!{tail})" if tail else "")).fullmatch

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.scan import Caps, Problem, decode_json
 
-_ALL = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
-# What tool definitions say that were written by hand in Python or another language.
-_NAMES = {
-    "float": "number",
-    "double": "number",
-    "int": "integer",
-    "bool": "boolean",
-    "str": "string",
-    "dict": "object",
-    "list": "array",
-    "tuple": "array",
-    "none": "null",
+
+class Types(frozenset[str]):
+    """The JSON Schema types that a schema admits. `literals` are strings that it lists one by one (`enum`, `const`)
+    and that mean nothing else in it: such a text is that string, though it may look like a number."""
+
+    literals: frozenset[str] = frozenset()
+
+
+_ALL = Types({"string", "integer", "number", "boolean", "null", "array", "object"})
+# What tool definitions say that were written by hand in Python or another language; an unknown name says nothing.
+_NAMES: Mapping[str, frozenset[str]] = {
+    name: frozenset(kinds.split())
+    for kinds, names in {
+        "string": "string str text char varchar enum",
+        "integer": "integer int int32 int64 uint uint32 uint64 long short unsigned",
+        "number integer": "number float float32 float64 double",
+        "boolean": "boolean bool",
+        "null": "null none",
+        "array": "array arr list tuple sequence",
+        "object": "object dict map",
+    }.items()
+    for name in names.split()
 }
+_COMBINED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 
 
 def as_mapping(value: JSON) -> Mapping[str, Any]:
     """A JSON object, or an empty one in place of any other value."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def as_list(value: JSON) -> list[Any]:
-    """A JSON array, or an empty one in place of any other value."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def json_type(value: JSON) -> str:
@@ -52,7 +60,7 @@ def json_type(value: JSON) -> str:
             return "array"
 
 
-def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> frozenset[str]:
+def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Types:
     """The types a JSON Schema admits; all of them where it says nothing. `$ref` is looked up in `root`."""
     mapping = as_mapping(schema)
     if not mapping or depth > 32:
@@ -60,22 +68,75 @@ def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> froz
     reference = mapping.get("$ref")
     if isinstance(reference, str):
         return schema_types(resolve(reference, root), root, depth + 1)
-    admitted = _ALL
+    admitted: frozenset[str] = _ALL
+    literals: frozenset[str] = frozenset()
     kinds = mapping.get("type")
     if kinds is not None:
-        named = frozenset(_NAMES.get(str(kind), str(kind)) for kind in as_list(kinds) or [kinds])
-        admitted &= named | {"integer"} if "number" in named else named
-    if as_list(mapping.get("enum")):
-        admitted &= frozenset(json_type(value) for value in mapping["enum"])
-    if "const" in mapping:
-        admitted &= {json_type(mapping["const"])}
+        names = [kinds] if isinstance(kinds, str) else as_list(kinds)
+        admitted &= frozenset[str]().union(*(_NAMES.get(str(name).lower(), _ALL) for name in names))
+    listed = [*as_list(mapping.get("enum")), *([mapping["const"]] if "const" in mapping else [])]
+    if listed:
+        admitted &= frozenset(json_type(value) for value in listed)
+        others = {json.dumps(value) for value in listed if not isinstance(value, str)}
+        literals |= {value for value in listed if isinstance(value, str) and value not in others}
     for key in ("anyOf", "oneOf"):
-        if as_list(mapping.get(key)):
-            branches = [schema_types(branch, root, depth + 1) for branch in mapping[key]]
+        branches = [schema_types(branch, root, depth + 1) for branch in as_list(mapping.get(key))]
+        if branches:
             admitted &= frozenset[str]().union(*branches)
+            literals |= {text for branch in branches for text in branch.literals if not _is_other(text, branches)}
     for branch in as_list(mapping.get("allOf")):
-        admitted &= schema_types(branch, root, depth + 1)
-    return admitted
+        narrowed = schema_types(branch, root, depth + 1)
+        admitted, literals = admitted & narrowed, literals | narrowed.literals
+    found = Types(admitted)
+    found.literals = literals if "string" in found else frozenset()
+    return found
+
+
+def _is_other(literal: str, branches: Sequence[Types]) -> bool:
+    """Whether one of these schemas may mean another value by this text."""
+    value = decode_json(literal)
+    kind = "string" if isinstance(value, Problem) else json_type(value)
+    return kind != "string" and any(kind in branch and literal not in branch.literals for branch in branches)
+
+
+def argument_schemas(spec: ToolSpec) -> Mapping[str, JSON]:
+    """The schema of each argument by name, also where the tool's schema refers to others or is a choice of several."""
+    if not _COMBINED & spec.parameters.keys():
+        return spec.properties
+    return _argument_schemas(spec.parameters, spec.parameters, 0)
+
+
+def _argument_schemas(schema: JSON, root: Mapping[str, JSON], depth: int) -> dict[str, JSON]:
+    mapping = as_mapping(schema)
+    if depth > 32:
+        return {}
+    together: list[Mapping[str, JSON]] = [as_mapping(mapping.get("properties"))]
+    if isinstance(mapping.get("$ref"), str):
+        together.append(_argument_schemas(resolve(mapping["$ref"], root), root, depth + 1))
+    together += [_argument_schemas(each, root, depth + 1) for each in as_list(mapping.get("allOf"))]
+    for key in ("anyOf", "oneOf"):
+        choices = [_argument_schemas(each, root, depth + 1) for each in as_list(mapping.get(key))]
+        together.append(_merged("anyOf", choices))
+    return _merged("allOf", together)
+
+
+def _merged(keyword: str, parts: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
+    found: dict[str, list[JSON]] = {}
+    for part in parts:
+        for name, schema in part.items():
+            found.setdefault(name, []).append(schema)
+    return {name: schemas[0] if len(schemas) == 1 else {keyword: schemas} for name, schemas in found.items()}
+
+
+def argument_types(spec: ToolSpec | None, name: str) -> Types:
+    """The types of an argument, by its name or an alias; all of them where nothing is said."""
+    if spec is None:
+        return _ALL
+    return schema_types(argument_schemas(spec).get(spec.aliases.get(name, name)), spec.parameters)
+
+
+def as_list(value: JSON) -> list[Any]:
+    return list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else []
 
 
 def resolve(reference: str, root: Mapping[str, JSON]) -> JSON:

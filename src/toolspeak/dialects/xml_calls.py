@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import OpenCall, skip_space
-from toolspeak.dialects.typed_text import schema_types
+from toolspeak.dialects.typed_text import argument_schemas, argument_types, read_typed
 from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, TAG_START, Tag, match_tag
 
 
@@ -38,7 +39,7 @@ class XmlCalls(RawValues):
 
     def _in_vain(self, value: OpenValue) -> Problem:
         call, end = self._open_call(), value.end.text
-        known = ", ".join(call.spec.properties) if call.spec else ""
+        known = ", ".join(argument_schemas(call.spec)) if call.spec else ""
         reason = (
             f"the value of {end.replace('/', '', 1)} did not end at its {end}, because {value.rejected} follows, "
             f"which is no argument of {call.name} (known: {known})"
@@ -94,8 +95,7 @@ class XmlCalls(RawValues):
     def _open_argument(self, call: OpenCall, tag: Tag, out: list[Delta]) -> None:
         types, explicit = TEXT, tag.kind == "json"
         if call.spec is not None:
-            name = call.spec.aliases.get(tag.name, tag.name)
-            types = schema_types(call.spec.properties.get(name, {"type": "string"}), call.spec.parameters)
+            types = argument_types(call.spec, tag.name) if self._known(call.spec, tag.name) else TEXT
         if tag.attributes:
             call.notes.append("attributes")
         # Text wherever it is admitted: another value says so itself, by `type="json"`.
@@ -126,14 +126,21 @@ class XmlCalls(RawValues):
         if tag.closing:
             return "yes" if tag.element == self._element or tag.element.lower() == self._block else "no"
         spec = self._open_call().spec
-        if spec is None or tag.name in spec.properties or tag.name in spec.aliases:
+        if spec is None or self._known(spec, tag.name):
             return "yes"
         # Said explicitly, that is: JSON Schema's default would make every tag in a value a sibling.
         return "yes" if spec.parameters.get("additionalProperties") not in (None, False) else "no"
 
+    def _known(self, spec: ToolSpec, name: str) -> bool:
+        return name in argument_schemas(spec) or name in spec.aliases
+
     def _rejected(self, text: str, position: int) -> str:
         tag = match_tag(text, position, NAMED_ARGUMENT)
         return f"<{'/' if tag.closing else ''}{tag.element}>" if tag else "text"
+
+    def _read(self, value: OpenValue, text: str) -> JSON | Problem:
+        """Plain JSON or nothing: the protocol is strict."""
+        return read_typed(text, value.types, value.explicit, self.caps)
 
     def _close(self, call: OpenCall, text: str, stop: int, out: list[Delta]) -> None:
         if not call.arguments and "attributes" in call.notes and call.problem is None:
