@@ -125,7 +125,7 @@ def by_step(folder: Path, steps: int) -> list[tuple[int, float]]:
 
     async def main() -> None:
         state, begun, window = None, 0.0, min(50, max(5, steps // 100))
-        marks = {step for step in (10, 100, 1000, 10_000) if step <= steps - window} | {steps - window}
+        marks = {step for step in (10, 100, 1000, 10_000) if step <= steps - window}
         for record in run:
             if isinstance(record.event, ModelAsked):
                 if record.step in marks:
