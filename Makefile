@@ -6,13 +6,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: demo test lint types bench requirements clean help
+.PHONY: demo test test-slow lint types bench requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
 	@echo "make test          set up and run all tests"
+	@echo "make test-slow     the long sweeps alone: hundreds of killed processes"
 	@echo "make lint types    ruff, pyright"
-	@echo "make bench         measure the parsers and the executor"
+	@echo "make bench         measure the parsers, the executor and the journal"
 	@echo "make requirements  pin the dependencies anew (needs uv)"
 
 $(BIN)/python:
@@ -38,6 +39,9 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -48,6 +52,7 @@ types: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/dialects.py
 	$(BIN)/python benchmarks/execution.py
+	$(BIN)/python benchmarks/journal.py
 
 requirements:
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --quiet --upgrade -o requirements/runtime.txt
