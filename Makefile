@@ -12,14 +12,15 @@ FUZZ ?= .venv-fuzz
 GRAMMAR_VENV ?= .venv-xgrammar
 SECONDS ?= 600
 
-.PHONY: demo test test-grammar lint types bench bench-parsers fuzz requirements clean help
+.PHONY: demo test test-slow test-grammar lint types bench bench-parsers fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
 	@echo "make test          set up and run all tests"
+	@echo "make test-slow     the long sweeps alone: hundreds of killed processes"
 	@echo "make test-grammar  the grammars once more, with xgrammar (large: it brings torch)"
 	@echo "make lint types    ruff, pyright"
-	@echo "make bench         measure the parsers and the executor"
+	@echo "make bench         measure the parsers, the executor and the journal"
 	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
 	@echo "make fuzz          let chance look for faults in the parsers for SECONDS=600 of CPU time"
 	@echo "make requirements  pin the dependencies anew (needs uv)"
@@ -53,6 +54,9 @@ test-grammar:
 	$(GRAMMAR_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/xgrammar.txt
 	$(GRAMMAR_VENV)/bin/python -m pytest tests/dialects/test_grammar_xgrammar.py
 
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -63,6 +67,7 @@ types: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/parsers.py
 	$(BIN)/python benchmarks/execution.py
+	$(BIN)/python benchmarks/journal.py
 
 $(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/engines.txt | $(BIN)/python
 	$(BIN)/python -m venv $(PEERS)

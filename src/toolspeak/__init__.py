@@ -12,7 +12,7 @@
 Parsers alone: `toolspeak.dialects`. Built-in file and shell tools: `toolspeak.tools.builtin`.
 """
 
-from toolspeak.agent import Agent, Run, RunResult, RunState
+from toolspeak.agent import Agent, Run, RunResult, RunState, Session
 from toolspeak.data.events import Limits, Record
 from toolspeak.data.messages import (
     MalformedCall,
@@ -25,9 +25,10 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.dialects import get_dialect
-from toolspeak.errors import ProviderError, RunError, ToolError, ToolspeakError, UsageError
+from toolspeak.errors import JournalError, ProviderError, RunError, ToolError, ToolspeakError, UsageError
 from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor
-from toolspeak.tools import RunContext, Tool, Toolset, tool
+from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
+from toolspeak.tools import Happened, RunContext, Tool, Toolset, tool
 
 __all__ = [
     "Agent",
@@ -36,9 +37,12 @@ __all__ = [
     "Decision",
     "Effects",
     "Executor",
+    "Happened",
     "Interceptor",
+    "JournalError",
     "Limits",
     "MalformedCall",
+    "MemoryJournal",
     "Message",
     "ProviderError",
     "Record",
@@ -47,6 +51,8 @@ __all__ = [
     "RunError",
     "RunResult",
     "RunState",
+    "Session",
+    "SqliteJournal",
     "TextPart",
     "Tool",
     "ToolCall",
@@ -59,5 +65,6 @@ __all__ = [
     "Usage",
     "UsageError",
     "get_dialect",
+    "open_journal",
     "tool",
 ]

@@ -3,6 +3,7 @@
 from toolspeak.agent.agent import DEFAULT_DIALECT, Agent, RunResult, result_of
 from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
 from toolspeak.agent.run import Run, Watched
+from toolspeak.agent.session import Session
 from toolspeak.agent.state import RunState, apply, fold
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Run",
     "RunResult",
     "RunState",
+    "Session",
     "TextDriver",
     "TurnRequest",
     "Watched",

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 from toolspeak.agent.decide import AskModel, AwaitApproval, Finish, RunTools, decide
 from toolspeak.agent.driver import Driver, TurnRequest, text_digest, tools_digest
 from toolspeak.agent.history import call_id, hide_call, without_secrets
+from toolspeak.agent.hold import holding
 from toolspeak.agent.record import answered, characters
 from toolspeak.agent.state import RunState, apply
 from toolspeak.data.deltas import CallCompleted, Delta, ToolProgress, TurnEnded
@@ -38,12 +39,15 @@ from toolspeak.data.messages import (
 )
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ProviderError, RunError, UsageError
-from toolspeak.execute import Approver, BatchContext, Decision, EarlyStart, Executor, RunScope, Secrets
-from toolspeak.journal.base import Journal
+from toolspeak.execute import Approver, BatchContext, Decision, Doubts, EarlyStart, Executor, InDoubt, RunScope, Secrets
+from toolspeak.journal.base import Journal, Lease
 from toolspeak.tools import Toolset
 
 Watched: TypeAlias = Delta | Record
 """What `stream` yields: the transient pieces of a turn, and every record once it is durable."""
+
+Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event]]]]
+"""Reads where a run stands, once it is held, and says what is recorded first."""
 
 Publish: TypeAlias = Callable[[Watched], Awaitable[None]]
 _FINAL = frozenset({"answered", "no_answer", "failed"})
@@ -68,6 +72,7 @@ class RunSettings:
     traceparent: str | None = None
     parent_run_id: str | None = None
     early_start: bool = True
+    in_doubt: InDoubt = "ask"
     clock: Callable[[], float] = time.time
 
 
@@ -75,7 +80,8 @@ class Run:
     """One run, from its first record to its last. Drive it with `finish`, `states` or `stream`, once.
 
     `opening` is recorded first: a new run's `RunStarted`, or what was decided while it waited. `memory` is
-    what the tools keep between calls (which files were read, say).
+    what the tools keep between calls (which files were read, say). `before` are the messages of the runs it follows.
+    `load` finds out where the run stands, in place of `state`, `opening` and `before`.
     """
 
     def __init__(
@@ -85,10 +91,15 @@ class Run:
         opening: Sequence[Event],
         state: RunState | None = None,
         memory: dict[str, Any] | None = None,
+        before: Sequence[Message] = (),
+        load: Load | None = None,
     ) -> None:
         self._settings = settings
         self._state = state
         self._opening = opening
+        self._before = before
+        self._load = load
+        self._lease: Lease | None = None
         self._lock = asyncio.Lock()
         self._driven = self._ended = False
         self._publish: Publish | None = None
@@ -137,12 +148,12 @@ class Run:
                 time=settings.clock(),
                 agent=settings.agent,
                 call_id=_call_of(event),
-                parent_run_id=settings.parent_run_id,
-                principal=settings.principal,
-                traceparent=settings.traceparent,
+                parent_run_id=state.parent_run_id if state else settings.parent_run_id,
+                principal=state.principal if state else settings.principal,
+                traceparent=state.traceparent if state else settings.traceparent,
             )
-            await settings.journal.append(record)
-            self._state = apply(state, record)
+            await settings.journal.append(record, self._lease)
+            self._state = apply(state, record, self._before)
             if self._publish is not None:  # inside the lock, so that a watcher sees the journal's order
                 await self._publish(record)
 
@@ -166,7 +177,7 @@ class Run:
 
     async def _advance(self) -> AsyncGenerator[RunState]:
         try:
-            async with aclosing(self._steps()) as steps:
+            async with holding(self.journal, self.run_id) as self._lease, aclosing(self._steps()) as steps:
                 async for state in steps:
                     yield state
         finally:
@@ -174,6 +185,8 @@ class Run:
             await self._drop_early()
 
     async def _steps(self) -> AsyncGenerator[RunState]:
+        if self._load is not None:
+            self._state, self._opening = await self._load()
         for event in self._opening:
             await self.record(event)
         while self.state.status not in _FINAL:
@@ -311,6 +324,7 @@ class Run:
             approver=settings.approver,
             decided={d.call_id: Decision(d.approved, d.reason, d.by) for d in state.decisions},
             finished={result.call_id: result for result in state.results},
+            doubts=Doubts(_doubts(state), settings.in_doubt),
             deadline=seconds,
             max_calls=action.max_calls,
             early=early,
@@ -340,6 +354,13 @@ class Run:
     def _seconds_left(self) -> float | None:
         limit = self.state.limits.seconds
         return None if limit is None else max(0.0, self.state.started + limit - self._settings.clock())
+
+
+def _doubts(state: RunState) -> dict[str, Decision | None]:
+    return {
+        call_id: None if decided is None else Decision(decided.approved, decided.reason, decided.by)
+        for call_id, decided in state.in_doubt.items()
+    }
 
 
 def _step_of(event: Event, state: RunState | None) -> int:

@@ -12,7 +12,10 @@ from toolspeak.cli.exits import INTERRUPTED, NO_ANSWER, USAGE
 from toolspeak.cli.grammar import grammar
 from toolspeak.cli.listing import dialects, tools
 from toolspeak.cli.parse import parse
+from toolspeak.cli.resume import resume
 from toolspeak.cli.run import run
+from toolspeak.cli.sessions import sessions
+from toolspeak.cli.show import diff, show
 from toolspeak.cli.translate import translate_conversation
 from toolspeak.errors import ToolspeakError, UsageError
 
@@ -26,7 +29,20 @@ def cli() -> None:
     """
 
 
-for command in (run, execute, parse, grammar, translate_conversation, dialects, tools, demo):
+for command in (
+    run,
+    resume,
+    sessions,
+    show,
+    diff,
+    execute,
+    parse,
+    translate_conversation,
+    grammar,
+    dialects,
+    tools,
+    demo,
+):
     cli.add_command(command)
 
 

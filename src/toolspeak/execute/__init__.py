@@ -9,6 +9,7 @@ from toolspeak.execute.approval import (
     resolve_approver,
 )
 from toolspeak.execute.batch import Batch, BatchContext, Emit
+from toolspeak.execute.doubts import Doubts, InDoubt
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.executor import Executor
 from toolspeak.execute.gates import Concurrency
@@ -29,9 +30,11 @@ __all__ = [
     "Block",
     "Concurrency",
     "Decision",
+    "Doubts",
     "EarlyStart",
     "Emit",
     "Executor",
+    "InDoubt",
     "Interceptor",
     "Proceed",
     "RunScope",

@@ -21,6 +21,7 @@ from toolspeak.execute.approval import (
 )
 from toolspeak.execute.arguments import read_arguments
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
+from toolspeak.execute.doubts import ASKED, Doubts, has_person, unknown_outcome
 from toolspeak.execute.early import Begun, EarlyStart, key_of
 from toolspeak.execute.interceptors import Answer, Interceptor, run_before
 from toolspeak.execute.results import cap_text, describe, result_of
@@ -29,6 +30,7 @@ from toolspeak.execute.threads import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.toolset import Toolset
+from toolspeak.tools.verify import Happened
 
 ResultT = TypeVar("ResultT")
 
@@ -76,6 +78,7 @@ class Admission:
     emit: Emit
     approver: Approver | None
     decided: Mapping[str, Decision]
+    doubts: Doubts
     deadline: Deadline
     early: EarlyStart | None = None
     waited: float = 0.0
@@ -96,12 +99,13 @@ class Admission:
             counted += 1
             if max_calls is not None and counted > max_calls:
                 reason = "the run's limit on calls is reached"
-                admitted.append(Settled(failure(call, "skipped", reason)))
+                admitted.append(Settled(self.doubts.told(call, failure(call, "skipped", reason))))
                 continue
             try:
-                admitted.append(self._late(call) if self.deadline.passed() else await self._admit(call))
+                entry = self._late(call) if self.deadline.passed() else await self._admit(call)
             except _TooLateError:
-                admitted.append(self._late(call))
+                entry = self._late(call)
+            admitted.append(Settled(self.doubts.told(call, entry.result)) if isinstance(entry, Settled) else entry)
         return admitted
 
     def _late(self, call: ToolCall) -> Settled:
@@ -134,13 +138,31 @@ class Admission:
         if isinstance(arguments, ToolResult):
             return Settled(arguments)
         effects = tool.effects_of(arguments)
+        key = key_of(self.context.run_id, call.id)
+        if call in self.doubts:
+            refused = await self._doubted(call, tool, arguments, effects, key)
+            return refused or Ready(call, tool, arguments, effects, key)
         reason = approval_reason(effects)
         if reason or call.id in self.decided:
             refused = await self._refusal(call, tool, arguments, effects, reason)
             if refused is not None:
                 return refused
         begun = None if self.early is None else self.early.take(call, effects)
-        return Ready(call, tool, arguments, effects, key_of(self.context.run_id, call.id), begun)
+        return Ready(call, tool, arguments, effects, key, begun)
+
+    async def _doubted(
+        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, key: str
+    ) -> Settled | ApprovalRequest | None:
+        """None if a call that was started before runs again. Its approval stands: it is not asked for again."""
+        settled = await self.doubts.settle(call, tool, arguments, effects, self._run_context(call, key))
+        if isinstance(settled, Happened):
+            return Settled(result_of(call, settled.value, self.secrets))
+        if settled is None and (self.approver is None or has_person(self.approver)):
+            request = await self._request(call, tool, arguments, effects, ASKED)
+            if self.approver is None:
+                return request
+            settled = (await self._ask(self.approver, request)).approved
+        return None if settled else Settled(unknown_outcome(call))
 
     async def _refusal(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, reason: str
@@ -174,8 +196,8 @@ class Admission:
         await self.emit(ApprovalDecided(request.call.id, decision.approved, decision.reason, decision.by))
         return decision
 
-    def _run_context(self, call: ToolCall) -> RunContext[Any]:
-        return RunContext(self.context.deps, call, memory=self.context.memory, state=self.context.state)
+    def _run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
+        return RunContext(self.context.deps, call, key, memory=self.context.memory, state=self.context.state)
 
     async def _request(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, reason: str

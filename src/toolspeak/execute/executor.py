@@ -11,6 +11,7 @@ from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.execute.admission import Admission, Ready
 from toolspeak.execute.approval import ApprovalRequest, Approver, Decision
 from toolspeak.execute.batch import Batch, BatchContext, Deadline, Emit
+from toolspeak.execute.doubts import Doubts
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.execution import Execution, ExecutionSettings
 from toolspeak.execute.gates import Concurrency
@@ -23,6 +24,7 @@ from toolspeak.tools.kept import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
+_NO_DOUBTS = Doubts()
 _NO_RESULTS: Mapping[str, ToolResult] = MappingProxyType({})
 
 
@@ -81,6 +83,7 @@ class Executor:
         approver: Approver | None,
         decided: Mapping[str, Decision] = _NO_DECISIONS,
         finished: Mapping[str, ToolResult] = _NO_RESULTS,
+        doubts: Doubts = _NO_DOUBTS,
         deadline: float | None = None,
         max_calls: int | None = None,
         early: EarlyStart | None = None,
@@ -88,7 +91,8 @@ class Executor:
         """Runs the calls and returns their results in call order, whatever finished first.
 
         With no approver, a call that needs a yes and is not in `decided` stops the batch before anything runs:
-        the Batch then lists the calls that wait. `finished` results (by call id) are returned as they are.
+        the Batch then lists the calls that wait. `finished` results (by call id) are returned as they are;
+        what becomes of calls that were started and have none is said in `doubts`.
         `deadline` is in seconds from now: calls that are not finished then are cancelled, calls not started are
         skipped. What the approver takes does not count; `Batch.waited` is that time. Past `max_calls` calls are
         skipped; malformed and finished ones do not count. `early` is what this turn's calls were offered to.
@@ -110,6 +114,7 @@ class Executor:
             emit=emit,
             approver=approver,
             decided=decided,
+            doubts=doubts,
             deadline=limit,
             early=early,
         )

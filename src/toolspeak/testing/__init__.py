@@ -1,4 +1,5 @@
-"""Checks that users may reuse: the contract of a dialect, and streams cut in every way. Needs no test framework."""
+"""Checks that users may reuse: the contracts of dialects and journals, streams cut in every way. Needs no test
+framework."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ from toolspeak.testing.dialects import (
     parse_pieces,
 )
 from toolspeak.testing.invariants import CheckedParser, TurnChecker, check_deltas, check_nothing_lost
+from toolspeak.testing.journal import JOURNAL_CHECKS
 from toolspeak.testing.splits import chunks, every_split, join_deltas
 
 __all__ = [
+    "JOURNAL_CHECKS",
     "CheckedParser",
     "TurnChecker",
     "check_deltas",
