@@ -12,7 +12,16 @@
 Parsers alone: `toolspeak.dialects`. Built-in file and shell tools: `toolspeak.tools.builtin`.
 """
 
-from toolspeak.agent import Agent, ModelInterceptor, Run, RunInterceptor, RunResult, RunState, StepInterceptor
+from toolspeak.agent import (
+    Agent,
+    ModelInterceptor,
+    Run,
+    RunInterceptor,
+    RunResult,
+    RunState,
+    Session,
+    StepInterceptor,
+)
 from toolspeak.data.events import Limits, Record
 from toolspeak.data.messages import (
     MalformedCall,
@@ -25,9 +34,10 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.dialects import get_dialect
-from toolspeak.errors import AgentStop, ProviderError, RunError, ToolError, ToolspeakError, UsageError
+from toolspeak.errors import AgentStop, JournalError, ProviderError, RunError, ToolError, ToolspeakError, UsageError
 from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor, Rule
-from toolspeak.tools import RunContext, Tool, Toolset, tool
+from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
+from toolspeak.tools import Happened, RunContext, Tool, Toolset, tool
 
 __all__ = [
     "Agent",
@@ -37,9 +47,12 @@ __all__ = [
     "Decision",
     "Effects",
     "Executor",
+    "Happened",
     "Interceptor",
+    "JournalError",
     "Limits",
     "MalformedCall",
+    "MemoryJournal",
     "Message",
     "ModelInterceptor",
     "ProviderError",
@@ -51,6 +64,8 @@ __all__ = [
     "RunInterceptor",
     "RunResult",
     "RunState",
+    "Session",
+    "SqliteJournal",
     "StepInterceptor",
     "TextPart",
     "Tool",
@@ -64,5 +79,6 @@ __all__ = [
     "Usage",
     "UsageError",
     "get_dialect",
+    "open_journal",
     "tool",
 ]

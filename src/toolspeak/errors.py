@@ -102,6 +102,22 @@ class RunError(ToolspeakError):
     """A run cannot go on from where it is; the message says what is missing."""
 
 
+class RunConflict(RunError):
+    """Somebody else has gone on with the run or the session since it was read."""
+
+
+class RunBusy(RunError):
+    """Another process holds the run; the message says which, and until when."""
+
+
+class LeaseLost(RunError):
+    """The run was taken over by another process: this one must do nothing more for it."""
+
+
+class JournalError(ToolspeakError):
+    """The journal cannot be read or written; the message names the place and the remedy."""
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """`'hermez'; did you mean 'hermes'? Known: …`: the tail of every "unknown name" message."""
     names = sorted(known)

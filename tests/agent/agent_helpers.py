@@ -50,11 +50,11 @@ class WatchedJournal(MemoryJournal):
         self.records = []
         self.look = look
 
-    async def append(self, record):
+    async def append(self, record, lease=None):
         self.look(record)
         await asyncio.sleep(0)  # durability takes a moment
         self.records.append(record)
-        await super().append(record)
+        await super().append(record, lease)
 
     @property
     def events(self):

@@ -5,6 +5,7 @@ from toolspeak.agent.decide import Finish
 from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
 from toolspeak.agent.run import Run, Watched
+from toolspeak.agent.session import Session
 from toolspeak.agent.state import RunState, apply, fold
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "RunResult",
     "RunStart",
     "RunState",
+    "Session",
     "Step",
     "StepEnd",
     "StepInterceptor",

@@ -8,19 +8,21 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack
 
-from toolspeak.agent.decisions import decided
+from toolspeak.agent.decisions import decisions_of
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.paused import dump_run, load_run
+from toolspeak.agent.resume import Place, Resumption, opening_of
 from toolspeak.agent.run import Run, Watched
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, fold
 from toolspeak.agent.sync import run_sync
-from toolspeak.data.events import ApprovalRequested, Limits, RunResumed, RunStarted, RunStatus
-from toolspeak.data.messages import Message, Usage
+from toolspeak.data.events import ApprovalRequested, Limits, RunStarted, RunStatus
+from toolspeak.data.messages import JSON, Message, Usage
 from toolspeak.dialects import Dialect, Section, get_dialect
 from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
@@ -29,6 +31,7 @@ from toolspeak.execute import (
     Concurrency,
     Decision,
     Executor,
+    InDoubt,
     Observer,
     Policy,
     Rule,
@@ -47,13 +50,15 @@ from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, Toolset
 
 DEFAULT_DIALECT = "cogency-json"
+_NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
 
 class RunOptions(TypedDict, total=False):
     """What one run is given besides its task.
 
     `history` is the conversation it continues, `deps` what tools receive as `RunContext.deps`, `limits` instead of
-    the agent's. The rest goes into every record: on whose behalf, in which trace, started by which run.
+    the agent's. `setup` is kept with the run, for whoever sets it up again in another process. The rest goes into
+    every record: on whose behalf, in which trace, started by which run.
     """
 
     history: Sequence[Message]
@@ -62,6 +67,7 @@ class RunOptions(TypedDict, total=False):
     principal: str | None
     traceparent: str | None
     parent_run_id: str | None
+    setup: Mapping[str, JSON]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,9 @@ class Agent:
     `schedule`: "serializable" (default), "parallel", "sequential", or "native" for what the dialect's specification
     says. `concurrency` limits how many calls run at once. With `early_start` a call that reads begins while the model
     still writes the rest of its turn (not with interceptors of calls or a policy). `throw_on_failure` ends a run at the
-    first call that fails, `stop_on_block` skips the calls behind one that was blocked or rejected.
+    first call that fails, `stop_on_block` skips the calls behind one that was blocked or rejected. `in_doubt` is what
+    happens on resuming to a call that was started, has no result and must not simply run again: "ask" the person
+    (unattended: report), "report" the unknown outcome to the model, or "repeat" it.
 
     Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
     """
@@ -157,6 +165,7 @@ class Agent:
         secrets: Secrets | Mapping[str, str] | None = None,
         starts_in: Section = "text",
         tool_timeout: float | None = 120.0,
+        in_doubt: InDoubt = "ask",
         name: str = "agent",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -194,6 +203,7 @@ class Agent:
             agent=name,
             early_start=early_start,
             pipelines=pipelines,
+            in_doubt=in_doubt,
             clock=clock,
         )
 
@@ -202,6 +212,10 @@ class Agent:
 
         Secrets in the task become placeholders.
         """
+        return self.start_behind(None, task, options)
+
+    def start_behind(self, place: Place | None, task: str | Message, options: RunOptions) -> Run:
+        """`start` in a session, behind what was said in it until this place."""
         history = options.get("history", ())
         message = Message.user(task) if isinstance(task, str) else task
         messages = tuple(without_secrets(each, self.secrets) for each in (*paired(history), message))
@@ -213,8 +227,18 @@ class Agent:
             traceparent=options.get("traceparent"),
             parent_run_id=options.get("parent_run_id"),
         )
-        opening = [RunStarted(messages, self.driver.name, options.get("limits") or self._limits)]
-        return Run(settings, uuid.uuid4().hex, opening)
+        started = RunStarted(
+            messages, self.driver.name, options.get("limits") or self._limits, setup=options.get("setup", {})
+        )
+        if place is not None:
+            started = replace(
+                started,
+                session_id=place.session_id,
+                session_version=place.version,
+                follows=place.follows,
+                follows_seq=place.follows_seq,
+            )
+        return Run(settings, uuid.uuid4().hex, [started], before=place.before if place else ())
 
     async def run(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
         """Runs a task to its end, or to where it waits for approval; options as in `start`.
@@ -222,7 +246,7 @@ class Agent:
         Raises ProviderError when the model API fails; its `result` holds what was done until then. Cancelling it
         cancels the model request and the tools.
         """
-        return await self._finish(self.start(task, **options))
+        return await self.finish(self.start(task, **options))
 
     def run_sync(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
         """`run` for code without an event loop, and inside of one (Jupyter). Ctrl-C cancels the run."""
@@ -242,31 +266,42 @@ class Agent:
 
     async def resume(
         self,
-        waiting: RunResult,
-        decisions: Mapping[str, bool | Decision],
+        run: RunResult | str,
+        decisions: Mapping[str, bool | Decision] = _NO_DECISIONS,
         *,
         deps: Any = None,
     ) -> RunResult:
-        """Goes on with a run that waits for approval. Raises RunError if it does not, or for an unknown call id."""
-        return await self._finish(self.resumed(waiting, decisions, deps=deps))
+        """Goes on with a run that waits for approval, or that was interrupted; options as in `resumed`."""
+        return await self.finish(self.resumed(run, decisions, deps=deps))
 
-    def resumed(self, waiting: RunResult, decisions: Mapping[str, bool | Decision], *, deps: Any = None) -> Run:
-        """Like `resume`, as a run that has not gone on yet."""
-        if waiting.status != "awaiting_approval":
-            raise RunError(f"run {waiting.run_id} is {waiting.status}; only a run that awaits approval can be resumed")
-        opening = decided(decisions, waiting.state.undecided, self.secrets)
-        for fact in opening:
-            if fact.always is not None:
-                self.rules.add(fact.always, fact.by)
+    def resumed(
+        self, run: RunResult | str, decisions: Mapping[str, bool | Decision] = _NO_DECISIONS, *, deps: Any = None
+    ) -> Run:
+        """Like `resume`, as a run that has not gone on yet.
+
+        A run id is looked up in the agent's journal: the run may have been another process's, and go on from its
+        last record. Raises RunError for a run that has ended, or an unknown call id; RunBusy while another process
+        is at work on it.
+        """
+        decided = decisions_of(decisions)
+        if isinstance(run, str):
+            if self._journal is None:
+                raise UsageError("to resume a run by its id, give the agent the journal that has it: Agent(journal=…)")
+            loading = Resumption(self._journal, run, decided, self.secrets, self.rules)
+            settings = replace(self._settings, journal=self._journal, deps=deps)
+            return Run(settings, run, (), load=loading.load)
+        if run.status != "awaiting_approval":
+            raise RunError(f"run {run.run_id} is {run.status}; only a run that awaits approval can be resumed")
         settings = replace(
             self._settings,
-            journal=waiting.journal,
+            journal=run.journal,
             deps=deps,
-            principal=waiting.state.principal,
-            traceparent=waiting.state.traceparent,
-            parent_run_id=waiting.state.parent_run_id,
+            principal=run.state.principal,
+            traceparent=run.state.traceparent,
+            parent_run_id=run.state.parent_run_id,
         )
-        return Run(settings, waiting.run_id, [*opening, RunResumed()], waiting.state, waiting.memory)
+        opening = opening_of(run.state, decided, self.secrets, self.rules)
+        return Run(settings, run.run_id, opening, run.state, run.memory)
 
     async def loads(self, text: str) -> RunResult:
         """The run that `RunResult.dumps` wrote; hand it to `resume`. A yes holds if this agent's tool and the call are
@@ -286,6 +321,11 @@ class Agent:
         """`aclose` for code without an event loop."""
         run_sync(self.aclose())
 
+    @property
+    def journal(self) -> Journal | None:
+        """Where the agent's runs are recorded; None if each keeps its own, in memory."""
+        return self._journal
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -298,7 +338,8 @@ class Agent:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def _finish(self, run: Run) -> RunResult:
+    async def finish(self, run: Run) -> RunResult:
+        """Drives a run to its end, or to where it waits for approval; as `run`."""
         try:
             return result_of(run, await run.finish())
         except ProviderError as error:

@@ -13,7 +13,7 @@ from toolspeak.execute import Secrets
 
 
 def decided(
-    given: Mapping[str, bool | Decision], waiting: Mapping[str, ApprovalRequested], secrets: Secrets
+    given: Mapping[str, Decision], waiting: Mapping[str, ApprovalRequested], secrets: Secrets
 ) -> list[ApprovalDecided]:
     """The facts of these decisions, each bound to what was asked.
 
@@ -21,10 +21,10 @@ def decided(
     """
     unknown = set(given) - set(waiting)
     if unknown:
-        known = ", ".join(waiting)
+        known = ", ".join(waiting) or "none"
         raise RunError(f"no call {', '.join(sorted(unknown))} waits for approval; these do: {known}")
     facts: list[ApprovalDecided] = []
-    for call_id, decision in decisions_of(given).items():
+    for call_id, decision in given.items():
         digest = waiting[call_id].digest
         if decision.digest not in ("", digest):
             raise RunError(f"the decision about {call_id} was made for another call: its digest is not the request's")
@@ -61,3 +61,8 @@ def fact_of(call_id: str, decision: Decision) -> ApprovalDecided:
 
 def decision_of(fact: ApprovalDecided) -> Decision:
     return Decision(fact.approved, fact.reason, fact.by, fact.arguments, fact.ends_run, fact.always, fact.digest)
+
+
+def doubts_of(in_doubt: Mapping[str, ApprovalDecided | None]) -> dict[str, Decision | None]:
+    """What was decided of the calls in doubt."""
+    return {call_id: None if fact is None else decision_of(fact) for call_id, fact in in_doubt.items()}

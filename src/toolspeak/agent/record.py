@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from toolspeak.agent.history import hide_call, without_secrets
@@ -40,6 +41,20 @@ def answered(turn: ParsedTurn, usage: Usage, estimated: bool, secrets: Secrets, 
         tuple(map(secrets.hide_text, turn.forged)),
         turn.notes,
     )
+
+
+class Estimate:
+    """Estimates the tokens of a run's turns, whose history only grows."""
+
+    def __init__(self) -> None:
+        self._counted = self._characters = 0
+
+    def of(self, history: Sequence[Message], prompt: str, turn: ParsedTurn) -> Usage:
+        """Tokens at four characters each: the usual rule of thumb for English text and code."""
+        for i in range(self._counted, len(history)):
+            self._characters += characters(history[i])
+        self._counted = len(history)
+        return Usage((len(prompt) + self._characters) // 4, (characters(turn.message) + len(turn.reasoning)) // 4)
 
 
 def characters(message: Message) -> int:

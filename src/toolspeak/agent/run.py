@@ -10,12 +10,13 @@ from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.decide import AskModel, AwaitApproval, Finish, RunTools, decide
-from toolspeak.agent.decisions import decision_of
+from toolspeak.agent.decisions import decision_of, doubts_of
 from toolspeak.agent.driver import TurnRequest, text_digest, tools_digest
 from toolspeak.agent.frame import RunFrame
 from toolspeak.agent.history import call_id, hide_call, without_secrets
+from toolspeak.agent.hold import holding
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering, turn_of
-from toolspeak.agent.record import answered, call_of, characters, step_of
+from toolspeak.agent.record import Estimate, answered, call_of, step_of
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, apply
 from toolspeak.data.deltas import CallCompleted, Delta, ToolProgress, TurnEnded
@@ -34,22 +35,17 @@ from toolspeak.data.messages import (
     MalformedCall,
     Message,
     ToolCall,
-    Usage,
 )
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import AgentStop, ProviderError, RunError, ToolFailed
-from toolspeak.execute import (
-    Answer,
-    BatchContext,
-    EarlyStart,
-    HookContext,
-    HookNotes,
-    RunScope,
-)
-from toolspeak.journal.base import Journal
+from toolspeak.execute import Answer, BatchContext, Doubts, EarlyStart, HookContext, HookNotes, RunScope
+from toolspeak.journal.base import Journal, Lease
 
 Watched: TypeAlias = Delta | Record
 """What `stream` yields: the transient pieces of a turn, and every record once it is durable."""
+
+Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event]]]]
+"""Reads where a run stands, once it is held, and says what is recorded first."""
 
 Publish: TypeAlias = Callable[[Watched], Awaitable[None]]
 _FINAL = frozenset({"answered", "no_answer", "failed"})
@@ -60,7 +56,8 @@ class Run:
     """One run, from its first record to its last. Drive it with `finish`, `states` or `stream`, once.
 
     `opening` is recorded first: a new run's `RunStarted`, or what was decided while it waited. `memory` is
-    what the tools keep between calls (which files were read, say).
+    what the tools keep between calls (which files were read, say). `before` are the messages of the runs it follows.
+    `load` finds out where the run stands, in place of `state`, `opening` and `before`.
     """
 
     def __init__(
@@ -70,17 +67,22 @@ class Run:
         opening: Sequence[Event],
         state: RunState | None = None,
         memory: dict[str, Any] | None = None,
+        before: Sequence[Message] = (),
+        load: Load | None = None,
     ) -> None:
         self._settings = settings
         self._state = state
         self._opening = opening
+        self._before = before
+        self._load = load
+        self._lease: Lease | None = None
         self._lock = asyncio.Lock()
         self._driven = self._ended = False
         self._publish: Publish | None = None
         self._progress: Callable[[Watched], None] | None = None
         self._inbox: list[Message] = []
         self._prompt = self._prompt_digest = ""
-        self._counted = self._characters = 0  # of the history, for estimates
+        self._estimate = Estimate()
         self._memo: dict[str, Any] = {}
         self._error: ProviderError | None = None
         self._specs = tuple(settings.toolset.specs)
@@ -128,8 +130,8 @@ class Run:
                 principal=settings.principal,
                 traceparent=settings.traceparent,
             )
-            await settings.journal.append(record)
-            self._state = apply(state, record)
+            await settings.journal.append(record, self._lease)
+            self._state = apply(state, record, self._before)
             if self._publish is not None:  # inside the lock, so that a watcher sees the journal's order
                 await self._publish(record)
 
@@ -153,7 +155,7 @@ class Run:
 
     async def _advance(self) -> AsyncGenerator[RunState]:
         try:
-            async with aclosing(self._steps()) as steps:
+            async with holding(self.journal, self.run_id) as self._lease, aclosing(self._steps()) as steps:
                 async for state in steps:
                     yield state
         finally:
@@ -184,6 +186,8 @@ class Run:
 
     async def _open(self) -> None:
         """Records how the run begins, and enters what surrounds it."""
+        if self._load is not None:
+            self._state, self._opening = await self._load()
         start, facts = RunStart(()), list[Event]()
         for event in self._opening:
             if isinstance(event, RunStarted):
@@ -315,7 +319,7 @@ class Run:
             return
         usage, estimated = turn.usage, turn.usage.total is None
         if estimated:
-            usage = self._estimate(turn)
+            usage = self._estimate.of(self.state.history, self._prompt, turn)
         await self.record(answered(turn, usage, estimated, settings.secrets, wrapping_up=wrapping_up))
 
     async def _turn(self, request: TurnRequest, ready: ParsedTurn | None) -> ParsedTurn | None:
@@ -387,6 +391,7 @@ class Run:
                 approver=settings.approver,
                 decided={decided.call_id: decision_of(decided) for decided in state.decisions},
                 finished={result.call_id: result for result in state.results},
+                doubts=Doubts(doubts_of(state.in_doubt), settings.in_doubt),
                 deadline=seconds,
                 max_calls=action.max_calls,
                 early=early,
@@ -397,15 +402,6 @@ class Run:
             await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))
         elif until is not None and loop.time() >= until + batch.waited:
             await self.record(self._time_is_over())
-
-    def _estimate(self, turn: ParsedTurn) -> Usage:
-        """Tokens at four characters each: the usual rule of thumb for English text and code."""
-        history = self.state.history
-        for i in range(self._counted, len(history)):
-            self._characters += characters(history[i])
-        self._counted = len(history)
-        sent = len(self._prompt) + self._characters
-        return Usage(sent // 4, (characters(turn.message) + len(turn.reasoning)) // 4)
 
     def _report(self, call_id: str, message: str) -> None:
         if self._progress is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolspeak.agent.driver import Driver
-from toolspeak.execute import Approver, BatchApprover, Executor, Level, Secrets
+from toolspeak.execute import Approver, BatchApprover, Executor, InDoubt, Level, Secrets
 from toolspeak.journal.base import Journal
 from toolspeak.tools import Toolset
 
@@ -30,5 +30,6 @@ class RunSettings:
     traceparent: str | None = None
     parent_run_id: str | None = None
     early_start: bool = True
+    in_doubt: InDoubt = "ask"
     pipelines: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])
     clock: Callable[[], float] = time.time

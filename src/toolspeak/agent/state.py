@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
 from toolspeak.agent.history import turns_in
 from toolspeak.agent.log import Log
@@ -62,12 +61,13 @@ _FORGED_TURN = (
 class RunState:
     """Everything the next decision depends on.
 
-    `batch` holds the calls of the current step that have not all finished, `results` what is there of theirs;
-    `tokens` counts input and output of all turns; `started` and `time` are Unix seconds, `time` that of the
-    last record (`started` moves on by the time a run was `paused` or a question was `asked`). `turns_before` is
-    the highest turn among the call ids of the history: this run's ids go on from there. `polled` is set once a call
-    of the current step is a poll; `started_calls` are all that were started. `answer` is set once a
-    turn held text and no calls. `metadata` is what interceptors keep with the run; `stop` is set once it is to end.
+    `batch` holds the calls of the current step that have not all finished, `results` what is there of theirs, `begun`
+    those that were started, and what was decided of one after that; `started_calls` are all that the run started.
+    `tokens` counts input and output of all turns; `started` and `time` are Unix seconds, `time` that of the last record
+    (`started` moves on by the time a run was `paused`, a question was `asked`, or its process was dead). `turns_before`
+    is the highest turn among the call ids of the history: this run's ids go on from there. `polled` is set once a call
+    of the current step is a poll. `answer` is set once a turn held text and no calls.
+    `metadata` is what interceptors keep with the run; `stop` is set once it is to end.
     """
 
     run_id: str
@@ -87,6 +87,7 @@ class RunState:
     results: Log[ToolResult] = field(default_factory=Log[ToolResult])
     waiting: Log[ApprovalRequested] = field(default_factory=Log[ApprovalRequested])
     decisions: Log[ApprovalDecided] = field(default_factory=Log[ApprovalDecided])
+    begun: Log[ToolStarted | ApprovalDecided] = field(default_factory=Log[ToolStarted | ApprovalDecided])
     queued: Log[Message] = field(default_factory=Log[Message])
     calls: int = 0
     tokens: int = 0
@@ -107,6 +108,19 @@ class RunState:
     asked: float | None = None
 
     @property
+    def in_doubt(self) -> dict[str, ApprovalDecided | None]:
+        """The calls that were started and have no result, with what was decided of each since.
+
+        Such calls are left by a process that died, or that was stopped: while a batch runs, they are on their way.
+        """
+        done = {result.call_id for result in self.results} if self.begun else set[str]()
+        return {
+            one.call_id: one if isinstance(one, ApprovalDecided) else None
+            for one in self.begun
+            if one.call_id not in done
+        }
+
+    @property
     def messages(self) -> Sequence[Message]:
         return self.history
 
@@ -118,13 +132,16 @@ class RunState:
         return {name: each for name, each in latest.items() if (name, each.digest) not in decided}
 
 
-def apply(state: RunState | None, record: Record) -> RunState:
-    """The state after one more record. Raises RunError for a record that cannot come here."""
+def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()) -> RunState:
+    """The state after one more record. Raises RunError for a record that cannot come here.
+
+    `before` are the messages of the runs this one follows, needed where it starts.
+    """
     event = record.event
     if isinstance(event, RunStarted):
         if state is not None:
             raise RunError(f"run {record.run_id} starts twice; one run's records were written over another's")
-        return _started(record, event)
+        return _started(record, event, before)
     if state is None:
         raise RunError(f"run {record.run_id} does not begin with RunStarted; its journal is incomplete")
     changed = _changed(state, record)
@@ -136,9 +153,11 @@ def apply(state: RunState | None, record: Record) -> RunState:
     return changed
 
 
-def fold(records: Iterable[Record]) -> RunState:
-    """The state after these records. Raises RunError when there are none."""
-    state = reduce(apply, records, None)
+def fold(records: Iterable[Record], before: Sequence[Message] = ()) -> RunState:
+    """The state after these records, behind the messages `before` them. Raises RunError when there are none."""
+    state: RunState | None = None
+    for record in records:
+        state = apply(state, record, before)
     if state is None:
         raise RunError("a run without records has no state")
     return state
@@ -152,18 +171,25 @@ def _changed(state: RunState, record: Record) -> RunState:
             return _answered(state, answered)
         case ToolStarted(effects=effects) as started:
             polled = state.polled or (effects is not None and effects.repeatable)
-            return replace(state, started_calls=state.started_calls.append(started), polled=polled)
+            started_calls, begun = state.started_calls.append(started), state.begun.append(started)
+            return replace(state, started_calls=started_calls, begun=begun, polled=polled)
         case ToolFinished(result):
             return _finished(state, result)
         case UserMessageQueued(message):
             return replace(state, queued=state.queued.append(message))
         case ApprovalRequested() as requested:
-            return replace(state, waiting=state.waiting.append(requested), asked=record.time)
+            decisions = state.decisions
+            if any(one.call_id == requested.call_id for one in decisions):  # asked anew: the old answer is void
+                decisions = Log(one for one in decisions if one.call_id != requested.call_id)
+            return replace(state, waiting=state.waiting.append(requested), decisions=decisions, asked=record.time)
         case ApprovalDecided() as decided:
             # A person's time is nobody's: what a question took moves the start on. (A paused run does that itself.)
             waited = record.time - state.asked if state.asked is not None and state.status == "running" else 0.0
+            begun = state.begun
+            if any(one.call_id == decided.call_id for one in begun):
+                begun = begun.append(decided)
             decisions = state.decisions.append(decided)
-            return replace(state, decisions=decisions, asked=None, started=state.started + waited)
+            return replace(state, decisions=decisions, begun=begun, asked=None, started=state.started + waited)
         case MetadataSet(values):
             return replace(state, metadata={**state.metadata, **values})
         case StopRequested() as stop:
@@ -171,10 +197,13 @@ def _changed(state: RunState, record: Record) -> RunState:
         case LimitReached() as reached:
             note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed, used=reached.used)} {_WRAP_UP_TASK}"
             return replace(state, limit=reached.limit, history=state.history.append(Message.user(note)))
-        case RunPaused():
-            return replace(state, status="awaiting_approval", paused=record.time, asked=None)
+        case RunPaused(_, call_ids):
+            latest = {request.call_id: request for request in state.waiting if request.call_id in call_ids}
+            waiting = Log(latest.values())
+            return replace(state, status="awaiting_approval", waiting=waiting, paused=record.time, asked=None)
         case RunResumed():
-            waited = record.time - state.paused if state.paused is not None else 0.0
+            # Nor is the time nobody's in which its process was dead.
+            waited = record.time - (state.time if state.paused is None else state.paused)
             return replace(state, status="running", paused=None, started=state.started + waited)
         case ModelFailed(error):
             return replace(state, error=error)
@@ -187,18 +216,21 @@ def _changed(state: RunState, record: Record) -> RunState:
             return state
 
 
-def _started(record: Record, event: RunStarted) -> RunState:
+def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> RunState:
+    history = before if isinstance(before, Log) else Log(before)
+    for message in event.messages:
+        history = history.append(message)
     return RunState(
         run_id=record.run_id,
         model=event.model,
         limits=event.limits,
-        history=Log(event.messages),
+        history=history,
         started=record.time,
         time=record.time,
         principal=record.principal,
         traceparent=record.traceparent,
         parent_run_id=record.parent_run_id,
-        turns_before=turns_in(event.messages),
+        turns_before=turns_in(history),
         seq=record.seq + 1,
     )
 
@@ -228,6 +260,7 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
         results=Log(),
         waiting=Log(),
         decisions=Log(),
+        begun=Log(),
         calls=state.calls + sum(isinstance(call, ToolCall) for call in calls),
         tokens=state.tokens + (usage.total or 0),
         tokens_estimated=state.tokens_estimated or event.usage_estimated,

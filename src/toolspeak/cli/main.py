@@ -9,10 +9,14 @@ import click
 from toolspeak.cli.demo import demo
 from toolspeak.cli.exec import execute
 from toolspeak.cli.exits import INTERRUPTED, NO_ANSWER, USAGE
+from toolspeak.cli.grammar import grammar
 from toolspeak.cli.listing import dialects, tools
 from toolspeak.cli.parse import parse
+from toolspeak.cli.resume import resume
 from toolspeak.cli.rules import rules
 from toolspeak.cli.run import run
+from toolspeak.cli.sessions import sessions
+from toolspeak.cli.show import diff, show
 from toolspeak.cli.translate import translate_conversation
 from toolspeak.errors import ToolspeakError, UsageError
 
@@ -26,7 +30,21 @@ def cli() -> None:
     """
 
 
-for command in (run, execute, parse, translate_conversation, dialects, tools, rules, demo):
+for command in (
+    run,
+    resume,
+    sessions,
+    show,
+    diff,
+    execute,
+    parse,
+    translate_conversation,
+    grammar,
+    dialects,
+    tools,
+    rules,
+    demo,
+):
     cli.add_command(command)
 
 

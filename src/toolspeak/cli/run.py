@@ -2,64 +2,37 @@
 
 from __future__ import annotations
 
-import io
 import sys
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import click
-from rich.console import Console
 
-from toolspeak.agent import DEFAULT_DIALECT, Agent, Run, RunResult, RunState
-from toolspeak.agent.agent import result_of
-from toolspeak.agent.run import Watched
-from toolspeak.cli.ask import has_terminal, terminal_approver
-from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER
+from toolspeak.agent import Agent, Run, Session
+from toolspeak.agent.sessions import new_session_id
+from toolspeak.cli.find import find_session
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import (
+    journal_of,
+    journal_option,
     read_reply,
     repair_option,
     rules_option,
     starts_in_option,
     workspace_option,
-    write_text,
 )
-from toolspeak.cli.rules import open_rules
-from toolspeak.cli.timeline import write_timeline
-from toolspeak.data.codec import dumps
-from toolspeak.data.events import Limits, Record
-from toolspeak.dialects import Section, get_dialect, repaired
-from toolspeak.errors import ProviderError, UsageError
-from toolspeak.execute import Approver, ScheduleName
-from toolspeak.tools.builtin import workspace_tools
-from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
-from toolspeak.ui.timeline import batches
-
-_INSTRUCTIONS = """\
-You work in a folder of the user's machine, with the tools below. Do the task with them: look before you change
-something, and check your work afterwards. Your last message, without a call, is your answer: say what you found or
-did, in a few sentences."""
+from toolspeak.cli.work import Approve, Setup, Shown, open_streams, work
+from toolspeak.data.events import Limits
+from toolspeak.dialects import Section
+from toolspeak.errors import UsageError
+from toolspeak.execute import ScheduleName
+from toolspeak.journal import Journal
 
 _NO_MODEL = """\
 no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say where it is served:
   OPENAI_API_KEY=… toolspeak run --model openai:gpt-4o …
   OPENAI_BASE_URL=http://127.0.0.1:11434/v1 toolspeak run --model qwen3:8b …     (Ollama)
 `toolspeak demo` needs no model."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    model: str
-    dialect: str
-    workspace: str
-    repair: bool
-    approve: Literal["ask", "all", "all+repaired", "none"]
-    rules: str | None
-    schedule: ScheduleName | Literal["native"]
-    limits: Limits
-    starts_in: Section
-    as_json: bool
-    timeline: str | None
 
 
 @click.command("run")
@@ -95,120 +68,54 @@ class _Options:
     type=click.Path(dir_okay=False, writable=True),
     help="Draw when each call ran, and which it waited for, as an SVG picture.",
 )
+@journal_option
+@click.option("--session", metavar="ID", help="Go on with this session (the beginning of its id is enough).")
+@click.option("-c", "--continue", "goes_on", is_flag=True, help="Go on with the session that was used last.")
 @click.option("--json", "as_json", is_flag=True, help="Print the journal's records, one JSON object a line.")
 def run(
     task: str,
     model: str | None,
     dialect: str,
     workspace: str,
-    approve: Literal["ask", "all", "all+repaired", "none"],
+    approve: Approve,
     rules: str | None,
     schedule: ScheduleName | Literal["native"],
     max_steps: int,
     max_seconds: float | None,
     starts_in: Section,
     repair: bool,
+    journal: str | None,
+    session: str | None,
+    goes_on: bool,
     as_json: bool,
     timeline: str | None,
 ) -> None:
     """Do TASK with a model and the built-in tools; `-` reads the task from standard input.
 
     The answer goes to standard output; what happens on the way is shown there too if it is a terminal, else on
-    standard error. Ctrl-C ends the run and everything it started.
+    standard error. Ctrl-C ends the run and everything it started; `toolspeak resume` goes on with it.
     """
     if not model:
         raise UsageError(_NO_MODEL)
     text = read_reply() if task == "-" else task
     if not text.strip():
         raise UsageError("the task is empty: say what is to be done")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a model's odd character must not end the run
+    open_streams()
     limits = Limits(steps=max_steps, seconds=max_seconds)
-    options = _Options(
-        model, dialect, workspace, repair, approve, rules, schedule, limits, starts_in, as_json, timeline
-    )
-    sys.exit(run_to_end(_run(text, options)))
+    kept = "" if rules is None else str(Path(rules).resolve())
+    setup = Setup(model, dialect, workspace, approve, schedule, starts_in, "yes" if repair else "no", kept)
+    shown = Shown(as_json, timeline)
+    sys.exit(run_to_end(_run(text, setup, limits, journal_of(journal), session, goes_on, shown)))
 
 
-async def _run(task: str, options: _Options) -> int:
-    live = make_console(sys.stdout if sys.stdout.isatty() and not options.as_json else sys.stderr)
-    approver = _approver(options, live)
-    agent = Agent(
-        options.model,
-        workspace_tools(options.workspace),
-        dialect=repaired(get_dialect(_written_in(options.dialect))) if options.repair else options.dialect,
-        rules=None if options.rules is None else open_rules(options.rules),
-        instructions=_INSTRUCTIONS,
-        approve=approver,
-        schedule=options.schedule,
-        limits=options.limits,
-        starts_in=options.starts_in,
-    )
-    run = agent.start(task)
-    show = _print_record if options.as_json else Renderer(live).show
+async def _run(
+    task: str, setup: Setup, limits: Limits, journal: Journal, session: str | None, goes_on: bool, shown: Shown
+) -> int:
+    async def begin(agent: Agent) -> Run:
+        session_id = (await find_session(journal, session)).session_id if session or goes_on else new_session_id()
+        return await Session(agent, session_id).start(task, limits=limits, setup=setup.recorded())
+
     try:
-        state = await watch(run, show, approver if isinstance(approver, InStep) else None)
-    except ProviderError:
-        _say_how_it_ended(run.state)
-        raise
+        return await work(setup, journal, begin, shown)
     finally:
-        await agent.aclose()
-        if options.timeline is not None:
-            await _draw_timeline(run, options.timeline, task)
-    _say_how_it_ended(state)
-    result = result_of(run, state)
-    for hint in result.hints:
-        click.echo(f"toolspeak: {printable(hint)}", err=True)
-    return _finish(result, options)
-
-
-async def _draw_timeline(run: Run, path: str, task: str) -> None:
-    write_timeline(path, batches(await run.journal.read(run.run_id)), task)
-
-
-def _written_in(dialect: str) -> str:
-    return DEFAULT_DIALECT if dialect == "auto" else dialect
-
-
-def _approver(options: _Options, live: Console) -> Approver | Literal["all", "all+repaired", "none"] | None:
-    match options.approve:
-        case "none":
-            return "none"
-        case "all" | "all+repaired" as approve:
-            # Shown all the same, unless nobody watches: previews take time.
-            announcing = AnnouncingApprover(live, f"--approve {approve}", approve == "all+repaired")
-            return approve if options.as_json else InStep(announcing)
-        case "ask":
-            # With nobody to ask the run pauses: that is no refusal, and the exit code says so.
-            return InStep(terminal_approver(live)) if has_terminal() else None
-
-
-def _print_record(item: Watched) -> None:
-    if isinstance(item, Record):
-        sys.stdout.write(dumps(item) + "\n")
-        sys.stdout.flush()
-
-
-def _say_how_it_ended(state: RunState) -> None:
-    click.echo(f"toolspeak: {summary(state)}", err=True)
-
-
-def _finish(result: RunResult, options: _Options) -> int:
-    """Prints the answer, or which calls wait; the exit code."""
-    if result.status == "awaiting_approval":
-        _say_what_waits(result)
-        return AWAITING_APPROVAL
-    if result.answer and not options.as_json and not sys.stdout.isatty():
-        write_text(result.answer + "\n")
-    return ANSWERED if result.status == "answered" else NO_ANSWER
-
-
-def _say_what_waits(result: RunResult) -> None:
-    names = {call.id: call.name or "?" for call in result.state.batch}
-    waiting = ", ".join(f"{printable(names[call_id])} ({call_id})" for call_id in result.waiting)
-    click.echo(
-        f"toolspeak: waiting for approval: {waiting}. There is no terminal to ask at: "
-        "run it from one, or say --approve all or --approve none.",
-        err=True,
-    )
+        await journal.aclose()

@@ -17,8 +17,8 @@ from toolspeak.data.messages import JSON, Message, ToolCall
 from toolspeak.data.tools import Effects
 from toolspeak.execute import BatchContext, Executor, ScheduleName, approve_all
 from toolspeak.tools import Toolset, tool
+from toolspeak.ui.lanes import BatchLanes, as_text, batches
 from toolspeak.ui.render import write
-from toolspeak.ui.timeline import BatchLanes, as_text, batches
 
 _UNIT = 0.15  # seconds that a look takes; a change takes two
 _SCHEDULES: Mapping[ScheduleName, str] = {

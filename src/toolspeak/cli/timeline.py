@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from toolspeak.ui.timeline import BatchLanes, as_svg
+from toolspeak.ui.lanes import BatchLanes, as_svg
 
 
 def write_timeline(path: str, found: Sequence[BatchLanes], title: str) -> None:

@@ -98,20 +98,28 @@ def load(data: JSON) -> Any:
 
 def dumps(value: Any) -> str:
     """`dump` as one line of ASCII text. Raises FormatError as `dump` does."""
-    data = dump(value)
-    try:
-        return _ENCODER.encode(data)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{type(value).__name__}: cannot be written as JSON: {error}") from error
+    return dump_text(dump(value), type(value).__name__)
 
 
 def loads(text: str) -> Any:
     """The value that `dumps` wrote. Raises FormatError as `load` does, and for text that is no JSON."""
+    return load(load_text(text))
+
+
+def dump_text(data: JSON, name: str = "value") -> str:
+    """JSON as one line of ASCII text. Raises FormatError, with the name of what it is, if it cannot be written."""
     try:
-        data = _DECODER.decode(text)
+        return _ENCODER.encode(data)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{name}: cannot be written as JSON: {error}") from error
+
+
+def load_text(text: str) -> JSON:
+    """What `dump_text` wrote. Raises FormatError for text that is no JSON, or holds NaN or an infinite number."""
+    try:
+        return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not JSON that can be read: {error}") from error
-    return load(data)
 
 
 def _check_version(data: Mapping[str, JSON]) -> None:

@@ -48,11 +48,21 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """`messages` are the history the run starts with, the task last."""
+    """`messages` are the history the run starts with, the task last.
+
+    In a session the run goes on behind the first `follows_seq` records of run `follows` (None: it is the first),
+    whose messages come before `messages`. `session_version` is the session's version it was started on, 0 for a new
+    one. `setup` is what the program that started the run needs to set it up again in another process.
+    """
 
     messages: tuple[Message, ...]
     model: str
     limits: Limits = Limits()
+    session_id: str | None = None
+    session_version: int = 0
+    follows: str | None = None
+    follows_seq: int = 0
+    setup: Mapping[str, JSON] = field(default_factory=no_extra)
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

@@ -17,10 +17,13 @@ from toolspeak.dialects.base import DialectInfo, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, DeclaredHistory, Tools
-from toolspeak.dialects.element_dialects import Layout, write_call
+from toolspeak.dialects.element_dialects import Layout, call_node, write_call
 from toolspeak.dialects.element_tags import ElementSyntax
 from toolspeak.dialects.element_values import escape_name
 from toolspeak.dialects.elements import ElementCalls
+from toolspeak.dialects.grammar.avoid import texts
+from toolspeak.dialects.grammar.ir import Node, Rules, series
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Found, Marker, MarkerTable
 from toolspeak.dialects.render import append_message, result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
@@ -155,6 +158,12 @@ def _write_results(results: Sequence[ToolResult]) -> str:
     return "\n".join(f'<tool_output name="{name}">\n{text}\n</tool_output>' for name, text in texts)
 
 
+def _call_node(spec: ToolSpec, rules: Rules) -> Node:
+    to = spec.name if _ADDRESSEE.fullmatch(spec.name) and spec.name not in ("self", "user") else "tool"
+    made = call_node(spec, rules, _SYNTAX, _LAYOUT, _FRAME)
+    return series(f" to={to}{_MESSAGE}{_BLOCK[0]}\n", made, f"\n{_BLOCK[1]}")
+
+
 _LAYOUT = Layout(result="")
 MUSE = MuseDialect(
     info=DialectInfo(
@@ -173,6 +182,14 @@ MUSE = MuseDialect(
     write_calls=_write_calls,
     write_results=_write_results,
     live=_LIVE,
+    frame=Frame(
+        call=_call_node,
+        joint=f"{_EOM}{_START}",
+        said=f" to=user{_MESSAGE}",
+        said_first=(f" to=user{_MESSAGE}", _EOM, _START),
+        reasoning=((f" to=self{_MESSAGE}", _EOM, _START),),
+        avoid=lambda _: texts(*_ENDS, _START),
+    ),
     rules="""\
 - A message to a tool holds one block; its addressee is the tool. One element for each argument, its value between
   the tags as it is: no quotes, no escapes; objects and arrays as JSON.

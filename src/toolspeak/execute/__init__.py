@@ -12,6 +12,7 @@ from toolspeak.execute.approval import (
     resolve_approver,
 )
 from toolspeak.execute.batch import Batch, BatchContext, Emit
+from toolspeak.execute.doubts import Doubts, InDoubt
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.executor import Executor
 from toolspeak.execute.gates import Concurrency
@@ -38,6 +39,7 @@ __all__ = [
     "Block",
     "Concurrency",
     "Decision",
+    "Doubts",
     "EarlyStart",
     "Emit",
     "Escalate",
@@ -45,6 +47,7 @@ __all__ = [
     "HookContext",
     "HookError",
     "HookNotes",
+    "InDoubt",
     "Interceptor",
     "Level",
     "Observer",

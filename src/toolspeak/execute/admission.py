@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, StopRequested
-from toolspeak.data.messages import FailureCode, MalformedCall, TextPart, ToolCall, ToolResult, failure
-from toolspeak.data.tools import Effects
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
 from toolspeak.errors import AgentStop, suggest
 from toolspeak.execute.approval import (
     ApprovalRequest,
@@ -24,7 +23,9 @@ from toolspeak.execute.approval import (
 )
 from toolspeak.execute.arguments import read_arguments
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
-from toolspeak.execute.early import Begun, EarlyStart
+from toolspeak.execute.doubts import ASKED, Doubts, has_person, unknown_outcome
+from toolspeak.execute.early import EarlyStart
+from toolspeak.execute.entries import REFUSED, Entry, Held, Ready, Settled, Stopping, call_of, stopped_result
 from toolspeak.execute.hooks import Answer, Block, HookError, HookNotes
 from toolspeak.execute.ids import key_of
 from toolspeak.execute.interceptors import Interceptor, hook_failure, passage_of
@@ -35,6 +36,7 @@ from toolspeak.execute.threads import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.toolset import Toolset
+from toolspeak.tools.verify import Happened
 
 ResultT = TypeVar("ResultT")
 
@@ -46,51 +48,6 @@ _ENDED = "not started: the run was ended by a decision"
 
 class _TooLateError(Exception):
     """The run's time was over while a call was being admitted."""
-
-
-@dataclass(slots=True)  # not frozen: one is made for every call, and freezing doubles its cost
-class Ready:
-    """A call that may run. `arguments` hold revealed secrets and are for the function alone. `begun` is set when the
-    function was entered already, while the model still wrote. `changed`: it is no longer what the model wrote; `note`
-    tells the model so, if it should know."""
-
-    call: ToolCall
-    tool: Tool
-    arguments: Mapping[str, Any]
-    effects: Effects
-    idempotency_key: str
-    begun: Begun | None = None
-    changed: bool = False
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """A call that has its result without running now; `recorded` says whether the journal has it already. `by` is what
-    refused it: an interceptor's name, or who decided."""
-
-    result: ToolResult
-    recorded: bool = False
-    by: str = ""
-
-
-@dataclass(slots=True)
-class Held:
-    """A call that waits for an answer."""
-
-    ready: Ready
-    request: ApprovalRequest
-
-
-Entry: TypeAlias = Ready | Settled | Held
-
-
-@dataclass(frozen=True, slots=True)
-class Stopping:
-    """When a batch ends before its end: at the first failure, at the first refusal."""
-
-    on_failure: bool = False
-    on_block: bool = False
 
 
 @dataclass(slots=True)
@@ -108,6 +65,7 @@ class Admission:
     judge: Judge
     approver: Approver | BatchApprover | None
     deadline: Deadline
+    doubts: Doubts = Doubts()
     stopping: Stopping = Stopping()
     early: EarlyStart | None = None
     waited: float = 0.0
@@ -130,6 +88,8 @@ class Admission:
             counted += not isinstance(call, MalformedCall)
             over = max_calls is not None and counted > max_calls
             entry = await self._entry(call, over=over)
+            if isinstance(entry, Settled) and isinstance(call, ToolCall):
+                entry = replace(entry, result=self.doubts.told(call, entry.result))
             if self.judge.looks_back and not isinstance(entry, Settled):
                 self._earlier.append(entry.call if isinstance(entry, Ready) else entry.ready.call)
             self._consider(entry)
@@ -185,7 +145,7 @@ class Admission:
         for place, entry in enumerate(entries):
             if self._rest:
                 if not (isinstance(entry, Settled) and (entry.recorded or entry.result.code == "skipped")):
-                    entries[place] = self._skipped(_call_of(entry))
+                    entries[place] = self._skipped(call_of(entry))
                 continue
             if isinstance(entry, Held):
                 entry = entries[place] = await self._answered(entry, together)
@@ -200,7 +160,7 @@ class Admission:
         found: list[Ready | Settled] = []
         for entry in entries:
             if isinstance(entry, Held) or (ends and isinstance(entry, Ready)):
-                call = _call_of(entry)
+                call = call_of(entry)
                 entry = Settled(failure(call, "skipped", _ENDED))
             found.append(entry)
         return found
@@ -248,6 +208,8 @@ class Admission:
         if isinstance(ready, Settled):
             return ready
         ready.changed = call is not given and call != given
+        if call in self.doubts:
+            return await self._doubted(ready)
         if not self.judge.is_needed(ready.call, ready.effects):
             return self._taken(ready)
         return await self._judged(ready)
@@ -266,6 +228,24 @@ class Admission:
         if self.early is not None:
             ready.begun = self.early.take(ready.call, ready.effects)
         return ready
+
+    async def _doubted(self, ready: Ready) -> Entry:
+        """What becomes of a call that was started before. Its approval stands: it is not asked for again."""
+        call, tool, effects = ready.call, ready.tool, hide_effects(ready.effects, self.secrets)
+        digest = request_digest(call, tool.spec, effects, again=True)
+        context = self._run_context(call, ready.idempotency_key)
+        doubts = self.doubts.bound(call, digest)
+        settled = await doubts.settle(call, tool, ready.arguments, ready.effects, context)
+        if isinstance(settled, Happened):
+            return Settled(result_of(call, settled.value, self.secrets))
+        if settled is None and (self.approver is None or has_person(self.approver)):
+            request = ApprovalRequest(call, tool.spec, effects, "", ASKED, digest, state=self.context.state)
+            return Held(ready, replace(request, preview=await self._preview(ready)), in_doubt=True)
+        return ready if settled else Settled(unknown_outcome(call))
+
+    async def _preview(self, ready: Ready) -> str:
+        shown = await self._in_time(_preview(ready.tool, ready.arguments, self._run_context(ready.call)))
+        return cap_text(self.secrets.hide_text(shown), _PREVIEW_BYTES)
 
     async def _judged(self, ready: Ready) -> Entry:
         effects = hide_effects(ready.effects, self.secrets)
@@ -294,10 +274,7 @@ class Admission:
             if self.approver.decision.approved and not self.approver.repaired and no_unasked_repair(request):
                 return Settled(failure(call, "rejected", no_unasked_repair(request)), by=self.approver.decision.by)
             return self._decided(ready, self.approver.decision)
-        preview = self.secrets.hide_text(
-            await self._in_time(_preview(ready.tool, ready.arguments, self._run_context(call)))
-        )
-        return Held(ready, replace(request, preview=cap_text(preview, _PREVIEW_BYTES)))
+        return Held(ready, replace(request, preview=await self._preview(ready)))
 
     def _decided(self, ready: Ready, decision: Decision) -> Ready | Settled:
         call = ready.call
@@ -341,7 +318,12 @@ class Admission:
             )
         )
         self.judge.keep(answer)
-        return self._decided(held.ready, answer)
+        if held.in_doubt and not answer.ends_run:
+            return held.ready if answer.approved else Settled(unknown_outcome(held.ready.call))
+        decided = self._decided(held.ready, answer)
+        if isinstance(decided, Settled):
+            return replace(decided, result=self.doubts.told(held.ready.call, decided.result))
+        return decided
 
     async def _record_question(self, request: ApprovalRequest) -> None:
         call = request.call
@@ -377,27 +359,8 @@ class Admission:
         self.deadline.move_on(waited)
         return answer
 
-    def _run_context(self, call: ToolCall) -> RunContext[Any]:
-        return RunContext(self.context.deps, call, memory=self.context.memory, state=self.context.state)
-
-
-REFUSED: frozenset[FailureCode] = frozenset({"blocked", "rejected"})
-"""The codes of a call that was not let run."""
-
-
-def stopped_result(call: ToolCall, stop: AgentStop) -> ToolResult:
-    """The result of the call that stopped the run: it did what it was there for."""
-    return ToolResult(call.id, call.name, "success", (TextPart(str(stop) or "the run stops here"),))
-
-
-def _call_of(entry: Entry) -> ToolCall | MalformedCall:
-    match entry:
-        case Ready():
-            return entry.call
-        case Held():
-            return entry.ready.call
-        case Settled(result):
-            return ToolCall(result.call_id, result.name, {})
+    def _run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
+        return RunContext(self.context.deps, call, key, memory=self.context.memory, state=self.context.state)
 
 
 async def _preview(tool: Tool, arguments: Mapping[str, Any], context: RunContext[Any]) -> str:

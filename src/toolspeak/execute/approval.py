@@ -161,9 +161,11 @@ def definition_digest(tool: ToolSpec) -> str:
     return _digest([tool.name, tool.description, tool.parameters, _listed(tool.effects)])
 
 
-def request_digest(call: ToolCall, tool: ToolSpec, effects: Effects) -> str:
-    """SHA-256 (hex) of the tool's definition, the exact arguments and the effects they have."""
-    return _digest([definition_digest(tool), call.name, call.arguments, _listed(replace(effects, version=""))])
+def request_digest(call: ToolCall, tool: ToolSpec, effects: Effects, *, again: bool = False) -> str:
+    """SHA-256 (hex) of the tool's definition, the exact arguments and the effects they have. `again`: whether it may
+    run a second time is another question than whether it may run."""
+    asked = [definition_digest(tool), call.name, call.arguments, _listed(replace(effects, version=""))]
+    return _digest([*asked, "again"] if again else asked)
 
 
 def literal(name: str) -> str:

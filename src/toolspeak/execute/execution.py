@@ -14,8 +14,8 @@ from typing import Any, cast
 from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
 from toolspeak.data.messages import JSON, MalformedCall, TextPart, ToolCall, ToolResult, failure, no_extra
 from toolspeak.errors import AgentStop
-from toolspeak.execute.admission import Ready, Settled, stopped_result
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
+from toolspeak.execute.entries import Ready, Settled, stopped_result
 from toolspeak.execute.gates import Gate
 from toolspeak.execute.hooks import HookNotes, applied
 from toolspeak.execute.interceptors import passage_of

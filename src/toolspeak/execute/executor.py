@@ -10,10 +10,12 @@ from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.errors import AgentStop, ToolFailed
-from toolspeak.execute.admission import Admission, Held, Ready, Settled, Stopping
+from toolspeak.execute.admission import Admission
 from toolspeak.execute.approval import Approver, BatchApprover, Policy
 from toolspeak.execute.batch import Batch, BatchContext, Deadline, Emit
+from toolspeak.execute.doubts import Doubts
 from toolspeak.execute.early import EarlyStart
+from toolspeak.execute.entries import Held, Ready, Settled, Stopping
 from toolspeak.execute.execution import Execution
 from toolspeak.execute.gates import Concurrency
 from toolspeak.execute.hooks import HookNotes, in_order
@@ -30,6 +32,7 @@ from toolspeak.tools.kept import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
+_NO_DOUBTS = Doubts()
 _NO_RESULTS: Mapping[str, ToolResult] = MappingProxyType({})
 
 
@@ -104,6 +107,7 @@ class Executor:
         approver: Approver | BatchApprover | None,
         decided: Mapping[str, Decision] = _NO_DECISIONS,
         finished: Mapping[str, ToolResult] = _NO_RESULTS,
+        doubts: Doubts = _NO_DOUBTS,
         deadline: float | None = None,
         max_calls: int | None = None,
         early: EarlyStart | None = None,
@@ -112,8 +116,8 @@ class Executor:
 
         With no approver, or one that escalates, a call that needs a yes stops the batch before anything runs: the
         Batch then lists the calls that wait. `decided` answers them, by call id; a yes is bound to its request
-        (`Decision.digest`), and holds only if the tool and the arguments are still the same.
-        `finished` results (by call id) are returned as they are.
+        (`Decision.digest`), and holds only if the tool and the arguments are still the same. `finished` results (by
+        call id) are returned as they are; what becomes of calls that were started and have none is said in `doubts`.
         `deadline` is in seconds from now: calls that are not finished then are cancelled, calls not started are
         skipped. What the approver takes does not count; `Batch.waited` is that time. Past `max_calls` calls are
         skipped; malformed and finished ones do not count. `early` is what this turn's calls were offered to.
@@ -141,6 +145,7 @@ class Executor:
             emit=emit,
             judge=Judge(self._policy, self.rules, decided),
             approver=approver,
+            doubts=doubts,
             deadline=limit,
             stopping=self._settings.stopping,
             early=early,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolspeak.execute.admission import Stopping
+from toolspeak.execute.entries import Stopping
 from toolspeak.execute.gates import Concurrency
 from toolspeak.execute.interceptors import Interceptor
 from toolspeak.execute.observe import Observer

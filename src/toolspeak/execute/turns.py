@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
-from toolspeak.execute.admission import Ready, Settled
 from toolspeak.execute.batch import BatchContext
+from toolspeak.execute.entries import Ready, Settled
 from toolspeak.execute.gates import Gate
 from toolspeak.execute.hooks import HookNotes
 from toolspeak.execute.ids import key_of

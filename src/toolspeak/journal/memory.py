@@ -2,23 +2,176 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
 
-from toolspeak.data.events import Record
-from toolspeak.errors import RunError
+from toolspeak.data.events import Record, RunStarted, RunStatus
+from toolspeak.journal.base import Found, Lease, RunInfo, SessionInfo
+from toolspeak.journal.rules import (
+    busy,
+    check_lease,
+    check_runs,
+    found_in,
+    gone_on,
+    no_start,
+    session_after,
+    session_conflict,
+    starts_rightly,
+    status_after,
+    there_already,
+)
+from toolspeak.journal.texts import plain, title_of, words
+
+
+@dataclass(slots=True)
+class _Run:
+    records: list[Record] = field(default_factory=list[Record])
+    owner: str | None = None
+    epoch: int = 0
+    until: float = 0.0
 
 
 class MemoryJournal:
     """Implements `Journal`; keeps everything until it is dropped."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, list[Record]] = {}
+        self._runs: dict[str, _Run] = {}
+        self._sessions: dict[str, SessionInfo] = {}
 
-    async def append(self, record: Record) -> None:
-        records = self._runs.setdefault(record.run_id, [])
-        if record.seq != len(records):
-            raise RunError(f"run {record.run_id} has gone on elsewhere; only its newest result can be resumed")
-        records.append(record)
+    async def append(self, record: Record, lease: Lease | None = None) -> None:
+        run = self._runs.get(record.run_id) or _Run()
+        check_lease(record.run_id, lease, run.owner, run.epoch)
+        if record.seq != len(run.records):
+            raise gone_on(record)
+        if not starts_rightly(record):
+            raise no_start(record)
+        if isinstance(record.event, RunStarted) and record.event.session_id is not None:
+            known = self._sessions.get(record.event.session_id)
+            self._sessions[record.event.session_id] = session_after(known, record, record.event)
+        self._runs[record.run_id] = run
+        run.records.append(record)
 
-    async def read(self, run_id: str) -> Sequence[Record]:
-        return tuple(self._runs.get(run_id, ()))
+    async def read(self, run_id: str, start: int = 0) -> Sequence[Record]:
+        run = self._runs.get(run_id)
+        return tuple(run.records[start:]) if run else ()
+
+    async def run(self, run_id: str) -> RunInfo | None:
+        run = self._runs.get(run_id)
+        return _info(run) if run and run.records else None
+
+    async def runs(
+        self,
+        *,
+        prefix: str = "",
+        session_id: str | None = None,
+        status: RunStatus | None = None,
+        principal: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]:
+        wanted = [("session_id", session_id), ("status", status), ("principal", principal)]
+        found = [_info(run) for run_id, run in self._runs.items() if run.records and run_id.startswith(prefix)]
+        for name, value in wanted:
+            if value is not None:
+                found = [info for info in found if getattr(info, name) == value]
+        found.sort(key=lambda info: (info.created, info.run_id), reverse=True)
+        return tuple(found[:limit])
+
+    async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
+        run = self._runs.setdefault(run_id, _Run())
+        if run.owner not in (None, owner) and run.until > time.time():
+            raise busy(run_id, run.until)
+        run.owner, run.epoch, run.until = owner, run.epoch + 1, time.time() + seconds
+        return Lease(run_id, owner, run.epoch)
+
+    async def renew(self, lease: Lease, seconds: float) -> None:
+        run = self._runs.get(lease.run_id) or _Run()
+        check_lease(lease.run_id, lease, run.owner, run.epoch)
+        run.until = time.time() + seconds
+
+    async def release(self, lease: Lease) -> None:
+        run = self._runs.get(lease.run_id)
+        if run is not None and run.epoch == lease.epoch:
+            run.owner = None
+
+    async def session(self, session_id: str) -> SessionInfo | None:
+        return self._sessions.get(session_id)
+
+    async def sessions(self, *, principal: str | None = None, limit: int | None = None) -> Sequence[SessionInfo]:
+        found = [
+            replace(info, history=())
+            for info in self._sessions.values()
+            if principal is None or info.principal == principal
+        ]
+        found.sort(key=lambda info: (info.updated, info.session_id), reverse=True)
+        return tuple(found[:limit])
+
+    async def add_session(self, session: SessionInfo, records: Sequence[Record] = ()) -> None:
+        runs: dict[str, _Run] = {}
+        for record in records:
+            runs.setdefault(record.run_id, _Run()).records.append(record)
+        check_runs(session, records)
+        if session.session_id in self._sessions or runs.keys() & self._runs.keys():
+            raise there_already(session.session_id)
+        self._sessions[session.session_id] = session
+        self._runs.update(runs)
+
+    async def rename_session(self, session_id: str, title: str, version: int) -> SessionInfo:
+        known = self._sessions.get(session_id)
+        if known is None or known.version != version:
+            raise session_conflict(session_id, version, known.version if known else None)
+        self._sessions[session_id] = replace(known, title=plain(title), version=version + 1)
+        return self._sessions[session_id]
+
+    async def delete_session(self, session_id: str) -> None:
+        if session_id not in self._sessions:
+            raise session_conflict(session_id, 0, None)
+        mine = [run_id for run_id, run in self._runs.items() if run.records and _info(run).session_id == session_id]
+        for run_id in mine:
+            if self._runs[run_id].owner is not None and self._runs[run_id].until > time.time():
+                raise busy(run_id, self._runs[run_id].until)
+        for run_id in mine:
+            del self._runs[run_id]
+        del self._sessions[session_id]
+
+    async def search(self, query: str, *, principal: str | None = None, limit: int = 20) -> Sequence[Found]:
+        wanted = words(query)
+        found: list[Found] = []
+        for run in self._runs.values() if wanted else ():
+            if not run.records or (principal is not None and run.records[0].principal != principal):
+                continue
+            info = _info(run)
+            found += [one for record in run.records for one in found_in(info, record, wanted)]
+        created = {run_id: run.records[0].time for run_id, run in self._runs.items() if run.records}
+        found.sort(key=lambda one: (created[one.run_id], one.run_id, one.seq), reverse=True)
+        return tuple(found[:limit])
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def _info(run: _Run) -> RunInfo:
+    first = run.records[0]
+    started = cast("RunStarted", first.event)
+    status: RunStatus = "running"
+    updated = first.time
+    for record in run.records:
+        changed = status_after(record.event)
+        if changed is not None:
+            status, updated = changed, record.time
+    return RunInfo(
+        first.run_id,
+        status,
+        title_of(started.messages),
+        started.model,
+        first.agent,
+        first.time,
+        updated,
+        len(run.records),
+        started.session_id,
+        first.principal,
+        first.parent_run_id,
+        run.owner,
+        run.until if run.owner else None,
+    )

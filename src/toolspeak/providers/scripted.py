@@ -46,22 +46,31 @@ class ScriptedProvider:
     """Gives the turns of a playbook one after the other, whoever asks; a `Provider`.
 
     `chunk` is how a turn's text is cut unless the turn says so itself. `tool_role`: whether it plays a server that
-    takes role `tool`. `requests` are the requests so far.
+    takes role `tool`. With `follow` the turn is chosen by the conversation (the one after as many as the model has
+    said in it), so that another process can go on with a run. `requests` are the requests so far.
     """
 
     def __init__(
-        self, turns: Sequence[Turn], *, chunk: Chunk = None, name: str = "scripted", tool_role: bool = False
+        self,
+        turns: Sequence[Turn],
+        *,
+        chunk: Chunk = None,
+        name: str = "scripted",
+        tool_role: bool = False,
+        follow: bool = False,
     ) -> None:
         _check_chunk(chunk)
         self._turns = tuple(turns)
         self._chunk = chunk
         self._name = name
         self._tool_role = tool_role
+        self._follow = follow
         self.requests: list[TextRequest] = []
 
     @classmethod
     def from_file(cls, path: str | Path) -> ScriptedProvider:
-        """The playbook of a JSON file: `{"turns": ["text", {"text": …, "finish": …, "reasoning": …}], "chunk": 4}`.
+        """The playbook of a JSON file: `{"turns": ["text", {"text": …, "finish": …, "reasoning": …}], "chunk": 4}`,
+        and `"follow": true` (see the class).
 
         A turn's other fields are those of `ScriptedTurn`: `usage` as an object, `error` as a message. Raises UsageError
         naming the file and the place in it.
@@ -73,12 +82,13 @@ class ScriptedProvider:
         except (ValueError, RecursionError) as error:
             raise UsageError(f"the playbook {path} is not JSON: {error}") from error
         try:
-            playbook = _fields(book, ("turns", "chunk"), "the playbook")
+            playbook = _fields(book, ("turns", "chunk", "follow"), "the playbook")
             turns = playbook.get("turns")
             if not isinstance(turns, list):
                 raise UsageError("turns: expected a list")
             read = [_read_turn(turn, f"turns[{i}]") for i, turn in enumerate(cast("list[Any]", turns))]
-            return cls(read, chunk=_read_chunk(playbook.get("chunk"), "chunk"), name=f"scripted:{path}")
+            chunk = _read_chunk(playbook.get("chunk"), "chunk")
+            return cls(read, chunk=chunk, name=f"scripted:{path}", follow=playbook.get("follow") is True)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
 
@@ -99,6 +109,8 @@ class ScriptedProvider:
         """The next turn. Raises ProviderError when the playbook has ended, or a quotation finds nothing."""
         self.requests.append(request)
         number = len(self.requests)
+        if self._follow:
+            number = 1 + sum(message.role == "assistant" for message in request.messages)
         if number > len(self._turns):
             raise ProviderError(f"{self._name}: turn {number} was asked for, and the playbook has {len(self._turns)}")
         turn = self._turns[number - 1]

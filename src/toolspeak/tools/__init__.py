@@ -5,5 +5,6 @@ from toolspeak.tools.context import RunContext
 from toolspeak.tools.decorator import tool
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.toolset import Toolset
+from toolspeak.tools.verify import Happened
 
-__all__ = ["Effects", "RunContext", "Tool", "Toolset", "tool"]
+__all__ = ["Effects", "Happened", "RunContext", "Tool", "Toolset", "tool"]

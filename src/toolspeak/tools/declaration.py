@@ -100,7 +100,9 @@ def within(effects: Effects, bound: Effects) -> bool:
     )
 
 
-def by_name(function: Callable[..., Any], parameters: Sequence[str], where: str) -> Callable[[Mapping[str, Any]], Any]:
+def by_name(
+    function: Callable[..., Any], parameters: Sequence[str], where: str, *, may_be_async: bool = False
+) -> Callable[[Mapping[str, Any]], Any]:
     """Call `function` with those of a tool's arguments that its parameters name.
 
     Raises ToolDefinitionError for a parameter that is none of the tool's.
@@ -109,7 +111,7 @@ def by_name(function: Callable[..., Any], parameters: Sequence[str], where: str)
         wanted = signature_of(function).parameters.values()
     except (ValueError, TypeError, NameError) as error:
         raise ToolDefinitionError(f"{where}: its signature cannot be read ({error}); use a lambda") from error
-    if inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function) and not may_be_async:
         raise ToolDefinitionError(f"{where}: must not be async; write it as a plain function")
     for parameter in wanted:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):

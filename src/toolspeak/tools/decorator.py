@@ -12,6 +12,7 @@ from toolspeak.tools.declaration import Declaration, by_name
 from toolspeak.tools.schema import describe_parameters
 from toolspeak.tools.signature import context_parameter, default_name, read_signature
 from toolspeak.tools.tool import Preview, Tool, check_name
+from toolspeak.tools.verify import Verify
 
 
 @overload
@@ -32,6 +33,7 @@ def tool(
     timeout: float | Callable[..., float | None] | None = None,
     max_concurrent: int | None = None,
     preview: Callable[..., str] | None = None,
+    verify: Callable[..., Any] | None = None,
 ) -> Tool: ...
 
 
@@ -51,6 +53,7 @@ def tool(
     timeout: float | Callable[..., float | None] | None = None,
     max_concurrent: int | None = None,
     preview: Callable[..., str] | None = None,
+    verify: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -71,6 +74,7 @@ def tool(
     timeout: float | Callable[..., float | None] | None = None,
     max_concurrent: int | None = None,
     preview: Callable[..., str] | None = None,
+    verify: Callable[..., Any] | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function, method, partial or callable object; bare, with options, or as a call.
 
@@ -83,7 +87,9 @@ def tool(
     of the tool's parameters that says how many this call gets (None: as many as the executor gives). No more than
     `max_concurrent` calls of a run are inside the function at once. `preview` is a function of some of the tool's
     parameters that shows what a call would change; a parameter annotated as RunContext gets the call's, or None where
-    there is none.
+    there is none. `verify` is a function, plain or async, of some of the tool's parameters (and a RunContext) that is
+    asked what became of a call whose run was interrupted: `Happened(value)` or True if it took effect, False if it did
+    not, None if that cannot be known.
 
     Raises ToolDefinitionError, naming the parameter or option and the remedy.
     """
@@ -121,6 +127,7 @@ def tool(
             signature.context_parameter,
             _limiter(timeout, reader.names, where) if callable(timeout) else timeout,
             max_concurrent,
+            None if verify is None else _verifier(verify, reader.names, where),
         )
 
     return make if function is None else make(function)
@@ -139,6 +146,17 @@ def _limiter(
             return None
 
     return seconds
+
+
+def _verifier(verify: Callable[..., Any], parameters: Sequence[str], where: str) -> Verify:
+    where = f"{where}: verify"
+    wanted = context_parameter(verify, where)
+    ask = by_name(verify, parameters if wanted is None else [*parameters, wanted], where, may_be_async=True)
+
+    def asked(arguments: Mapping[str, Any], context: RunContext[Any]) -> Any:
+        return ask(arguments if wanted is None else {**arguments, wanted: context})
+
+    return asked
 
 
 def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: str) -> Preview:

@@ -11,6 +11,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools.context import RunContext
+from toolspeak.tools.verify import Verify
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
 """What a tool may be called: every model API takes a part of it, and no dialect's markers fit in."""
@@ -55,6 +56,7 @@ class Tool:
     the call's RunContext it can say more.
     `context_parameter` is the parameter that wants the RunContext. `timeout` is in seconds, of every call or as a
     function of its validated arguments (which never raises). Of `max_concurrent` calls none more runs at once.
+    `verify` is asked what became of a call that was started and has no result.
     """
 
     spec: ToolSpec
@@ -66,6 +68,7 @@ class Tool:
     context_parameter: str | None = None
     timeout: float | Callable[[Mapping[str, Any]], float | None] | None = None
     max_concurrent: int | None = None
+    verify: Verify | None = None
 
     def seconds(self, arguments: Mapping[str, Any]) -> float | None:
         """How long a call with these validated arguments may take; None where the tool does not say."""

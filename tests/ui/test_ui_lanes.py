@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished, ToolStarted
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolResult, failure
 from toolspeak.data.tools import Effects
-from toolspeak.ui.timeline import MAX_LANES, as_svg, as_text, batches
+from toolspeak.ui.lanes import MAX_LANES, as_svg, as_text, batches
 
 READ, WRITE = Effects(reads={"file:a"}), Effects(writes={"file:a"})
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,0 +1,64 @@
+"""Going on with a run: where it stands, and what is recorded first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from toolspeak.agent.decisions import decided
+from toolspeak.agent.load import load_state
+from toolspeak.agent.state import RunState
+from toolspeak.data.events import Event, RunResumed, RunStatus
+from toolspeak.data.messages import Message
+from toolspeak.errors import RunError
+from toolspeak.execute import Decision, Secrets, StandingRules
+from toolspeak.journal.base import Journal
+
+UNFINISHED: tuple[RunStatus, ...] = ("running", "awaiting_approval")
+"""The statuses of runs that can go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a session stands: the next run follows the first `follows_seq` records of run `follows`; `before` are
+    the messages until there."""
+
+    session_id: str
+    version: int = 0
+    follows: str | None = None
+    follows_seq: int = 0
+    before: Sequence[Message] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """A run to be resumed from the journal alone, with what was decided about its calls."""
+
+    journal: Journal
+    run_id: str
+    decisions: Mapping[str, Decision]
+    secrets: Secrets
+    rules: StandingRules
+
+    async def load(self) -> tuple[RunState, Sequence[Event]]:
+        """Where it stands and what is recorded first; called while the run is held, so nobody else goes on with it.
+
+        Raises RunError for a run that is not known or has ended, and for a decision about a call that does not wait.
+        """
+        state = await load_state(self.journal, self.run_id)
+        if state.status not in UNFINISHED:
+            raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
+        return state, opening_of(state, self.decisions, self.secrets, self.rules)
+
+
+def opening_of(
+    state: RunState, decisions: Mapping[str, Decision], secrets: Secrets, rules: StandingRules
+) -> Sequence[Event]:
+    """What is recorded first when a run goes on; rules that come with decisions are kept. Raises RunError for a
+    decision about a call that does not wait, or waits as another."""
+    waiting = state.undecided if state.status == "awaiting_approval" else {}
+    facts = decided(decisions, waiting, secrets)
+    for fact in facts:
+        if fact.always is not None:
+            rules.add(fact.always, fact.by)
+    return [*facts, RunResumed()]

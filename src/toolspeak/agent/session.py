@@ -1,0 +1,76 @@
+"""A session: runs of one agent that share their history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from toolspeak.agent.agent import Agent, RunOptions, RunResult
+from toolspeak.agent.run import Run
+from toolspeak.agent.sessions import (
+    fork_session,
+    known_session,
+    new_session_id,
+    place_of,
+    session_messages,
+)
+from toolspeak.data.messages import Message
+from toolspeak.errors import UsageError
+from toolspeak.journal.base import SessionInfo
+
+
+class Session:
+    """Runs that share history, kept in the agent's journal.
+
+        session = Session(Agent(model, tools, journal=SqliteJournal("work.db")))
+        await session.run("What is in notes.md?")
+        await session.run("Translate it.")        # knows what "it" is, in this process or another
+
+    Without a `session_id` it is a new one, which its first run creates. It may go on with another agent: another
+    model, other tools, another dialect. `principal` is on whose behalf it is held; others cannot go on with it.
+
+    Raises UsageError for an agent without a journal.
+    """
+
+    def __init__(self, agent: Agent, session_id: str | None = None, *, principal: str | None = None) -> None:
+        if agent.journal is None:
+            raise UsageError("a session is kept in a journal: give the agent one, Agent(journal=SqliteJournal(…))")
+        self._agent = agent
+        self._journal = agent.journal
+        self._principal = principal
+        self.session_id = session_id or new_session_id()
+
+    async def start(self, task: str | Message, **options: Unpack[RunOptions]) -> Run:
+        """The session's next run, which has not begun. Options as in `Agent.start`.
+
+        Raises RunBusy while another process is at work on its last run. If somebody else goes on with the session
+        before this run begins, its first record is refused: RunConflict.
+        """
+        place = await place_of(self._journal, self.session_id, self._principal)
+        return self._agent.start_behind(place, task, {**options, "principal": self._principal})
+
+    async def run(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
+        """Runs a task behind all that was said before; as `start` and `Agent.run`."""
+        return await self._agent.finish(await self.start(task, **options))
+
+    async def info(self) -> SessionInfo:
+        """Its title, version and so on. Raises RunError before its first run."""
+        return await known_session(self._journal, self.session_id)
+
+    async def messages(self) -> Sequence[Message]:
+        """What was said in it. Raises RunError before its first run."""
+        return await session_messages(self._journal, self.session_id)
+
+    async def rename(self, title: str) -> SessionInfo:
+        """Gives it another title. Raises RunConflict if somebody changes it at the same time."""
+        return await self._journal.rename_session(self.session_id, title, (await self.info()).version)
+
+    async def fork(self, run_id: str | None = None, count: int | None = None) -> Session:
+        """Another session that begins with what was said until the first `count` records of one of its runs (all of
+        them), or until its end; the two go on without each other. Raises RunError if there is no such place."""
+        forked = await fork_session(self._journal, self.session_id, run_id, count)
+        return Session(self._agent, forked.session_id, principal=forked.principal)
+
+    async def delete(self) -> None:
+        """Removes it with its runs, for good. Raises RunBusy while one of them goes on."""
+        await self._journal.delete_session(self.session_id)

@@ -1,0 +1,147 @@
+"""`toolspeak sessions`: what there is, and what can be done with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from toolspeak.agent.sessions import export_session, fork_session, import_session
+from toolspeak.cli.find import SHORT, find_run, find_session
+from toolspeak.cli.loop import run_to_end
+from toolspeak.cli.options import journal_of, journal_option, write_json, write_text
+from toolspeak.errors import UsageError
+from toolspeak.journal import Journal
+from toolspeak.ui import printable
+
+
+@click.group(invoke_without_command=True)
+@journal_option
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many are listed.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@click.pass_context
+def sessions(context: click.Context, journal: str | None, limit: int, as_json: bool) -> None:
+    """List the sessions with their runs, the last used first; or do something with one."""
+    context.obj = journal
+    if context.invoked_subcommand is None:
+        _do(context, lambda opened: _list(opened, limit, as_json))
+
+
+def _do(context: click.Context, work: Callable[[Journal], Awaitable[None]]) -> None:
+    async def main() -> None:
+        journal = journal_of(context.obj)
+        try:
+            await work(journal)
+        finally:
+            await journal.aclose()
+
+    run_to_end(main())
+
+
+async def _list(journal: Journal, limit: int, as_json: bool) -> None:
+    listed: list[dict[str, Any]] = []
+    table = Table("session", "run", "status", "records", "last used", "title", box=None)
+    for session in await journal.sessions(limit=limit):
+        runs = await journal.runs(session_id=session.session_id)
+        entry = {"session_id": session.session_id, "title": session.title, "updated": session.updated}
+        shown = [{"run_id": run.run_id, "status": run.status, "records": run.records} for run in runs]
+        listed.append({**entry, "runs": shown})
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.updated))
+        table.add_row(session.session_id[:SHORT], "", "", "", used, printable(session.title))
+        for run in runs:
+            table.add_row("", run.run_id[:SHORT], run.status.replace("_", " "), str(run.records), "", "  " + run.title)
+    if as_json:
+        write_json(listed)
+    else:
+        Console(markup=False, highlight=False, emoji=False).print(table)
+
+
+@sessions.command
+@click.argument("session")
+@click.argument("title")
+@click.pass_context
+def rename(context: click.Context, session: str, title: str) -> None:
+    """Give SESSION another TITLE."""
+
+    async def work(journal: Journal) -> None:
+        info = await find_session(journal, session)
+        await journal.rename_session(info.session_id, title, info.version)
+
+    _do(context, work)
+
+
+@sessions.command
+@click.argument("session")
+@click.pass_context
+def delete(context: click.Context, session: str) -> None:
+    """Remove SESSION with its runs, for good."""
+
+    async def work(journal: Journal) -> None:
+        await journal.delete_session((await find_session(journal, session)).session_id)
+
+    _do(context, work)
+
+
+@sessions.command
+@click.argument("session")
+@click.option("--run", metavar="RUN", help="The run to fork behind (default: the last one).")
+@click.option("--at", "count", type=int, help="How many of the run's records are kept (default: all).")
+@click.pass_context
+def fork(context: click.Context, session: str, run: str | None, count: int | None) -> None:
+    """Make a session that begins with what was said in SESSION, and print its id."""
+
+    async def work(journal: Journal) -> None:
+        info = await find_session(journal, session)
+        run_id = (await find_run(journal, run)).run_id if run else None
+        write_text((await fork_session(journal, info.session_id, run_id, count)).session_id + "\n")
+
+    _do(context, work)
+
+
+@sessions.command
+@click.argument("words", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many places are shown.")
+@click.pass_context
+def search(context: click.Context, words: tuple[str, ...], limit: int) -> None:
+    """Find the places in all sessions where all WORDS are; the last may be the beginning of one."""
+
+    async def work(journal: Journal) -> None:
+        for found in await journal.search(" ".join(words), limit=limit):
+            session = (found.session_id or "")[:SHORT]
+            write_text(printable(f"{session} {found.run_id[:SHORT]} {found.role}: {found.snippet}") + "\n")
+
+    _do(context, work)
+
+
+@sessions.command("export")
+@click.argument("session")
+@click.pass_context
+def export(context: click.Context, session: str) -> None:
+    """Print SESSION as lines of JSON; nothing is left out."""
+
+    async def work(journal: Journal) -> None:
+        async for line in export_session(journal, (await find_session(journal, session)).session_id):
+            write_text(line + "\n")
+
+    _do(context, work)
+
+
+@sessions.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.pass_context
+def import_(context: click.Context, file: str) -> None:
+    """Add a session that `export` wrote to FILE (`-`: standard input), and print its id."""
+    try:
+        with click.open_file(file, encoding="utf-8") as stream:
+            lines = stream.read().split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: {error}") from None
+
+    async def work(journal: Journal) -> None:
+        write_text((await import_session(journal, lines)).session_id + "\n")
+
+    _do(context, work)

@@ -1,0 +1,75 @@
+"""`toolspeak show` and `toolspeak diff`: what happened in a run, and where two runs parted."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import sys
+
+import click
+
+from toolspeak.agent.load import load_state
+from toolspeak.cli.find import find_run
+from toolspeak.cli.loop import run_to_end
+from toolspeak.cli.options import journal_of, journal_option, write_text
+from toolspeak.data.codec import dumps
+from toolspeak.data.events import RunFinished
+from toolspeak.journal import Journal
+from toolspeak.ui import printable, summary
+from toolspeak.ui.timeline import Timeline, timeline
+
+_LOOK = 0.2
+"""Seconds between two looks at a run that goes on."""
+
+
+@click.command
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="Print the records, one JSON object a line.")
+@click.option("--follow", is_flag=True, help="Go on with what comes, until the run has ended.")
+@journal_option
+def show(run: str, as_json: bool, follow: bool, journal: str | None) -> None:
+    """Show what happened in RUN (the beginning of its id is enough): steps, calls, times, tokens, approvals."""
+    run_to_end(_show(run, as_json, follow, journal_of(journal)))
+
+
+async def _show(run: str, as_json: bool, follow: bool, journal: Journal) -> None:
+    try:
+        run_id = (await find_run(journal, run)).run_id
+        lines, shown = Timeline(), 0
+        while True:
+            records = await journal.read(run_id, shown)
+            for record in records:
+                for line in [dumps(record)] if as_json else lines.lines(record):
+                    write_text(line + "\n")
+            shown += len(records)
+            if not follow or (records and isinstance(records[-1].event, RunFinished)):
+                break
+            await asyncio.sleep(_LOOK)
+        if not as_json:
+            write_text(f"{run_id}: {summary(await load_state(journal, run_id))}\n")
+    finally:
+        await journal.aclose()
+
+
+@click.command
+@click.argument("run")
+@click.argument("other")
+@journal_option
+def diff(run: str, other: str, journal: str | None) -> None:
+    """Show where two runs parted, as a unified diff of what happened in them; times, tokens and ids aside.
+
+    Exit code 0 if they did the same, 1 if not.
+    """
+    sys.exit(run_to_end(_diff(run, other, journal_of(journal))))
+
+
+async def _diff(run: str, other: str, journal: Journal) -> int:
+    try:
+        ids = [(await find_run(journal, wanted)).run_id for wanted in (run, other)]
+        sides = [list(timeline(await journal.read(run_id), times=False)) for run_id in ids]
+    finally:
+        await journal.aclose()
+    lines = list(difflib.unified_diff(sides[0], sides[1], ids[0], ids[1], lineterm=""))
+    for line in lines:
+        write_text(printable(line) + "\n")
+    return 1 if lines else 0

@@ -1,0 +1,173 @@
+"""Doing the work of `run` and `resume`: an agent with the built-in tools, and a person who watches."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+import click
+from rich.console import Console
+
+from toolspeak.agent import DEFAULT_DIALECT, Agent, Run, RunResult, RunState
+from toolspeak.agent.agent import result_of
+from toolspeak.agent.run import Watched
+from toolspeak.cli.ask import has_terminal, terminal_approver
+from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER
+from toolspeak.cli.options import write_text
+from toolspeak.cli.rules import open_rules
+from toolspeak.cli.timeline import write_timeline
+from toolspeak.data.codec import dumps
+from toolspeak.data.events import Record
+from toolspeak.data.messages import JSON
+from toolspeak.dialects import Section, get_dialect, repaired
+from toolspeak.errors import ProviderError, UsageError
+from toolspeak.execute import Approver, InDoubt, ScheduleName
+from toolspeak.journal import Journal
+from toolspeak.tools.builtin import workspace_tools
+from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
+from toolspeak.ui.lanes import batches
+
+Approve = Literal["ask", "all", "all+repaired", "none"]
+
+_INSTRUCTIONS = """\
+You work in a folder of the user's machine, with the tools below. Do the task with them: look before you change
+something, and check your work afterwards. Your last message, without a call, is your answer: say what you found or
+did, in a few sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What sets up a run's agent; recorded with the run, so that `resume` can do it again."""
+
+    model: str
+    dialect: str
+    workspace: str
+    approve: Approve
+    schedule: ScheduleName | Literal["native"]
+    starts_in: Section
+    repair: Literal["yes", "no"] = "no"
+    rules: str = ""
+
+    def recorded(self) -> dict[str, JSON]:
+        return {**asdict(self), "workspace": str(Path(self.workspace).resolve())}
+
+    @classmethod
+    def of(cls, run_id: str, recorded: Mapping[str, JSON]) -> Setup:
+        """What a run was set up with. Raises UsageError for a run of another program."""
+        names = [field.name for field in fields(cls) if field.default is MISSING or field.name in recorded]
+        if not all(isinstance(recorded.get(name), str) for name in names):
+            raise UsageError(f"run {run_id} was not started by `toolspeak run`: resume it with the program that did")
+        return cls(**{name: recorded[name] for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a run's work is shown: `as_json` prints the records; `timeline` is the file for its picture."""
+
+    as_json: bool
+    timeline: str | None = None
+
+
+def open_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a model's odd character must not end the run
+
+
+async def work(
+    setup: Setup,
+    journal: Journal,
+    begin: Callable[[Agent], Awaitable[Run]],
+    shown: Shown,
+    *,
+    in_doubt: InDoubt = "ask",
+) -> int:
+    """Drives the run that `begin` makes, shown as it goes on; the command's exit code."""
+    live = make_console(sys.stdout if sys.stdout.isatty() and not shown.as_json else sys.stderr)
+    approver = _approver(setup.approve, live, shown.as_json)
+    agent = Agent(
+        setup.model,
+        workspace_tools(setup.workspace),
+        dialect=repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
+        rules=open_rules(setup.rules) if setup.rules else None,
+        instructions=_INSTRUCTIONS,
+        approve=approver,
+        schedule=setup.schedule,
+        starts_in=setup.starts_in,
+        journal=journal,
+        # A yes to everything is nobody who has looked whether the call took effect.
+        in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
+    )
+    show = _print_record if shown.as_json else Renderer(live).show
+    try:
+        run = await begin(agent)
+        try:
+            state = await watch(run, show, approver if isinstance(approver, InStep) else None)
+        except ProviderError:
+            _say_how_it_ended(run.state)
+            raise
+        finally:
+            if shown.timeline is not None:
+                found = await journal.run(run.run_id)
+                title = "" if found is None else found.title
+                write_timeline(shown.timeline, batches(await journal.read(run.run_id)), title)
+    finally:
+        await agent.aclose()
+    _say_how_it_ended(state)
+    result = result_of(run, state)
+    for hint in result.hints:
+        click.echo(f"toolspeak: {printable(hint)}", err=True)
+    return _finish(result, shown.as_json)
+
+
+def _written_in(dialect: str) -> str:
+    return DEFAULT_DIALECT if dialect == "auto" else dialect
+
+
+def _approver(
+    approve: Approve, live: Console, as_json: bool
+) -> Approver | Literal["all", "all+repaired", "none"] | None:
+    match approve:
+        case "none":
+            return "none"
+        case "all" | "all+repaired":
+            # Shown all the same, unless nobody watches: previews take time.
+            announcing = AnnouncingApprover(live, f"--approve {approve}", approve == "all+repaired")
+            return approve if as_json else InStep(announcing)
+        case "ask":
+            # With nobody to ask the run pauses: that is no refusal, and the exit code says so.
+            return InStep(terminal_approver(live)) if has_terminal() else None
+
+
+def _print_record(item: Watched) -> None:
+    if isinstance(item, Record):
+        sys.stdout.write(dumps(item) + "\n")
+        sys.stdout.flush()
+
+
+def _say_how_it_ended(state: RunState) -> None:
+    click.echo(f"toolspeak: {summary(state)}", err=True)
+
+
+def _finish(result: RunResult, as_json: bool) -> int:
+    """Prints the answer, or which calls wait; the exit code."""
+    if result.status == "awaiting_approval":
+        _say_what_waits(result)
+        return AWAITING_APPROVAL
+    if result.answer and not as_json and not sys.stdout.isatty():
+        write_text(result.answer + "\n")
+    return ANSWERED if result.status == "answered" else NO_ANSWER
+
+
+def _say_what_waits(result: RunResult) -> None:
+    names = {call.id: call.name or "?" for call in result.state.batch}
+    waiting = ", ".join(f"{printable(names[call_id])} ({call_id})" for call_id in result.waiting)
+    click.echo(
+        f"toolspeak: waiting for approval: {waiting}. There is no terminal to ask at: "
+        f"`toolspeak resume {result.run_id[:8]}` from one, or with --approve all or --approve none.",
+        err=True,
+    )

@@ -1,0 +1,106 @@
+"""Calls that were started before their run was interrupted, and have no result: what becomes of each.
+
+The tool's `verify` is asked what happened, if it has one. Else a call that only reads, or may run twice, runs again
+under the same idempotency key. For the others a person is asked, or the model is told that the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import isawaitable
+from typing import Any, Literal, TypeAlias
+
+from toolspeak.data.approvals import Decision
+from toolspeak.data.messages import ToolCall, ToolResult, failure
+from toolspeak.data.tools import Effects
+from toolspeak.execute.approval import Approver, BatchApprover, StandingApprover
+from toolspeak.execute.threads import in_thread
+from toolspeak.tools.context import RunContext
+from toolspeak.tools.tool import Tool
+from toolspeak.tools.verify import Happened
+
+InDoubt: TypeAlias = Literal["ask", "report", "repeat"]
+"""What is done with a call in doubt that must not simply run again: ask the person (the run pauses if it has no
+approver; a standing "all" or "none" is no person: report), report the unknown outcome to the model, or run it again."""
+
+_VERIFY_SECONDS = 60.0
+_NOT_RUN = frozenset({"skipped", "unknown_tool", "invalid_arguments", "rejected", "blocked"})
+_REPORT = (
+    "unknown outcome: this call was started, the run was interrupted, and nothing says whether it took effect. Look at"
+    " what it would have changed before you repeat it."
+)
+ASKED = "was started before the run was interrupted, and may have taken effect: a yes runs it again"
+
+
+def _none() -> dict[str, Decision | None]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """The calls of a batch that are in doubt, by id, with what a person decided of each since; and the policy."""
+
+    calls: Mapping[str, Decision | None] = field(default_factory=_none)
+    policy: InDoubt = "ask"
+
+    def __contains__(self, call: ToolCall) -> bool:
+        return call.id in self.calls
+
+    def bound(self, call: ToolCall, digest: str) -> Doubts:
+        """Without what was decided of another question about this call than the one with this digest."""
+        decision = self.calls[call.id]
+        if decision is None or decision.digest in ("", digest):
+            return self
+        return replace(self, calls={**self.calls, call.id: None})
+
+    def told(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """The result of a call that does not run, as it may be told: of one in doubt nobody can say that it did not."""
+        if call in self and result.code in _NOT_RUN:
+            return failure(call, "unknown_outcome", f"{_REPORT} It was not run again: {result.text}")
+        return result
+
+    async def settle(
+        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, context: RunContext[Any]
+    ) -> Any:
+        """True if the call runs again, False if its outcome stays unknown, None if a person has to say; or
+        `Happened`."""
+        if tool.verify is not None:
+            found = await _verify(tool, arguments, context)
+            if found is not None:
+                return found if isinstance(found, Happened) else True
+        elif effects.idempotent or (effects.read_only and not effects.external):
+            return True
+        decision = self.calls[call.id]
+        if decision is not None:
+            return decision.approved
+        return {"ask": None, "report": False, "repeat": True}[self.policy]
+
+
+def has_person(approver: Approver | BatchApprover | None) -> bool:
+    """Whether somebody answers who can look at what happened."""
+    return approver is not None and not isinstance(approver, StandingApprover)
+
+
+def unknown_outcome(call: ToolCall) -> ToolResult:
+    return failure(call, "unknown_outcome", _REPORT)
+
+
+async def _verify(tool: Tool, arguments: Mapping[str, Any], context: RunContext[Any]) -> Happened | bool | None:
+    """What the tool's `verify` says. One that fails, or takes too long, has not said anything."""
+    verify = tool.verify
+    if verify is None:
+        return None
+    try:
+        async with asyncio.timeout(_VERIFY_SECONDS):
+            outcome = await in_thread(partial(verify, arguments, context))
+            if outcome.error is not None:
+                return None
+            found = await outcome.value if isawaitable(outcome.value) else outcome.value
+    except Exception:  # noqa: BLE001 - the author's code; not knowing is the careful answer
+        return None
+    if found is True:
+        return Happened("done before the run was interrupted")
+    return found if found is False or isinstance(found, Happened) else None

@@ -1,0 +1,48 @@
+"""Who holds a run: a process, named so that others on the same machine can tell whether it is still alive."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+
+def new_owner() -> str:
+    """A name for one holder in this process: `machine pid start random`."""
+    return f"{_machine()} {os.getpid()} {_start(os.getpid())} {uuid.uuid4().hex[:8]}"
+
+
+def is_dead(owner: str) -> bool:
+    """Whether the owner was a process of this machine that has ended. False where that cannot be known."""
+    parts = owner.split(" ")
+    if len(parts) != 4 or parts[0] != _machine() or not parts[1].isdigit():
+        return False
+    pid, start = int(parts[1]), parts[2]
+    with suppress(PermissionError, OverflowError, ValueError):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+    # The number may be another process's by now: that one has started later.
+    return start not in ("", _start(pid))
+
+
+def _machine() -> str:
+    """The machine and its pid namespace: in a container, the same number is another process."""
+    namespace = ""
+    with suppress(OSError):
+        namespace = os.readlink("/proc/self/ns/pid")
+    return f"{socket.gethostname()}:{namespace}".replace(" ", "_")
+
+
+def _start(pid: int) -> str:
+    """When a process started, in clock ticks since boot (proc(5), field 22 of stat); "" where there is no /proc.
+
+    A process that has ended and was not waited for yet has none.
+    """
+    with suppress(OSError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return "ended" if fields[0] in "ZX" else fields[19]
+    return ""

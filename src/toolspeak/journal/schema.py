@@ -1,0 +1,57 @@
+"""The tables, as numbered steps: a database of any earlier version is brought forward one step after the other.
+
+A step that was released is never changed: what comes next is a new one. `{integer}`, `{key}`, `{number}` (a key that
+counts itself), `{real}`, `{bytes}` and `{found}` (the table of searched words; `;` and a line break between its
+statements) are each database's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+STEPS: Sequence[Sequence[str]] = (
+    (
+        """CREATE TABLE runs (
+            number {number}, run_id TEXT NOT NULL UNIQUE, status TEXT, title TEXT, model TEXT, agent TEXT,
+            created {real}, updated {real}, session_id TEXT, principal TEXT, parent_run_id TEXT,
+            epoch {integer} NOT NULL, owner TEXT, held_until {real})""",
+        "CREATE INDEX runs_by_time ON runs (created)",
+        "CREATE INDEX runs_by_session ON runs (session_id)",
+        "CREATE TABLE records (pos {key}, data TEXT NOT NULL, places TEXT)",
+        "CREATE TABLE blobs (digest TEXT PRIMARY KEY, data {bytes} NOT NULL)",
+        """CREATE TABLE blob_uses (
+            digest TEXT NOT NULL REFERENCES blobs (digest), pos {integer} NOT NULL, PRIMARY KEY (digest, pos))""",
+        "CREATE INDEX blob_uses_by_pos ON blob_uses (pos)",
+        """CREATE TABLE sessions (
+            session_id TEXT PRIMARY KEY, title TEXT NOT NULL, created {real} NOT NULL, updated {real} NOT NULL,
+            version {integer} NOT NULL, runs {integer} NOT NULL, last_run TEXT, principal TEXT,
+            forked_run TEXT, forked_seq {integer}, history TEXT)""",
+        "CREATE INDEX sessions_by_time ON sessions (updated)",
+    ),
+    (
+        "ALTER TABLE runs ADD COLUMN indexed {integer} NOT NULL DEFAULT 0",
+        "{found}",
+    ),
+)
+"""Step n - 1 makes version n out of version n - 1. Version 1: records, runs, sessions. Version 2: search."""
+
+VERSION = len(STEPS)
+"""The version this toolspeak writes and reads."""
+
+
+def steps_from(version: int, types: Mapping[str, str]) -> Sequence[str]:
+    """The statements that bring a database of this version to `VERSION`."""
+    return [
+        statement.format_map(types)
+        for step in STEPS[version:]
+        for whole in step
+        for statement in whole.format_map(types).split(";\n")
+    ]
+
+
+def newer(place: str, version: int) -> str:
+    """What to say of a database that a later toolspeak wrote."""
+    return (
+        f"{place} was written by a later toolspeak (schema version {version}; this one reads up to {VERSION}):"
+        " upgrade toolspeak, or name another journal"
+    )

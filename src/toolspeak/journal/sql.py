@@ -1,0 +1,414 @@
+"""A journal in a database: the statements and their order, which SQLite and PostgreSQL share.
+
+Parameters are written `$1`. `{now}` (Unix seconds by the database's clock), `{share}` and `{update}` (row locks) are
+filled in by each. The records of run number n are at the positions n·2³² to (n + 1)·2³² - 1: one primary key keeps a
+run together, in order, and free of doubles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any, Protocol, cast
+
+from toolspeak.data.codec import dump, dump_text, load, load_text
+from toolspeak.data.events import Record, RunStarted, RunStatus
+from toolspeak.data.messages import Message
+from toolspeak.errors import FormatError, JournalError
+from toolspeak.journal.base import Found, Lease, RunInfo, SessionInfo
+from toolspeak.journal.owner import is_dead
+from toolspeak.journal.rules import (
+    busy,
+    check_lease,
+    check_runs,
+    found_in,
+    gone_on,
+    no_start,
+    session_after,
+    session_conflict,
+    starts_rightly,
+    status_after,
+    there_already,
+)
+from toolspeak.journal.stored import Stored, digests, pack, unpack
+from toolspeak.journal.texts import plain, texts_of, title_of, words
+
+SPAN = 1 << 32
+"""Positions a run has."""
+
+PAGE = 1000
+"""Records read at once: others get their turn between two pages."""
+
+APPEND = f"""\
+INSERT INTO records (pos, data, places)
+SELECT number * {SPAN} + $2, $3, $4 FROM runs
+WHERE run_id = $1 AND (CASE WHEN owner IS NULL THEN 0 ELSE epoch END) = $5
+    AND ($2 = 0 OR EXISTS (SELECT 1 FROM records WHERE pos = runs.number * {SPAN} + $2 - 1)) {{share}}
+ON CONFLICT (pos) DO NOTHING"""
+"""Adds one record if the lease (epoch $5, 0 for none) holds and it is the run's next."""
+
+_RUN = f"""
+SELECT run_id, status, title, model, agent, created, updated,
+    (SELECT max(pos) FROM records
+     WHERE pos >= runs.number * {SPAN} AND pos < (runs.number + 1) * {SPAN}) - runs.number * {SPAN} + 1,
+    session_id, principal, parent_run_id, owner, held_until
+FROM runs WHERE created IS NOT NULL"""
+
+_SESSION = """
+SELECT session_id, title, created, updated, version, runs, last_run, principal, forked_run, forked_seq, {history}
+FROM sessions"""
+
+_START = """
+INSERT INTO runs (run_id, status, title, model, agent, created, updated, session_id, principal, parent_run_id, epoch)
+VALUES ($1, 'running', $2, $3, $4, $5, $5, $6, $7, $8, 0)
+ON CONFLICT (run_id) DO UPDATE SET status = excluded.status, title = excluded.title, model = excluded.model,
+    agent = excluded.agent, created = excluded.created, updated = excluded.updated, session_id = excluded.session_id,
+    principal = excluded.principal, parent_run_id = excluded.parent_run_id
+WHERE runs.created IS NULL"""
+
+_DELETE = (
+    """
+DELETE FROM blob_uses WHERE pos >= $1 AND pos < $2""",
+    """
+DELETE FROM blobs WHERE NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob_uses.digest = blobs.digest)""",
+    """
+DELETE FROM found WHERE {found} >= $1 AND {found} < $2""",
+    """
+DELETE FROM records WHERE pos >= $1 AND pos < $2""",
+)
+
+
+class Connection(Protocol):
+    """A database inside of one transaction."""
+
+    async def rows(self, sql: str, *arguments: Any) -> Sequence[Sequence[Any]]: ...
+
+    async def change(self, sql: str, *arguments: Any) -> int:
+        """How many rows were changed."""
+        ...
+
+
+class SqlJournal:
+    """Everything of `Journal` but what a database does in its own way. Not for use by itself."""
+
+    def _reading(self) -> AbstractAsyncContextManager[Connection]:
+        raise NotImplementedError
+
+    def _writing(self) -> AbstractAsyncContextManager[Connection]:
+        """A transaction that is durable when it ends, and undone when it ends with an exception."""
+        raise NotImplementedError
+
+    async def _index(self, db: Connection, pos: int, text: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    async def _matches(self, db: Connection, wanted: Sequence[str], principal: str | None, limit: int) -> Sequence[int]:
+        raise NotImplementedError
+
+    # --- records -------------------------------------------------------------------------------------------------
+
+    async def append(self, record: Record, lease: Lease | None = None) -> None:
+        stored = pack(record)
+        async with self._writing() as db:
+            await self._add(db, record, stored, lease)
+
+    async def _add(self, db: Connection, record: Record, stored: Stored, lease: Lease | None) -> None:
+        event, epoch = record.event, lease.epoch if lease else 0
+        if isinstance(event, RunStarted) and record.seq == 0:
+            await self._start(db, record, event)
+        arguments = (record.run_id, record.seq, stored.text, stored.places, epoch)
+        if not starts_rightly(record) or await db.change(APPEND, *arguments) != 1:
+            await self._refuse(db, record, lease)
+        for digest, content in stored.blobs.items():
+            await db.change("INSERT INTO blobs (digest, data) VALUES ($1, $2) ON CONFLICT DO NOTHING", digest, content)
+            await db.change(
+                f"INSERT INTO blob_uses (digest, pos) SELECT $1, number * {SPAN} + $2 FROM runs WHERE run_id = $3",
+                digest,
+                record.seq,
+                record.run_id,
+            )
+        status = status_after(event)
+        if status is not None and record.seq:
+            await db.change(
+                "UPDATE runs SET status = $1, updated = $2 WHERE run_id = $3", status, record.time, record.run_id
+            )
+
+    async def _start(self, db: Connection, record: Record, event: RunStarted) -> None:
+        if event.session_id is not None:
+            known = await self._session(db, event.session_id)
+            await self._put_session(db, session_after(known, record, event), known)
+        await db.change(
+            _START,
+            record.run_id,
+            title_of(event.messages),
+            plain(event.model),
+            plain(record.agent),
+            record.time,
+            event.session_id,
+            _column(record.principal),
+            _column(record.parent_run_id),
+        )
+
+    async def _refuse(self, db: Connection, record: Record, lease: Lease | None) -> None:
+        """Raises what is wrong with a record that was not added."""
+        rows = await db.rows(
+            f"SELECT owner, epoch, (SELECT max(pos) FROM records WHERE pos >= runs.number * {SPAN}"
+            f" AND pos < (runs.number + 1) * {SPAN}) - number * {SPAN} + 1 FROM runs WHERE run_id = $1",
+            record.run_id,
+        )
+        owner, epoch, count = rows[0] if rows else (None, 0, 0)
+        check_lease(record.run_id, lease, owner, epoch)
+        if record.seq != (count or 0):
+            raise gone_on(record)
+        raise no_start(record)
+
+    async def read(self, run_id: str, start: int = 0) -> Sequence[Record]:
+        records: list[Record] = []
+        async with self._reading() as db:
+            rows = await db.rows("SELECT number FROM runs WHERE run_id = $1", run_id)
+        if not rows:
+            return ()
+        first = rows[0][0] * SPAN
+        while True:
+            async with self._reading() as db:
+                page = await self._page(db, run_id, first, start + len(records))
+            records += page
+            if len(page) < PAGE:
+                return tuple(records)
+            await asyncio.sleep(0)
+
+    async def _page(self, db: Connection, run_id: str, first: int, start: int) -> list[Record]:
+        rows = await db.rows(
+            f"SELECT pos, data, places FROM records WHERE pos >= $1 AND pos < $2 ORDER BY pos LIMIT {PAGE}",
+            first + start,
+            first + SPAN,
+        )
+        wanted = {digest for _, _, places in rows if places is not None for digest in digests(places)}
+        blobs = {digest: await self._blob(db, digest) for digest in wanted}
+        try:
+            return [unpack(data, run_id, pos - first, places, blobs.__getitem__) for pos, data, places in rows]
+        except FormatError as error:
+            raise JournalError(f"{self}: {error}") from error
+
+    async def _blob(self, db: Connection, digest: str) -> bytes:
+        rows = await db.rows("SELECT data FROM blobs WHERE digest = $1", digest)
+        if not rows:
+            raise JournalError(f"{self}: the content {digest} of a record is missing; restore it from a backup")
+        return rows[0][0]
+
+    # --- runs ----------------------------------------------------------------------------------------------------
+
+    async def run(self, run_id: str) -> RunInfo | None:
+        async with self._reading() as db:
+            rows = await db.rows(f"{_RUN} AND run_id = $1", run_id)
+        return RunInfo(*rows[0]) if rows else None
+
+    async def runs(
+        self,
+        *,
+        prefix: str = "",
+        session_id: str | None = None,
+        status: RunStatus | None = None,
+        principal: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[RunInfo]:
+        where = {
+            f"substr(run_id, 1, {len(prefix)}) = $": prefix or None,
+            "session_id = $": session_id,
+            "status = $": status,
+            "principal = $": _column(principal),
+        }
+        sql, arguments = _where(_RUN, where)
+        async with self._reading() as db:
+            rows = await db.rows(f"{sql} ORDER BY created DESC, run_id DESC{_limit(limit)}", *arguments)
+        return tuple(RunInfo(*row) for row in rows)
+
+    async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
+        async with self._writing() as db:
+            # Made first, so that two who want the same new run find one row to lock.
+            await db.change("INSERT INTO runs (run_id, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING", run_id)
+            rows = await db.rows(
+                "SELECT owner, held_until, {now} FROM runs WHERE run_id = $1 {update}",
+                run_id,
+            )
+            holder, until, now = rows[0]
+            if holder not in (None, owner) and until > now and not is_dead(holder):
+                raise busy(run_id, until)
+            rows = await db.rows(
+                "UPDATE runs SET owner = $2, epoch = epoch + 1, held_until = {now} + $3 WHERE run_id = $1"
+                " RETURNING epoch",
+                run_id,
+                owner,
+                float(seconds),
+            )
+            return Lease(run_id, owner, rows[0][0])
+
+    async def renew(self, lease: Lease, seconds: float) -> None:
+        async with self._writing() as db:
+            changed = await db.change(
+                "UPDATE runs SET held_until = {now} + $3 WHERE run_id = $1 AND epoch = $2 AND owner IS NOT NULL",
+                lease.run_id,
+                lease.epoch,
+                float(seconds),
+            )
+        if not changed:
+            check_lease(lease.run_id, lease, None, 0)
+
+    async def release(self, lease: Lease) -> None:
+        async with self._writing() as db:
+            await db.change(
+                "UPDATE runs SET owner = NULL, held_until = NULL WHERE run_id = $1 AND epoch = $2",
+                lease.run_id,
+                lease.epoch,
+            )
+
+    # --- sessions ------------------------------------------------------------------------------------------------
+
+    async def session(self, session_id: str) -> SessionInfo | None:
+        async with self._reading() as db:
+            return await self._session(db, session_id)
+
+    async def sessions(self, *, principal: str | None = None, limit: int | None = None) -> Sequence[SessionInfo]:
+        sql, arguments = _where(
+            _SESSION.replace("{history}", "NULL") + " WHERE 1 = 1", {"principal = $": _column(principal)}
+        )
+        async with self._reading() as db:
+            rows = await db.rows(f"{sql} ORDER BY updated DESC, session_id DESC{_limit(limit)}", *arguments)
+        return tuple(_session_info(row) for row in rows)
+
+    async def add_session(self, session: SessionInfo, records: Sequence[Record] = ()) -> None:
+        check_runs(session, records)
+        async with self._writing() as db:
+            known = await db.rows("SELECT 1 FROM sessions WHERE session_id = $1", session.session_id)
+            if known:
+                raise there_already(session.session_id)
+            for record in records:
+                stored = pack(record)
+                if isinstance(record.event, RunStarted):
+                    if await db.rows("SELECT 1 FROM runs WHERE run_id = $1", record.run_id):
+                        raise there_already(session.session_id)
+                    # As it is stored, it belongs to the session; that has its version already.
+                    record = replace(record, event=replace(record.event, session_id=None))
+                await self._add(db, record, stored, None)
+                if record.seq == 0:
+                    await db.change(
+                        "UPDATE runs SET session_id = $1 WHERE run_id = $2", session.session_id, record.run_id
+                    )
+            await self._put_session(db, session, None)
+
+    async def rename_session(self, session_id: str, title: str, version: int) -> SessionInfo:
+        async with self._writing() as db:
+            known = await self._session(db, session_id)
+            if known is None or known.version != version:
+                raise session_conflict(session_id, version, known.version if known else None)
+            renamed = replace(known, title=plain(title), version=version + 1)
+            await self._put_session(db, renamed, known)
+            return renamed
+
+    async def delete_session(self, session_id: str) -> None:
+        async with self._writing() as db:
+            if await self._session(db, session_id) is None:
+                raise session_conflict(session_id, 0, None)
+            runs = await db.rows(
+                "SELECT run_id, number, owner, held_until, {now} FROM runs WHERE session_id = $1 {update}", session_id
+            )
+            for run_id, _, owner, until, now in runs:
+                if owner is not None and until > now and not is_dead(owner):
+                    raise busy(run_id, until)
+            for _, number, _, _, _ in runs:
+                for statement in _DELETE:
+                    wanted = statement.count("$")
+                    await db.change(statement, *(number * SPAN, (number + 1) * SPAN)[:wanted])
+            await db.change("DELETE FROM runs WHERE session_id = $1", session_id)
+            await db.change("DELETE FROM sessions WHERE session_id = $1", session_id)
+
+    async def _session(self, db: Connection, session_id: str) -> SessionInfo | None:
+        rows = await db.rows(_SESSION.replace("{history}", "history") + " WHERE session_id = $1 {update}", session_id)
+        return _session_info(rows[0]) if rows else None
+
+    async def _put_session(self, db: Connection, session: SessionInfo, known: SessionInfo | None) -> None:
+        """Writes a session that was `known` in this transaction; None if it is new. Raises RunConflict for a new one
+        that is there by now."""
+        values = (session.session_id, session.title, session.updated, session.version, session.runs, session.last_run)
+        if known is not None:
+            await db.change(
+                "UPDATE sessions SET title = $2, updated = $3, version = $4, runs = $5, last_run = $6"
+                " WHERE session_id = $1",
+                *values,
+            )
+            return
+        forked_run, forked_seq = session.forked_from or (None, None)
+        history = dump_text([dump(message) for message in session.history]) if session.history else None
+        changed = await db.change(
+            "INSERT INTO sessions (session_id, title, updated, version, runs, last_run, created, principal,"
+            " forked_run, forked_seq, history) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+            " ON CONFLICT DO NOTHING",
+            *values,
+            session.created,
+            _column(session.principal),
+            forked_run,
+            forked_seq,
+            history,
+        )
+        if not changed:
+            raise there_already(session.session_id)
+
+    # --- search --------------------------------------------------------------------------------------------------
+
+    async def search(self, query: str, *, principal: str | None = None, limit: int = 20) -> Sequence[Found]:
+        wanted = words(query)
+        if not wanted:
+            return ()
+        async with self._writing() as db:
+            await self._index_new(db)
+        found: list[Found] = []
+        async with self._reading() as db:
+            for pos in await self._matches(db, wanted, _column(principal), limit):
+                (row,) = await db.rows(f"{_RUN} AND number = $1", pos // SPAN)
+                info = RunInfo(*row)
+                records = await self._page(db, info.run_id, pos // SPAN * SPAN, pos % SPAN)
+                found += found_in(info, records[0], wanted)
+        return tuple(found)
+
+    async def _index_new(self, db: Connection) -> None:
+        """Indexes what was recorded since the last search: so appending is not slowed down by it."""
+        behind = await db.rows(
+            f"SELECT run_id, number, indexed FROM runs WHERE created IS NOT NULL"
+            f" AND EXISTS (SELECT 1 FROM records WHERE pos = runs.number * {SPAN} + runs.indexed) {{update}}"
+        )
+        for run_id, number, indexed in behind:
+            while True:
+                page = await self._page(db, run_id, number * SPAN, indexed)
+                for record in page:
+                    for _, text in texts_of(record):
+                        await self._index(db, number * SPAN + record.seq, words(text))
+                indexed += len(page)
+                if len(page) < PAGE:
+                    break
+            await db.change("UPDATE runs SET indexed = $1 WHERE number = $2", indexed, number)
+
+
+def _column(text: str | None) -> str | None:
+    return None if text is None else plain(text)
+
+
+def _where(sql: str, conditions: dict[str, Any]) -> tuple[str, list[Any]]:
+    """The statement with the conditions whose value is not None, and their values."""
+    arguments = [value for value in conditions.values() if value is not None]
+    wanted = [condition for condition, value in conditions.items() if value is not None]
+    for number, condition in enumerate(wanted, 1):
+        sql += " AND " + condition.replace("$", f"${number}")
+    return sql, arguments
+
+
+def _limit(limit: int | None) -> str:
+    return "" if limit is None else f" LIMIT {int(limit)}"
+
+
+def _session_info(row: Sequence[Any]) -> SessionInfo:
+    forked_run, forked_seq, history = row[8:]
+    forked = None if forked_run is None else (forked_run, forked_seq)
+    messages = cast("list[Any]", load_text(history)) if history else []
+    read = tuple(cast("Message", load(message)) for message in messages)
+    return SessionInfo(*row[:8], forked_from=forked, history=read)

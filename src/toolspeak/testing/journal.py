@@ -1,0 +1,321 @@
+"""The contract of a journal, as checks that a user may run on a store of their own.
+
+Each check takes an `open_store`, a function that opens the same, at first empty, store again and again: two journals of
+it are two processes. A check raises AssertionError; ids are new in each, so one store serves them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from toolspeak.data.events import (
+    Event,
+    ModelAnswered,
+    ModelAsked,
+    Record,
+    RunFinished,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+    UnknownEvent,
+    UserMessageQueued,
+)
+from toolspeak.data.messages import FilePart, Message, TextPart, ToolCall, ToolResult
+from toolspeak.errors import JournalError, LeaseLost, RunBusy, RunConflict
+from toolspeak.journal.base import Journal, SessionInfo
+
+OpenStore: TypeAlias = Callable[[], Journal]
+Check: TypeAlias = Callable[[OpenStore], Awaitable[None]]
+
+_ODD = "NUL \0, a lone surrogate \ud800, an emoji 😀, a quote ' and a $1"
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def a_run(run_id: str, *events: Event, task: str = "do it", time: float = 1000.0, **start: Any) -> list[Record]:
+    """The records of a run that starts with a task and goes on with these events, a second each."""
+    principal = start.pop("principal", None)
+    whole = (RunStarted((Message.user(task),), "model", **start), *events)
+    return [Record(event, run_id, seq, seq, time + seq, principal=principal) for seq, event in enumerate(whole)]
+
+
+async def write(journal: Journal, records: Sequence[Record]) -> None:
+    for record in records:
+        await journal.append(record)
+
+
+async def refused(kind: type[Exception], work: Awaitable[Any]) -> Exception:
+    """The error of this kind that the work raises."""
+    try:
+        await work
+    except kind as error:
+        return error
+    raise AssertionError(f"{kind.__name__} was not raised")
+
+
+def every_kind() -> tuple[Event, ...]:
+    """Events with everything a store may get wrong: odd text, bytes, nested values, kinds of a later version."""
+    call = ToolCall("call_1_0", "write", {"text": _ODD, "n": [1, 2.5, None, {"type": "x"}]}, extra={"later": [1]})
+    file = FilePart("a", "application/octet-stream", bytes(range(256)))
+    return (
+        ModelAsked("model", "a" * 64, "b" * 64),
+        ModelAnswered(Message("assistant", (TextPart(_ODD), call)), "tool_calls"),
+        ToolStarted("call_1_0", "write", "key"),
+        ToolFinished(ToolResult("call_1_0", "write", "success", (TextPart(_ODD), file), structured={"$blob": 1})),
+        UnknownEvent("OfTomorrow", {"a": [_ODD]}),
+        RunFinished("answered", _ODD, "answer"),
+    )
+
+
+async def check_records_come_back(open_store: OpenStore) -> None:
+    """What was appended is read again, whole, in order, by everybody, from anywhere on."""
+    run_id, other = new_id(), new_id()
+    records = [replace(r, extra={"odd": _ODD}) for r in a_run(run_id, *every_kind(), task=_ODD)]
+    writer, reader = open_store(), open_store()
+    assert list(await reader.read(run_id)) == []
+    for seq, record in enumerate(records):
+        await writer.append(record)
+        assert list(await reader.read(run_id)) == records[: seq + 1]
+    await write(writer, a_run(other))
+    assert list(await reader.read(run_id)) == records
+    assert list(await reader.read(run_id, 3)) == records[3:]
+    assert list(await reader.read(run_id, 99)) == []
+    assert list(await reader.read(new_id())) == []
+
+
+async def check_one_of_two_writers_wins(open_store: OpenStore) -> None:
+    """Two who go on from the same record: one is told, and the other's record stands."""
+    run_id = new_id()
+    first, second = open_store(), open_store()
+    await write(first, a_run(run_id))
+    for seq in range(1, 6):
+        rivals = [
+            journal.append(Record(UserMessageQueued(Message.user(name)), run_id, seq, 0, 1.0))
+            for journal, name in ((first, "first"), (second, "second"))
+        ]
+        outcomes = await asyncio.gather(*rivals, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes if outcome] == [RunConflict], outcomes
+    assert [record.seq for record in await second.read(run_id)] == list(range(6))
+    for seq in (0, 3, 7):
+        await refused(RunConflict, first.append(Record(RunResumed(), run_id, seq, 0, 1.0)))
+    await refused(RunConflict, first.append(a_run(run_id)[0]))
+
+
+async def check_a_run_begins_with_its_start(open_store: OpenStore) -> None:
+    journal, run_id = open_store(), new_id()
+    await refused(JournalError, journal.append(Record(RunResumed(), run_id, 0, 0, 1.0)))
+    await refused(RunConflict, journal.append(Record(RunResumed(), run_id, 1, 0, 1.0)))
+    assert await journal.run(run_id) is None
+    assert list(await journal.read(run_id)) == []
+
+
+async def check_many_at_once(open_store: OpenStore) -> None:
+    """Runs that are written at the same time do not mix, and one's refusal touches no other."""
+    journal = open_store()
+    runs = {run_id: a_run(run_id, *every_kind()) for run_id in (new_id() for _ in range(20))}
+    await asyncio.gather(*(write(journal, records) for records in runs.values()))
+    stale = next(iter(runs))
+    more = [Record(RunResumed(), run_id, len(records), 0, 1.0) for run_id, records in runs.items()]
+    more[0] = Record(RunResumed(), stale, 1, 0, 1.0)
+    outcomes = await asyncio.gather(*map(journal.append, more), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [RunConflict] + [type(None)] * 19
+    for run_id, records in runs.items():
+        assert list(await journal.read(run_id))[: len(records)] == records
+
+
+async def check_large_contents(open_store: OpenStore) -> None:
+    """Contents of any size come back, and go with the last session that has them."""
+    journal, kept, gone = open_store(), new_id(), new_id()
+    large = "\ud800é\0" * 60_000
+    listed = {"many": [f"item {i}" for i in range(20_000)]}
+    finished = ToolFinished(ToolResult("call_1_0", "read", "success", (TextPart(large),) * 2, structured=listed))
+    runs = {session: a_run(new_id(), finished, session_id=session) for session in (kept, gone)}
+    for records in runs.values():
+        await write(journal, records)
+        assert list(await open_store().read(records[0].run_id)) == records
+    await journal.delete_session(gone)
+    assert list(await journal.read(runs[kept][0].run_id)) == runs[kept]
+    await journal.delete_session(kept)
+    again = a_run(new_id(), finished)
+    await write(journal, again)
+    assert list(await journal.read(again[0].run_id)) == again
+
+
+async def check_a_lease_keeps_others_out(open_store: OpenStore) -> None:
+    run_id = new_id()
+    mine, theirs = open_store(), open_store()
+    records = a_run(run_id, *every_kind())
+    lease = await mine.acquire(run_id, "me", 60)
+    await mine.append(records[0], lease)
+    error = await refused(RunBusy, theirs.acquire(run_id, "them", 60))
+    assert run_id in str(error)
+    await refused(LeaseLost, theirs.append(records[1]))
+    await mine.append(records[1], lease)
+    info = await theirs.run(run_id)
+    assert info is not None
+    assert info.owner == "me"
+    await mine.renew(lease, 60)
+    await mine.release(lease)
+    await refused(LeaseLost, mine.append(records[2], lease))
+    await refused(LeaseLost, mine.renew(lease, 60))
+    await theirs.append(records[2])
+    taken = await theirs.acquire(run_id, "them", 60)
+    assert taken.epoch > lease.epoch
+    await mine.release(lease)
+    await theirs.append(records[3], taken)
+
+
+async def check_a_stale_owner_is_fenced_off(open_store: OpenStore) -> None:
+    """An owner that slept through its lease can record nothing more, so it begins no effect."""
+    run_id = new_id()
+    mine, theirs = open_store(), open_store()
+    records = a_run(run_id, *every_kind())
+    lease = await mine.acquire(run_id, "me", -1)
+    await mine.append(records[0], lease)
+    await mine.append(records[1], lease)  # nobody has taken it over yet
+    taken = await theirs.acquire(run_id, "them", 60)
+    error = await refused(LeaseLost, mine.append(records[2], lease))
+    assert "taken over" in str(error)
+    await refused(LeaseLost, mine.renew(lease, 60))
+    await refused(RunBusy, mine.acquire(run_id, "me", 60))
+    await theirs.append(records[2], taken)
+    assert list(await mine.read(run_id)) == records[:3]
+
+
+async def check_one_of_two_takes_a_run(open_store: OpenStore) -> None:
+    run_id = new_id()
+    await write(open_store(), a_run(run_id))
+    wanted = [open_store().acquire(run_id, name, 60) for name in ("a", "b", "c")]
+    outcomes = await asyncio.gather(*wanted, return_exceptions=True)
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Lease", "RunBusy", "RunBusy"], outcomes
+
+
+async def check_runs_are_listed(open_store: OpenStore) -> None:
+    journal, session, user = open_store(), new_id(), new_id()
+    paused, done = new_id(), new_id()
+    await write(journal, a_run(paused, RunPaused("awaiting_approval", ("call_1_0",)), principal=user, time=2000.0))
+    await write(journal, a_run(done, *every_kind(), task="two\nlines", principal=user, session_id=session, time=3000.0))
+    found = await journal.runs(principal=user)
+    assert [info.run_id for info in found] == [done, paused]
+    assert found[0] == await journal.run(done)
+    assert (found[0].status, found[0].title, found[0].records, found[0].updated) == ("answered", "two", 7, 3006.0)
+    assert [info.run_id for info in await journal.runs(principal=user, status="awaiting_approval")] == [paused]
+    assert [info.run_id for info in await journal.runs(session_id=session)] == [done]
+    assert [info.run_id for info in await journal.runs(prefix=done[:20])] == [done]
+    assert [info.run_id for info in await journal.runs(principal=user, limit=1)] == [done]
+    await journal.append(Record(RunResumed(), paused, 2, 1, 2002.0))
+    info = await journal.run(paused)
+    assert info is not None
+    assert (info.status, info.updated) == ("running", 2002.0)
+    held = new_id()
+    await journal.acquire(held, "me", 60)
+    assert await journal.run(held) is None
+
+
+async def check_sessions(open_store: OpenStore) -> None:
+    journal, session, user = open_store(), new_id(), new_id()
+    first, second = new_id(), new_id()
+    assert await journal.session(session) is None
+    start: dict[str, Any] = {"session_id": session, "principal": user}
+    await write(journal, a_run(first, task="  The first\nthing  ", **start))
+    info = await journal.session(session)
+    assert info is not None
+    assert (info.title, info.version, info.runs, info.last_run) == ("The first", 1, 1, first)
+    await refused(RunConflict, write(journal, a_run(new_id(), **start)))
+    await write(journal, a_run(second, session_version=1, follows=first, follows_seq=1, time=1100.0, **start))
+    renamed = await open_store().rename_session(session, "Odd \ud800 title", 2)
+    assert (renamed.version, renamed.title) == (3, "Odd \ufffd title")
+    error = await refused(RunConflict, journal.rename_session(session, "Mine", 2))
+    assert session in str(error)
+    assert await journal.session(session) == renamed
+    assert list(await journal.sessions(principal=user)) == [renamed]
+    assert (renamed.runs, renamed.last_run, renamed.updated) == (2, second, 1100.0)
+    lease = await journal.acquire(second, "me", 60)
+    await refused(RunBusy, journal.delete_session(session))
+    await journal.release(lease)
+    await journal.delete_session(session)
+    await refused(RunConflict, journal.delete_session(session))
+    assert await journal.session(session) is None
+    assert list(await journal.read(first)) == []
+    assert list(await journal.runs(session_id=session)) == []
+
+
+async def check_a_refused_start_leaves_nothing(open_store: OpenStore) -> None:
+    journal, session, run_id = open_store(), new_id(), new_id()
+    await write(journal, a_run(new_id(), session_id=session))
+    before = await journal.session(session)
+    await refused(RunConflict, write(journal, a_run(run_id, session_id=session, session_version=7)))
+    assert await journal.run(run_id) is None
+    lease = await journal.acquire(run_id, "me", 60)
+    await refused(LeaseLost, write(journal, a_run(run_id, session_id=session, session_version=1)))
+    assert await journal.session(session) == before
+    await journal.append(a_run(run_id, session_id=session, session_version=1)[0], lease)
+
+
+async def check_a_session_is_added_as_it_is(open_store: OpenStore) -> None:
+    journal, session, run_id = open_store(), new_id(), new_id()
+    history = (Message.user(_ODD), Message.assistant("x" * 100_000))
+    info = SessionInfo(session, "A title", 1.0, 2.0, 5, 1, run_id, "user", forked_from=(new_id(), 3), history=history)
+    records = a_run(run_id, *every_kind(), session_id=session, session_version=4)
+    await journal.add_session(info, records)
+    assert await open_store().session(session) == info
+    assert list(await journal.read(run_id)) == records
+    assert (await journal.runs(session_id=session))[0].records == len(records)
+    await refused(RunConflict, journal.add_session(info))
+    other = replace(info, session_id=new_id())
+    theirs = a_run(run_id, session_id=other.session_id)
+    await refused(RunConflict, journal.add_session(other, theirs))
+    await refused(JournalError, journal.add_session(other, a_run(new_id(), *every_kind(), session_id="")[1:]))
+    assert await journal.session(other.session_id) is None
+
+
+async def check_search(open_store: OpenStore) -> None:
+    journal, session, user, other = open_store(), new_id(), new_id(), new_id()
+    word = "w" + new_id()
+    answer = ModelAnswered(Message.assistant(f"The façade of {word} is PAINTED in src/blue_paint.py."), "stop")
+    result = ToolResult("call_1_0", "read", "success", (TextPart(f"colour of {word}: \0 blue"),))
+    mine = a_run(new_id(), answer, ToolFinished(result), task="What?", session_id=session, principal=user)
+    await write(journal, mine)
+    await write(journal, a_run(new_id(), answer, principal=other, time=2000.0))
+    found = await journal.search(f"{word} blue", principal=user)
+    assert [(one.run_id, one.seq, one.role) for one in found] == [
+        (mine[0].run_id, 2, "tool"),
+        (mine[0].run_id, 1, "assistant"),
+    ]
+    assert (found[0].session_id, found[0].title) == (session, "What?")
+    assert word in found[1].snippet
+    assert len(await journal.search(f"FAÇADE painted {word}")) == 2
+    assert len(await journal.search(f"FAÇADE painted {word}", limit=1)) == 1
+    assert [one.seq for one in await journal.search(f"{word} col", principal=user)] == [2]
+    for nothing in (f"{word} facade", f"col {word}", f'{word} "', "", '" OR *', f"{word} NOT blue"):
+        assert [one for one in await journal.search(nothing, principal=user) if nothing != f'{word} "'] == [], nothing
+    await journal.append(Record(UserMessageQueued(Message.user(f"{word} again")), mine[0].run_id, 3, 1, 1.0))
+    assert [one.seq for one in await journal.search(f"{word} again")] == [3]
+    await journal.delete_session(session)
+    assert list(await journal.search(word, principal=user)) == []
+
+
+JOURNAL_CHECKS: tuple[Check, ...] = (
+    check_records_come_back,
+    check_one_of_two_writers_wins,
+    check_a_run_begins_with_its_start,
+    check_many_at_once,
+    check_large_contents,
+    check_a_lease_keeps_others_out,
+    check_a_stale_owner_is_fenced_off,
+    check_one_of_two_takes_a_run,
+    check_runs_are_listed,
+    check_sessions,
+    check_a_refused_start_leaves_nothing,
+    check_a_session_is_added_as_it_is,
+    check_search,
+)
+"""The contract; all of them hold for every store."""

@@ -1,0 +1,25 @@
+"""What a tool's `verify` may say of a call that was started and has no result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from toolspeak.tools.context import RunContext
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """The call took effect; `value` is what its function would have returned."""
+
+    value: Any
+
+
+class Verify(Protocol):
+    """Looks whether a call took effect, from its validated arguments and its context (with the idempotency key).
+
+    `Happened(value)` or True: it did. False: it did not, and runs. None: that cannot be known.
+    """
+
+    def __call__(self, arguments: Mapping[str, Any], context: RunContext[Any]) -> Any: ...

@@ -1,0 +1,216 @@
+"""A run's batches as lanes over time: when each call ran, and which call it waited for. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
+
+from toolspeak.data.events import ModelAnswered, Record, ToolFinished, ToolStarted
+from toolspeak.data.messages import ToolCall
+from toolspeak.ui.format import one_line, value_text
+
+MAX_LANES = 200  # of a batch; a picture of thousands shows nothing
+_LABEL = 46  # characters
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One call. Times are seconds since its batch began; `started` is None for a call that never ran."""
+
+    call_id: str
+    label: str
+    started: float | None
+    finished: float
+    failed: bool
+    early: bool = False
+    waited_for: tuple[str, ...] = ()
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLanes:
+    """The calls of one turn, in call order. `left_out` are lanes beyond the ones kept; `seconds` from the first
+    call's start to the last one's end."""
+
+    step: int
+    lanes: tuple[Lane, ...]
+    seconds: float
+    left_out: int = 0
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of a batch so far; `order` are its call ids as the model wrote them."""
+
+    step: int
+    begun: float
+    order: dict[str, str] = field(default_factory=dict[str, str])
+    started: dict[str, tuple[float, ToolStarted]] = field(default_factory=dict[str, tuple[float, ToolStarted]])
+    finished: dict[str, tuple[float, bool]] = field(default_factory=dict[str, tuple[float, bool]])
+
+
+def batches(records: Iterable[Record]) -> tuple[BatchLanes, ...]:
+    """The batches of a run; a turn without calls is none."""
+    found: list[_Seen] = []
+    seen: _Seen | None = None
+    for record in records:
+        match record.event:
+            case ModelAnswered(message):
+                seen = _Seen(record.step, record.time, {call.id: _label(call) for call in message.calls})
+                if seen.order:
+                    found.append(seen)
+            case ToolStarted() as started if seen is not None:
+                seen.started[started.call_id] = (record.time, started)
+            case ToolFinished(result) if seen is not None:
+                seen.finished[result.call_id] = (record.time, result.status == "failure")
+            case _:
+                pass
+    return tuple(_lanes(each) for each in found if each.finished)
+
+
+def _lanes(seen: _Seen) -> BatchLanes:
+    begun = min((time for time, _ in seen.started.values()), default=seen.begun)
+    ended = max(time for time, _ in seen.finished.values())
+    lanes = [_lane(seen, call_id, begun, ended) for call_id in [*seen.order][:MAX_LANES]]
+    return BatchLanes(seen.step, tuple(lanes), max(0.0, ended - begun), max(0, len(seen.order) - MAX_LANES))
+
+
+def _lane(seen: _Seen, call_id: str, begun: float, ended: float) -> Lane:
+    time, started = seen.started.get(call_id, (None, None))
+    finished, failed = seen.finished.get(call_id, (ended, True))
+    return Lane(
+        call_id,
+        seen.order[call_id],
+        None if time is None else max(0.0, time - begun),
+        max(0.0, finished - begun),
+        failed,
+        started is not None and started.early,
+        () if started is None else started.waited_for,
+        started is not None and started.effects is not None and started.effects.read_only,
+    )
+
+
+def _label(call: object) -> str:
+    if isinstance(call, ToolCall):
+        values = ", ".join(value_text(value, 24) for value in call.arguments.values())
+        label = _NOT_XML.sub("�", one_line(f"{call.name}({values})"))
+        return label if len(label) <= _LABEL else label[: _LABEL - 1] + "…"
+    return "malformed call"
+
+
+def as_text(batch: BatchLanes, *, width: int = 60, seconds: float = 0.0) -> Iterator[str]:
+    """The lanes as lines of text: `█` ran, `░` waited, `✗` failed; `◂` marks one that started before its turn ended.
+
+    `width` characters are `seconds`, or as long as the batch took if that is more.
+    """
+    longest = max(batch.seconds, seconds)
+    scale = width / longest if longest else 0.0
+    room = max((len(lane.label) for lane in batch.lanes), default=0)
+    for lane in batch.lanes:
+        if lane.started is None:
+            bar = " " * min(width - 1, round(lane.finished * scale)) + ("✗" if lane.failed else "·")
+        else:
+            start = min(width - 1, round(lane.started * scale))
+            end = max(start + 1, round(lane.finished * scale))
+            bar = ("░" if lane.waited_for else " ") * start + "█" * (end - start)
+            bar += ("✗" if lane.failed else "") + ("◂" if lane.early else "")
+        yield f"{lane.label:<{room}} {bar}"
+    if batch.left_out:
+        yield f"… {batch.left_out} more calls"
+
+
+_WIDTH, _LEFT, _RIGHT, _ROW, _HEAD, _BAR = 1000, 330, 70, 24, 44, 14
+_STYLE = """\
+svg { font: 12px system-ui, sans-serif; background: #fff; color: #1f2328 }
+text { fill: currentColor } .faint { opacity: .6 } .title { font-weight: 600 }
+.grid { stroke: currentColor; opacity: .12 } .waits { stroke: currentColor; opacity: .35; stroke-dasharray: 2 3 }
+.edge { fill: none; stroke: #8250df; opacity: .7 } .tip { fill: #8250df }
+.reads { fill: #2f81f7 } .writes { fill: #e08a00 } .failed { fill: #d1242f } .early { stroke: #1a7f37; stroke-width: 2 }
+@media (prefers-color-scheme: dark) { svg { background: #0d1117; color: #e6edf3 } }"""
+
+
+def as_svg(found: Sequence[BatchLanes], title: str = "toolspeak") -> str:
+    """The batches below each other, on one scale of time, as an SVG document.
+
+    Blue calls read, orange ones write, red ones failed; a dashed line is time a call waited, an arrow comes from the
+    call it waited for, a green edge marks one that started while the model still wrote.
+    """
+    longest = max((batch.seconds for batch in found), default=0.0) or 1.0
+    scale = (_WIDTH - _LEFT - _RIGHT) / longest
+    parts: list[str] = []
+    top = 34
+    for batch in found:
+        parts += _draw(batch, top, scale, longest)
+        top += _HEAD + _ROW * (len(batch.lanes) + bool(batch.left_out)) + 10
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{top}" viewBox="0 0 {_WIDTH} {top}">\n'
+        f"<style>{_STYLE}</style>\n"
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
+        '<path class="tip" d="M0 0 8 4 0 8z"/></marker></defs>\n'
+        f'<text class="title" x="12" y="20">{escape(_NOT_XML.sub("�", one_line(title)))}</text>'
+    )
+    return "\n".join([head, *parts, "</svg>\n"])
+
+
+def _draw(batch: BatchLanes, top: int, scale: float, longest: float) -> Iterator[str]:
+    count = len(batch.lanes) + batch.left_out
+    calls = "1 call" if count == 1 else f"{count} calls"
+    yield f'<text class="title" x="12" y="{top + 14}">step {batch.step}: {calls}, {_seconds(batch.seconds)}</text>'
+    bottom = top + _HEAD + _ROW * len(batch.lanes)
+    for tick in _ticks(longest):
+        x = _LEFT + tick * scale
+        yield f'<line class="grid" x1="{x:.1f}" y1="{top + 26}" x2="{x:.1f}" y2="{bottom}"/>'
+        yield f'<text class="faint" x="{x + 3:.1f}" y="{top + 34}">{_seconds(tick)}</text>'
+    rows = {lane.call_id: (top + _HEAD + _ROW * row + _ROW / 2, lane) for row, lane in enumerate(batch.lanes)}
+    for y, lane in rows.values():
+        yield from _draw_lane(lane, y, scale)
+        for earlier in lane.waited_for:
+            if earlier in rows and lane.started is not None:
+                yield _edge(rows[earlier], (y, lane), scale)
+    if batch.left_out:
+        yield f'<text class="faint" x="12" y="{bottom + 16}">… {batch.left_out} more calls</text>'
+
+
+def _draw_lane(lane: Lane, y: float, scale: float) -> Iterator[str]:
+    yield f'<text x="12" y="{y + 4:.1f}">{escape(lane.label)}</text>'
+    if lane.started is None:
+        kind = "failed" if lane.failed else "reads"
+        yield f'<circle class="{kind}" cx="{_LEFT + lane.finished * scale:.1f}" cy="{y:.1f}" r="4"/>'
+        return
+    start = _LEFT + lane.started * scale
+    if lane.waited_for:
+        yield f'<line class="waits" x1="{_LEFT}" y1="{y:.1f}" x2="{start:.1f}" y2="{y:.1f}"/>'
+    kind = "failed" if lane.failed else "reads" if lane.read_only else "writes"
+    span = lane.finished - lane.started
+    told = quoteattr(f"{lane.label}: {_seconds(span)}")
+    yield (
+        f'<rect class="{kind}{" early" if lane.early else ""}" x="{start:.1f}" y="{y - _BAR / 2:.1f}" '
+        f'width="{max(2.0, span * scale):.1f}" height="{_BAR}" rx="3" aria-label={told}/>'
+    )
+    yield f'<text class="faint" x="{start + max(2.0, span * scale) + 5:.1f}" y="{y + 4:.1f}">{_seconds(span)}</text>'
+
+
+def _edge(earlier: tuple[float, Lane], later: tuple[float, Lane], scale: float) -> str:
+    (y1, before), (y2, after) = earlier, later
+    x1, x2 = _LEFT + before.finished * scale, _LEFT + (after.started or 0.0) * scale
+    return (
+        f'<path class="edge" marker-end="url(#tip)" '
+        f'd="M{x1:.1f} {y1:.1f}C{x1 + 12:.1f} {y1:.1f} {x2 - 14:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"/>'
+    )
+
+
+def _ticks(longest: float) -> Iterator[float]:
+    """A few round times from 0 on."""
+    unit = 10.0 ** math.floor(math.log10(longest / 5))
+    step = next(unit * times for times in (1, 2, 5, 10) if unit * times >= longest / 5)
+    return (step * i for i in range(int(longest / step) + 1))
+
+
+def _seconds(seconds: float) -> str:
+    if seconds >= 1 or not seconds:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"

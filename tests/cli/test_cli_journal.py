@@ -1,0 +1,192 @@
+"""`resume`, `sessions`, `show` and `diff`, on a run that was killed."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+from terminal_harness import DEADLINE, environment
+
+from toolspeak.cli.main import cli
+from toolspeak.data.codec import loads
+from toolspeak.data.events import RunFinished, ToolStarted
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.dialects import get_dialect
+from toolspeak.errors import ToolspeakError, UsageError
+from toolspeak.journal import SqliteJournal
+
+
+def calling(name, **arguments):
+    return get_dialect("cogency-json").render([Message("assistant", (ToolCall("", name, arguments),))])[0].text
+
+
+class Folder:
+    """A workspace, a playbook and a journal; `toolspeak` runs the command on them."""
+
+    def __init__(self, path):
+        self.work, self.path = path / "work", path / "toolspeak.db"
+        self.work.mkdir()
+        self.book = path / "book.json"
+        self.env = environment(TOOLSPEAK_JOURNAL=str(self.path), TOOLSPEAK_MODEL=f"scripted:{self.book}")
+
+    def plays(self, *turns):
+        self.book.write_text(json.dumps({"turns": turns, "follow": True}), encoding="utf-8")
+
+    def start(self, *arguments):
+        command = [sys.executable, "-m", "toolspeak.cli", *arguments]
+        return subprocess.Popen(
+            command, cwd=self.work, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,
+        )  # fmt: skip
+
+    def toolspeak(self, *arguments, code=0):
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=DEADLINE)
+        assert process.returncode == code, (out, err)
+        return out + err if code else out
+
+    def here(self, *arguments, code=0):
+        """As `toolspeak`, in this process: for commands that need no terminal and do not die."""
+        done = CliRunner().invoke(cli, arguments, env=self.env)
+        error = done.exception if isinstance(done.exception, ToolspeakError) else None
+        found = done.exit_code if error is None else 2 if isinstance(error, UsageError) else 1
+        assert found == code, (done.output, done.exception)
+        return done.stdout + (str(error) if error else "")
+
+    def read(self, work):
+        async def main():
+            journal = SqliteJournal(self.path)
+            try:
+                return await work(journal)
+            finally:
+                journal.close()
+
+        return asyncio.run(main())
+
+    def wait_for(self, kind, name):
+        async def there(journal):
+            for run in await journal.runs():
+                for record in await journal.read(run.run_id):
+                    if isinstance(record.event, kind) and record.event.name == name:
+                        return run.run_id
+            return None
+
+        end = time.monotonic() + DEADLINE
+        while (run_id := self.read(there)) is None:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        return run_id
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+def test_a_killed_run_is_resumed_shown_and_compared(folder):
+    folder.plays(
+        calling("write", path="a.txt", content="a\n"), calling("shell", command="sleep 15; echo x >> b"), "Done."
+    )
+    process = folder.start("run", "Make a file\nand more", "--approve", "all")
+    run_id = folder.wait_for(ToolStarted, "shell")
+    follower = folder.start("show", run_id[:8], "--follow", "--json")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert (folder.work / "a.txt").read_text() == "a\n"
+
+    assert folder.toolspeak("resume", "--json").endswith("\n")
+    assert not (folder.work / "b").exists()
+    followed, _ = follower.communicate(timeout=DEADLINE)
+    records = [loads(line) for line in followed.splitlines()]
+    assert [record.seq for record in records] == list(range(len(records)))
+    assert isinstance(records[-1].event, RunFinished)
+    assert records[-1].event.answer == "Done."
+    results = {r.event.result.name: r.event.result.code for r in records if hasattr(r.event, "result")}
+    assert results == {"write": None, "shell": "unknown_outcome"}
+
+    shown = folder.toolspeak("show", run_id[:6])
+    for expected in ("run started on scripted", "step 3", "▸ write path", "shell started", "resumed", "unknown outcome",
+                     "tokens in", "answered (answer): Done.", f"{run_id}: answered: 3 steps, 2 calls"):  # fmt: skip
+        assert expected in shown
+    assert "nothing to resume" in folder.toolspeak("resume", run_id[:6], code=1)
+    assert "no run that has not ended" in folder.toolspeak("resume", code=2)
+    assert folder.toolspeak("resume", "--all") == ""
+
+    folder.plays("Another answer.")
+    folder.toolspeak("run", "Make a file\nand more", "--approve", "none")
+    (newest,) = folder.read(lambda journal: journal.runs(limit=1))
+    assert folder.toolspeak("diff", run_id, run_id) == ""
+    parted = folder.toolspeak("diff", run_id, newest.run_id, code=1)
+    assert "-  ▸ write" in parted
+    assert "+model: Another answer." in parted
+    assert "(~" not in parted
+
+
+def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder):
+    folder.plays(calling("shell", command="sleep 15"), "Done.")
+    killed = folder.start("run", "one", "--approve", "all")
+    folder.wait_for(ToolStarted, "shell")
+    killed.kill()
+    killed.communicate()
+    held = folder.start("run", "two", "--approve", "all")
+    while len(runs := folder.read(lambda journal: journal.runs(status="running"))) < 2:
+        time.sleep(0.02)
+    process = folder.start("resume", "--all")
+    _, told = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0
+    assert f"run {runs[0].run_id} is held by another process" in told
+    assert [run.status for run in folder.read(lambda journal: journal.runs())] == ["running", "answered"]
+    os.killpg(held.pid, signal.SIGKILL)
+    held.communicate()
+
+
+def test_a_waiting_call_is_decided_by_resuming(folder):
+    folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
+    waiting = folder.toolspeak("run", "go", code=3)
+    (run,) = folder.read(lambda journal: journal.runs())
+    assert f"toolspeak resume {run.run_id[:8]}" in waiting
+    folder.toolspeak("resume", run.run_id[:8], "--approve", "all")
+    assert (folder.work / "a.txt").exists()
+
+
+def test_sessions_are_continued_listed_renamed_forked_searched_moved_and_deleted(folder, monkeypatch):
+    monkeypatch.chdir(folder.work)
+    folder.plays("The sky is blue.", "It is grey.")
+    folder.here("run", "What colour\nis it?")
+    folder.here("run", "And today?", "--continue")
+    (session,) = json.loads(folder.here("sessions", "--json"))
+    assert (session["title"], len(session["runs"])) == ("What colour", 2)
+    short = session["session_id"][:8]
+    listed = folder.here("sessions")
+    assert short in listed
+    assert "answered" in listed
+    folder.here("sessions", "rename", short, "The sky")
+    assert "The sky" in folder.here("sessions")
+    assert "assistant: It is grey." in folder.here("sessions", "search", "gre")
+    first = session["runs"][1]["run_id"]
+    forked = folder.here("sessions", "fork", short, "--run", first[:10], "--at", "1").strip()
+    folder.plays("Forked.")
+    assert folder.here("run", "Otherwise?", "--session", forked[:8]) == "Forked.\n"
+    exported = folder.here("sessions", "export", short)
+    assert "already" in folder.here("sessions", "import", write(folder.path.parent / "s.jsonl", exported), code=1)
+    folder.here("sessions", "delete", short)
+    assert "no session" in folder.here("sessions", "delete", short, code=2)
+    assert folder.here("sessions", "import", str(folder.path.parent / "s.jsonl")).strip() == session["session_id"]
+    assert folder.here("sessions", "export", short) == exported
+    assert "line 1" in folder.here("sessions", "import", write(folder.path.parent / "x", "{}"), code=1)
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_run_that_is_named_by_nothing_is_a_usage_error(folder):
+    assert "there is no run 'abc'" in folder.here("show", "abc", code=2)
+    assert "not postgres-ql://" in folder.here("sessions", "--journal", "postgres-ql://x", code=2)
+    assert "not both" in folder.here("resume", "abc", "--all", code=2)

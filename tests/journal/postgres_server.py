@@ -1,0 +1,53 @@
+"""A PostgreSQL server of the tests' own: a new cluster in a temporary folder, reached by a Unix socket."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+def binaries() -> Path | None:
+    """Where initdb and postgres are; Debian keeps them off PATH."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    return installed[-1].parent if installed else None
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """The URL of an empty database on a server that ends with the block."""
+    bin_folder = binaries()
+    if bin_folder is None:
+        reason = "PostgreSQL is not installed (apt-get install postgresql): its journal is not tested"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="tspg-") as name:
+        folder = Path(name)
+        as_user: dict[str, int] = {}
+        if os.geteuid() == 0:  # the server refuses to run as root
+            as_user = {"user": 65534, "group": 65534}
+            os.chown(folder, 65534, 65534)
+        call = functools.partial(
+            subprocess.run, check=True, cwd=folder, capture_output=True, timeout=120, env={"LC_ALL": "C"}, **as_user
+        )
+        data = folder / "data"
+        call([bin_folder / "initdb", "-D", data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync"])
+        options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c max_connections=60"
+        control = [bin_folder / "pg_ctl", "-D", data, "-w", "-s"]
+        # Its output goes to a file: the server would keep our pipes open.
+        call([*control, "-l", folder / "log", "-o", options, "start"])
+        try:
+            yield f"postgresql://tester@/postgres?host={folder}"
+        finally:
+            call([*control, "-m", "immediate", "stop"])

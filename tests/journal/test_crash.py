@@ -1,0 +1,147 @@
+"""Runs that are killed (SIGKILL) and resumed come to what the uncrashed run comes to, and run nothing twice."""
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from toolspeak.data.events import RunFinished, RunStarted, ToolFinished, ToolStarted
+from toolspeak.journal import SqliteJournal
+
+CHILD = Path(__file__).with_name("crash_child.py")
+FILES = {"in.txt": "something to read", "a.txt": "a", "b.txt": "b"}
+RECORDS = 28  # of the uncrashed run; a test below keeps the number right
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes as Unix has them")
+
+
+class Crasher:
+    """Starts jobs in processes of their own, on one folder after the other."""
+
+    def __init__(self, path):
+        self._path = path
+        self._numbers = itertools.count()
+        self._process = subprocess.Popen([sys.executable, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def close(self):
+        self._process.communicate()
+
+    def folder(self):
+        folder = self._path / str(next(self._numbers))
+        folder.mkdir()
+        (folder / "in.txt").write_text(FILES["in.txt"])
+        return folder
+
+    def perform(self, folder, **job):
+        """How the job ended (minus the signal, or 0), and the seconds it took."""
+        self._process.stdin.write(json.dumps({"folder": str(folder), **job}).encode() + b"\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def crasher(tmp_path_factory):
+    crasher = Crasher(tmp_path_factory.mktemp("crash"))
+    yield crasher
+    crasher.close()
+
+
+def records_of(folder):
+    async def main():
+        journal = SqliteJournal(folder / "toolspeak.db")
+        try:
+            (run,) = await journal.runs()
+            return await journal.read(run.run_id)
+        finally:
+            journal.close()
+
+    return asyncio.run(main())
+
+
+def check(folder):
+    """All that was promised of a run, wherever it was killed."""
+    for name, text in FILES.items():
+        assert (folder / name).read_text() == text
+    assert (folder / "log.txt").read_text() == "line 1\nline 3\n"
+    assert [line.split()[0] for line in (folder / "receipts").read_text().splitlines()] == ["7", "9"]
+    records = records_of(folder)
+    assert [record.seq for record in records] == list(range(len(records)))
+    assert isinstance(records[0].event, RunStarted)
+    assert isinstance(records[-1].event, RunFinished)
+    started, finished = Counter(), Counter()
+    keys, once = {}, set()
+    for record in records:
+        match record.event:
+            case ToolStarted(call_id, name, key):
+                assert not finished[call_id], "a call with a recorded result was started again"
+                started[call_id] += 1
+                assert keys.setdefault(call_id, key) == key
+                if name in ("add_line", "pay"):
+                    once.add(key)
+            case ToolFinished(result):
+                finished[result.call_id] += 1
+    assert set(finished.values()) == {1}
+    ran = Counter((folder / "ran").read_text().split())
+    assert all(ran[key] <= 1 for key in once), "what must not run twice did"
+    for call_id, key in keys.items():
+        # Nothing runs more often than it was started, and nothing without a record.
+        assert ran.pop(key, 0) <= started[call_id]
+    assert not ran
+
+
+def test_the_uncrashed_run_is_what_it_is_compared_with(crasher):
+    folder = crasher.folder()
+    assert crasher.perform(folder)[0] == 0
+    check(folder)
+    assert len(records_of(folder)) == RECORDS
+
+
+def killed_at(crasher, number, when):
+    folder = crasher.folder()
+    assert crasher.perform(folder, die_at=number, when=when)[0] == -9
+    assert crasher.perform(folder)[0] == 0
+    check(folder)
+
+
+@pytest.mark.parametrize("number", range(1, RECORDS, 3))
+def test_a_run_that_is_killed_at_a_record_is_resumed(crasher, number):
+    killed_at(crasher, number, "after" if number % 2 else "before")
+
+
+def killed_at_random(crasher, seed, kills):
+    """Kills until the run has ended all the same, again and again, until there were enough kills."""
+    chance, killed = random.Random(seed), 0
+    _, seconds = crasher.perform(crasher.folder())
+    while killed < kills:
+        folder, code = crasher.folder(), -9
+        while code == -9:
+            code, _ = crasher.perform(folder, die_after=chance.uniform(0, seconds))
+            killed += code == -9
+        assert code == 0
+        check(folder)
+
+
+def test_a_run_that_is_killed_at_random_moments_is_resumed(crasher):
+    killed_at_random(crasher, seed=1, kills=11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("number", range(RECORDS))
+def test_at_every_record(crasher, number, when):
+    if (number, when) == (RECORDS - 1, "after"):
+        pytest.skip("the run has ended")
+    killed_at(crasher, number, when)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_at_random_moments(crasher, seed):
+    killed_at_random(crasher, seed, kills=20)

@@ -1,0 +1,43 @@
+"""The contract of a journal, on every store there is."""
+
+import asyncio
+
+import pytest
+
+from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
+from toolspeak.testing import JOURNAL_CHECKS
+
+STORES = ("memory", "sqlite", "postgres")
+
+
+@pytest.fixture(scope="module", params=STORES)
+def store(request, tmp_path_factory):
+    """A function that opens the same store again and again."""
+    match request.param:
+        case "memory":
+            journal = MemoryJournal()
+            yield lambda: journal
+        case "sqlite":
+            path = tmp_path_factory.mktemp("journal") / "folder" / "toolspeak.db"
+            yield lambda: SqliteJournal(path)
+        case _:
+            url = request.getfixturevalue("postgres_url")
+            yield lambda: open_journal(url)
+
+
+@pytest.mark.parametrize("check", JOURNAL_CHECKS, ids=lambda check: check.__name__)
+def test_a_journal_keeps_its_contract(store, check):
+    opened = []
+
+    def open_store():
+        opened.append(store())
+        return opened[-1]
+
+    async def main():
+        try:
+            await check(open_store)
+        finally:
+            for journal in opened:
+                await journal.aclose()
+
+    asyncio.run(main())

@@ -1,0 +1,88 @@
+"""What PostgreSQL alone has: schemas of other versions, and a server that cannot be used."""
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from toolspeak.data.events import Record, RunResumed
+from toolspeak.errors import JournalError
+from toolspeak.journal.postgres import PostgresJournal
+from toolspeak.testing.journal import a_run, new_id, write
+
+SCHEMA_1 = (Path(__file__).parent / "schema_1_postgres.sql").read_text(encoding="utf-8")
+
+
+async def execute(url, sql):
+    connection = await asyncpg.connect(url)
+    await connection.execute(sql)
+    await connection.close()
+
+
+def use(journal, work):
+    async def main():
+        try:
+            return await work()
+        finally:
+            await journal.aclose()
+
+    return asyncio.run(main())
+
+
+def test_a_schema_of_version_1_is_brought_forward_whole(postgres_url):
+    asyncio.run(execute(postgres_url, SCHEMA_1))
+    journal = PostgresJournal(postgres_url, schema="old")
+
+    async def main():
+        (record,) = await journal.read("r1")
+        assert record.event.messages[0].text == "What is in notes.md?"
+        assert [found.run_id for found in await journal.search("notes")] == ["r1"]
+        await journal.append(Record(RunResumed(), "r1", 1, 0, 1.0))
+        return await journal.session("s1")
+
+    assert use(journal, main).last_run == "r1"
+
+
+def test_a_schema_of_a_later_version_is_left_alone(postgres_url):
+    sql = "CREATE SCHEMA later; CREATE TABLE later.schema_version AS SELECT 99 AS version"
+    asyncio.run(execute(postgres_url, sql))
+    journal = PostgresJournal(postgres_url, schema="later")
+    with pytest.raises(JournalError, match=r"later toolspeak.*version 99.*upgrade"):
+        use(journal, journal.runs)
+
+
+def test_a_server_that_is_not_there_is_named_with_the_remedy_and_without_the_password(tmp_path):
+    journal = PostgresJournal(f"postgresql://user:hunter2@/name?host={tmp_path}")
+    with pytest.raises(JournalError, match=r"postgresql:///name.*check that the server runs") as caught:
+        use(journal, journal.runs)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_database_that_is_not_there_is_named_with_the_remedy(postgres_url):
+    journal = PostgresJournal(postgres_url.replace("/postgres?", "/nobody?"))
+    with pytest.raises(JournalError, match=r"nobody.*createdb"):
+        use(journal, journal.runs)
+
+
+def test_a_server_that_takes_no_changes_is_named_with_the_remedy(postgres_url):
+    run_id = new_id()
+    journal = PostgresJournal(postgres_url, schema="reading")
+    use(journal, lambda: write(journal, a_run(run_id)))
+    sql = "CREATE ROLE reader SUPERUSER LOGIN; ALTER ROLE reader SET default_transaction_read_only = on"
+    asyncio.run(execute(postgres_url, sql))
+    journal = PostgresJournal(postgres_url.replace("tester@", "reader@"), schema="reading")
+    with pytest.raises(JournalError, match="takes no changes"):
+        use(journal, lambda: journal.append(Record(RunResumed(), run_id, 1, 0, 1.0)))
+    assert len(use(journal, lambda: journal.read(run_id))) == 1
+
+
+def test_two_that_make_the_schema_at_once_make_one(postgres_url):
+    async def main():
+        journals = [PostgresJournal(postgres_url, schema="fresh") for _ in range(4)]
+        await asyncio.gather(*(write(journal, a_run(f"r{i}")) for i, journal in enumerate(journals)))
+        assert len(await journals[0].runs()) == 4
+        for journal in journals:
+            await journal.aclose()
+
+    asyncio.run(main())

@@ -1,0 +1,318 @@
+"""What SQLite alone has: one file, other versions of it, and everything that may be wrong with it."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolspeak import Agent, Message, ToolCall, get_dialect, tool
+from toolspeak.agent.load import load_state
+from toolspeak.data.events import Record, RunFinished, RunResumed
+from toolspeak.errors import JournalError, RunError
+from toolspeak.journal import SqliteJournal
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.testing.journal import a_run, every_kind, write
+
+SCHEMA_1 = (Path(__file__).parent / "schema_1.sql").read_text(encoding="utf-8")
+CALL = get_dialect("cogency-json").render([Message("assistant", (ToolCall("", "effect", {}),))])[0].text
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "toolspeak.db"
+
+
+def use(path, work, **options):
+    """What `work(journal)` comes to."""
+
+    async def main():
+        journal = SqliteJournal(path, **options)
+        try:
+            return await work(journal)
+        finally:
+            await journal.aclose()
+
+    return asyncio.run(main())
+
+
+def filled(path, runs=3, text=""):
+    """A journal with some runs in it; the first one's records."""
+    first = a_run("r0", *every_kind(), task=f"task {text}")
+
+    async def fill(journal):
+        await write(journal, first)
+        for number in range(1, runs):
+            await write(journal, a_run(f"r{number}", *every_kind(), task=f"task {number} {text}"))
+
+    use(path, fill)
+    return first
+
+
+def run_agent(path, ran, **options):
+    """Runs an agent whose one call has an effect, with a journal in this file."""
+
+    @tool(read_only=True)
+    def effect() -> str:
+        "Has an effect."
+        ran.append(1)
+        return "done"
+
+    async def work(journal):
+        return await Agent(ScriptedProvider([CALL, "ok"]), [effect], journal=journal).run("go")
+
+    return use(path, work, **options)
+
+
+def test_a_run_is_in_the_file_and_its_folder_is_made(tmp_path):
+    path, ran = tmp_path / "a" / "b" / "x.db", []
+    result = run_agent(path, ran)
+    assert (result.answer, ran) == ("ok", [1])
+    state = use(path, lambda journal: load_state(journal, result.run_id))
+    assert state == result.state
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.close()
+
+
+# --- versions ----------------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_version_1_is_brought_forward_whole(path):
+    old = sqlite3.connect(path)
+    old.executescript(SCHEMA_1)
+    old.close()
+
+    async def main(journal):
+        first, second = await journal.read("r1"), await journal.read("r2")
+        assert [type(record.event).__name__ for record in first] == ["RunStarted", "ModelAnswered", "RunFinished"]
+        assert first[1].event.message.text == "plans " + "xy" * 35_000
+        state = await load_state(journal, "r2")
+        assert [message.text[:5] for message in state.messages] == ["What ", "plans", "And n"]
+        (session,) = await journal.sessions()
+        assert (session.title, session.version, session.last_run, session.principal) == (
+            "What is in notes.md?", 2, "r2", "ann",
+        )  # fmt: skip
+        assert [info.records for info in await journal.runs()] == [1, 3]
+        assert [found.run_id for found in await journal.search("plans")] == ["r1"]
+        await journal.append(Record(RunResumed(), "r2", len(second), 0, 1.0))
+        await journal.delete_session("s1")
+        return await journal.sessions()
+
+    assert use(path, main) == ()
+
+
+def test_a_file_of_a_later_version_is_left_alone(path):
+    filled(path)
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match=r"toolspeak\.db.*later toolspeak.*version 99.*upgrade"):
+        use(path, lambda journal: journal.runs())
+    assert path.read_bytes() == before
+
+
+def test_two_that_make_the_file_at_once_make_one(path):
+    async def main():
+        journals = [SqliteJournal(path) for _ in range(5)]
+        await asyncio.gather(*(write(journal, a_run(f"r{i}")) for i, journal in enumerate(journals)))
+        assert len(await journals[0].runs()) == 5
+        for journal in journals:
+            journal.close()
+
+    asyncio.run(main())
+
+
+# --- faults: the error names the file and the remedy, and nothing was done that is not recorded -----------------
+
+
+def others_database(path):
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    db.close()
+
+
+def no_database(path):
+    path.write_bytes(b"This is a text file, and longer than a header of a hundred bytes would be. " * 100)
+
+
+def truncated(path):
+    filled(path, text="x" * 30_000)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def garbled(path):
+    filled(path, runs=30, text="x" * 3000)
+    data = bytearray(path.read_bytes())
+    data[4096:] = os.urandom(len(data) - 4096)
+    path.write_bytes(data)
+
+
+def in_a_file(path):
+    path.parent.rmdir()
+    path.parent.write_text("not a folder")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "remedy"),
+    [
+        (others_database, "another program.*name another file"),
+        (no_database, "no SQLite database"),
+        (truncated, "damaged.*backup"),
+        (garbled, "damaged.*backup"),
+        (in_a_file, "cannot be made"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_file_that_cannot_be_used_is_named_with_the_remedy_and_nothing_runs(path, break_it, remedy):
+    break_it(path)
+    ran = []
+    with pytest.raises(JournalError, match=f"(?s){path.parent.name}.*{remedy}"):
+        run_agent(path, ran)
+    assert ran == []
+
+
+def test_a_record_that_was_garbled_is_named(path):
+    filled(path)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE records SET data = substr(data, 1, 20) WHERE pos % 4294967296 = 2")
+    db.close()
+    with pytest.raises(JournalError, match=r"toolspeak\.db: record 2 of run r0: not JSON"):
+        use(path, lambda journal: journal.read("r0"))
+
+
+def test_a_locked_file_is_waited_for_without_stopping_others_and_then_named(path):
+    filled(path)
+    locker = sqlite3.connect(path, isolation_level=None)
+    locker.execute("BEGIN IMMEDIATE")
+    ran, turns = [], []
+
+    async def main(journal):
+        async def beat():
+            while True:
+                turns.append(1)
+                await asyncio.sleep(0.001)
+
+        beating = asyncio.create_task(beat())
+        with pytest.raises(JournalError, match=r"toolspeak\.db.*locked.*end that process"):
+            await journal.append(Record(RunResumed(), "r0", 7, 0, 1.0))
+        assert len(turns) > 10
+        waiting = asyncio.create_task(journal.append(Record(RunFinished("failed", "", ""), "r1", 7, 0, 1.0)))
+        await asyncio.sleep(0.01)
+        locker.execute("COMMIT")
+        await waiting
+        beating.cancel()
+        return await journal.read("r1")
+
+    assert len(use(path, main, lock_seconds=0.3)) == 8
+    locker.execute("BEGIN IMMEDIATE")
+    with pytest.raises(JournalError, match="locked"):
+        run_agent(path, ran, lock_seconds=0.05)
+    locker.close()
+    assert ran == []
+
+
+FULL = """
+import asyncio, resource, sys
+from toolspeak import Agent, JournalError, Limits, SqliteJournal, tool
+from toolspeak.providers.scripted import ScriptedProvider
+
+path, limit = sys.argv[1], int(sys.argv[2])
+marks = open(path + ".marks", "ab", buffering=0)
+
+@tool
+def effect() -> str:
+    "Has an effect."
+    marks.write(b"x")
+    return "y" * 9000
+
+async def main():
+    await Agent(ScriptedProvider(["ok"]), journal=journal).run("first")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    provider, limits = ScriptedProvider([sys.argv[3]] * 500), Limits(500, repeats=None)
+    agent = Agent(provider, [effect], journal=journal, limits=limits, approve="all")
+    try:
+        await agent.run("fill it")
+    except JournalError as error:
+        print(error)
+
+journal = SqliteJournal(path)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE as Linux has it")
+@pytest.mark.parametrize("kilobytes", [300, 417, 1000])
+def test_a_full_disk_ends_the_run_before_the_effect_and_the_journal_stays_good(path, kilobytes):
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(path), str(kilobytes * 1024), CALL], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "toolspeak.db" in done.stdout
+    assert "free some space" in done.stdout
+
+    async def look(journal):
+        run = (await journal.runs())[0]
+        return [type(record.event).__name__ for record in await journal.read(run.run_id)]
+
+    kinds = use(path, look)
+    effects = len(Path(f"{path}.marks").read_bytes())
+    assert effects > 1
+    assert kinds.count("ToolStarted") == effects
+    assert kinds.count("ToolFinished") in (effects, effects - 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs users and processes as Unix has them")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_file_that_is_read_only_is_named_with_the_remedy(tmp_path):
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    path = folder / "toolspeak.db"
+    filled(path)
+    for name in folder.iterdir():
+        name.chmod(0o444)
+    folder.chmod(0o555)
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o055)
+    reader, writer = os.pipe()
+    child = os.fork()  # what is loaded already need not be readable by the other user
+    if not child:
+        try:
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            run_agent(path, [])
+        except BaseException as error:  # noqa: BLE001 - the child has nobody else to tell
+            os.write(writer, f"{type(error).__name__}: {error}".encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as pipe:
+        said = pipe.read()
+    folder.chmod(0o755)
+    assert said.startswith("JournalError"), said
+    assert str(path) in said
+    assert "the right to" in said
+
+
+def test_a_journal_that_was_closed_opens_again(path):
+    first = filled(path)
+
+    async def main(journal):
+        await journal.read("r0")
+        journal.close()
+        return await journal.read("r0")
+
+    assert list(use(path, main)) == first
+
+
+def test_an_unknown_run_is_said_to_be_unknown(path):
+    with pytest.raises(RunError, match="no run nobody"):
+        use(path, lambda journal: load_state(journal, "nobody"))
