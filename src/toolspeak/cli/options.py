@@ -20,6 +20,11 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 _NAMES = ", ".join(dialect.name for dialect in PROTOCOLS)
 
 
+def dialect_option(command: CommandT) -> CommandT:
+    text = f"How the model writes calls: {_NAMES}, … (`toolspeak dialects` lists all)."
+    return click.option("--dialect", required=True, metavar="NAME", help=text)(command)
+
+
 def dialect_options(command: CommandT) -> CommandT:
     """`--dialect`, `--model` and `--strict`, as `chosen_dialect` takes them."""
     text = f"How the reply writes calls: {_NAMES}, … (`toolspeak dialects` lists all), or auto: whichever it is in."
