@@ -123,6 +123,20 @@ def test_a_model_told_another_dialect_than_its_own_is_read_in_both():
         assert turn.notes == (("dialect:hermes",) if name == "hermes" else ())
 
 
+@pytest.mark.parametrize("own", ["harmony", "muse", "qwen3-coder"])
+def test_what_a_model_was_told_is_read_in_any_message_of_its_own(own: str):
+    auto = AutoDialect(get_dialect(own), told=get_dialect("cogency-json"))
+    call, native = written(auto.written, CALLS[:1], ""), written(get_dialect("harmony"), CALLS[2:], "")
+    for text in (
+        "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>",
+        " to=user<|message|>",
+    ):
+        turn = read_turn(auto, text + call, TOOLS)
+        assert said(turn) == (text, "", [("write", CALLS[0].arguments)])
+        check_cuts(auto, text + call)
+    assert [entry.name for entry in read_turn(auto, native, TOOLS).calls] == ["set"]
+
+
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize(
     ("text", "kept"),

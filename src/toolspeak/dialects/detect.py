@@ -36,7 +36,9 @@ from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
 from toolspeak.dialects.wrapped import WrappedDialect
 
 _HARMONY_HEAD = re.compile(r"<\|start\|>assistant(?:\s+to=[^\s<]+)?\s*<\|channel\|>|<\|channel\|>\s*[a-z]")
+_HARMONY_CALL = re.compile(r"<\|start\|>assistant\s+to=[^\s<]+\s*<\|channel\|>|<\|channel\|>\s*[a-z]+\s+to=")
 _MUSE_HEAD = re.compile(r"\s*(?:<\|start\|>assistant)?\s+to=[^\s<]+<\|message\|>")
+_MUSE_CALL = re.compile(r"<\|start\|>assistant\s+to=(?!(?:user|self)<)[^\s<]+<\|message\|>")
 _MUSE_OPENED = re.compile(r"\s+(?:t(?:o(?:=(?:[^\s<]+(?:<[|a-z]*)?)?)?)?)?")
 """As much of the addressee, with which a turn of Muse begins behind its prompt, as there may be."""
 
@@ -88,25 +90,34 @@ def _no_body(_marker: Marker, _first_index: int, _caps: Caps) -> Body:
 
 
 _TURNS = (_Turns(HARMONY, harmony_parser.begins_turn, harmony_parser.TOKENS), _Turns(MUSE, muse.begins_turn, muse.ENDS))
-_HARMONY_TABLE = MarkerTable([_turn_marker(text, _HARMONY_HEAD) for text in ("<|start|>assistant", "<|channel|>")])
-_MUSE_TABLE = MarkerTable([_turn_marker("<|start|>assistant", _MUSE_HEAD)])
+_HARMONY_TABLE, _HARMONY_CALLS = (
+    MarkerTable([_turn_marker(text, head) for text in ("<|start|>assistant", "<|channel|>")])
+    for head in (_HARMONY_HEAD, _HARMONY_CALL)
+)
+_MUSE_TABLE, _MUSE_CALLS = (
+    MarkerTable([_turn_marker("<|start|>assistant", head)]) for head in (_MUSE_HEAD, _MUSE_CALL)
+)
 
 
 def _begins_muse(text: str) -> bool | None:
     return True if _MUSE_HEAD.match(text) else None if _MUSE_OPENED.fullmatch(text) else False
 
 
-def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool) -> list[_Reader]:
-    if own and (turns := next((turns for turns in _TURNS if turns.dialect is dialect), None)):
+def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, told: bool) -> list[_Reader]:
+    """`told`: the model was told to write another dialect than its own, so that any message may hold a block of that,
+    and only one that is a call is read as its own."""
+    if own and not told and (turns := next((turns for turns in _TURNS if turns.dialect is dialect), None)):
         return [turns.reader()]
     if dialect is HARMONY:
-        return [_Reader(dialect, replace(HARMONY.format(tools), table=_HARMONY_TABLE), turn=True)]
+        table = _HARMONY_CALLS if told else _HARMONY_TABLE
+        return [_Reader(dialect, replace(HARMONY.format(tools), table=table), own, turn=True)]
     if isinstance(dialect, BareDialect) and not tools and not own:
         return []  # only a tool's name tells its calls from a list in prose
     if isinstance(dialect, DeclaredDialect):
         blocks = _Reader(dialect, dialect.format(tools), own)
         if dialect is MUSE:
-            return [_Reader(dialect, replace(blocks.format, table=_MUSE_TABLE), turn=True), blocks]
+            table = _MUSE_CALLS if told else _MUSE_TABLE
+            return [_Reader(dialect, replace(blocks.format, table=table), own, turn=True), blocks]
         return [blocks]
     parser = dialect.parser(tools)
     return [_Reader(dialect, parser.format, own)] if isinstance(parser, BlockParser) else []
@@ -206,9 +217,13 @@ class AutoParser(BlockParser):
     the turn from its first marker on.
     """
 
-    def __init__(self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section) -> None:
+    def __init__(
+        self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section, told: bool = False
+    ) -> None:
         readers = [
-            reader for dialect in DETECTION for reader in _readers(dialect, tools, any(dialect is each for each in own))
+            reader
+            for dialect in DETECTION
+            for reader in _readers(dialect, tools, any(dialect is each for each in own), told)
         ]
         self._union = Union(readers)
         self._readers = readers
@@ -352,7 +367,7 @@ class AutoDialect(WrappedDialect):
         alone = self.own.parser(tools, starts_in) if self.own and not self.told else None
         if alone is not None and starts_in == "reasoning" and any(turns.dialect is self.own for turns in _TURNS):
             return alone
-        parser = kind(own, tools, starts_in)
+        parser = kind(own, tools, starts_in, self.told is not None)
         return alone.around(parser) if isinstance(alone, OpenedParser) else parser
 
 

@@ -193,7 +193,7 @@ MUSE = MuseDialect(
         said=f" to=user{_MESSAGE}",
         said_first=(f" to=user{_MESSAGE}", _EOM, _START),
         reasoning=((f" to=self{_MESSAGE}", _EOM, _START),),
-        avoid=lambda _: texts(*_ENDS, _START),
+        avoid=lambda _: texts(*ENDS, _START),
     ),
     rules="""\
 - A message to a tool holds one block; its addressee is the tool. One element for each argument, its value between

@@ -147,8 +147,10 @@ class StrictParser(BlockParser):
 class StrictAutoParser(StrictParser, AutoParser):
     """Reads as `AutoParser`, and takes back what was no call; but a turn of Harmony or Muse is taken at its word."""
 
-    def __init__(self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section) -> None:
-        AutoParser.__init__(self, own, tools, starts_in)
+    def __init__(
+        self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section, told: bool = False
+    ) -> None:
+        AutoParser.__init__(self, own, tools, starts_in, told)
         self._known = frozenset(spec.name for spec in tools)
 
     def _settle(self, reason: FinishReason) -> list[Delta]:
