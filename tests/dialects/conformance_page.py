@@ -13,10 +13,17 @@ ELSEWHERE_ROWS = 327
 """Rows of SGLang's tests that were run: with each of the cuts, all agree but those in the list."""
 
 
+def counted() -> list[str]:
+    """The listed cases that may be held against us; in a soft one the input itself is malformed."""
+    soft = {row["id"] for row in rows() if row.get("soft")}
+    return [case for case, (kind, _) in LISTED.items() if kind in COUNTED and case not in soft]
+
+
 def page() -> str:
     found = rows()
     scores = {cut: sum(agrees(see(row, cut), row) for row in found) for cut in CUTS}
     own, other = Counter(kind for kind, _ in LISTED.values()), Counter(kind for kind, _ in ELSEWHERE.values())
+    against = sum(other[kind] for kind in COUNTED)
     equal = [f"{scores[cut]}" for cut in CUTS]
     lines = [
         "# Conformance",
@@ -35,7 +42,8 @@ def page() -> str:
         "|---|---|---|---|",
         *(f"| {kind} | {own[kind]} | {other[kind]} | {meaning} |" for kind, meaning in CLASSES.items()),
         "",
-        f"What may be held against us ({', '.join(COUNTED)}, in text that is not malformed anyway) is under 2 %.",
+        f"What may be held against us ({', '.join(COUNTED)}): {len(counted())} of llama.cpp's and vLLM's {len(found)}",
+        f"cases, besides malformed input; of SGLang's {ELSEWHERE_ROWS}, malformed input among them, {against}.",
         "",
         "| case | class | reason |",
         "|---|---|---|",
