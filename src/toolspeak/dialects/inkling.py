@@ -24,7 +24,8 @@ _SPECIAL = (
 )
 """The rest of the vocabulary's framing tokens: engines drop them wherever they stand."""
 
-_HEADER = re.compile(r"[^<>|\s]{1,160}(?P<marker><[^<>]*+>?)?")
+_NAME = r"[\w.:/-]"
+_HEADER = re.compile(_NAME + r"{1,160}(?P<marker><[^<>]*+>?)?")
 
 
 class _Inkling(DeclaredDialect):
@@ -61,7 +62,7 @@ INKLING = json_dialect(
             _INVOKE,
             "<|end_message|>",
             signature=Signature(
-                (_MODEL, re.compile(r"[^<>|\s]{0,160}"), _INVOKE, re.compile(r"\s*"), "{"),
+                (_MODEL, re.compile(_NAME + r"{0,160}"), _INVOKE, re.compile(r"\s*"), "{"),
                 4,
                 "<",
                 ("<", re.escape(_MODEL[1:])),
