@@ -24,6 +24,7 @@ TOKENS = [
     ("functiongemma", "<end_of_turn>", "<eos>"),
     ("lfm2", "<|im_end|>", "<|im_end|>"),
     ("glm45", "<|observation|>", "<|user|>"),
+    ("inkling", "<|content_model_end_sampling|>", "<|audio_end|>"),
 ]
 
 

@@ -23,7 +23,7 @@ from toolspeak.agent.state import RunState, fold
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import ApprovalRequested, Limits, RunStarted, RunStatus
 from toolspeak.data.messages import JSON, Message, Usage
-from toolspeak.dialects import Dialect, Section, get_dialect
+from toolspeak.dialects import AutoDialect, Dialect, Section, get_dialect, known_dialect
 from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
     ApprovalRequest,
@@ -125,8 +125,9 @@ class Agent:
         print(agent.run_sync("Summarise notes.md").answer)
 
     `model` is a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver. `dialect` is how
-    the model writes calls in text: a name or a Dialect; "auto" is `cogency-json`. `starts_in="reasoning"` if the chat
-    template opens the reasoning block.
+    the model writes calls in text: a name or a Dialect; "auto" tells it to write `cogency-json`, which every server
+    passes on, and reads whatever dialect a turn is in. `starts_in="reasoning"` if the chat template opens the reasoning
+    block.
 
     `approve` answers for calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none",
     an async callable, or None: then the run pauses and waits (`Agent.resume`). `policy`, a function or rules, looks at
@@ -379,8 +380,9 @@ def _driver(
             raise UsageError("a Driver has its own way to write calls; leave `dialect` out")
         return model, None  # pyright: ignore[reportReturnType] - told apart by its one method
     provider: Any = get_provider(model, os.environ) if isinstance(model, str) else model
-    name = DEFAULT_DIALECT if dialect == "auto" else dialect
-    chosen = get_dialect(name) if isinstance(name, str) else name
+    if dialect == "auto":
+        dialect = AutoDialect(known_dialect(provider.name), told=get_dialect(DEFAULT_DIALECT))
+    chosen = get_dialect(dialect) if isinstance(dialect, str) else dialect
     return TextDriver(provider, chosen, starts_in=starts_in), chosen
 
 

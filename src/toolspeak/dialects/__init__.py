@@ -28,6 +28,14 @@ _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *di
 _AUTO = AutoDialect()
 
 
+def known_dialect(model: str) -> Dialect | None:
+    """The dialect that a model of this name was trained on, None if it is not known."""
+    try:
+        return find_dialect(model, DIALECTS)
+    except UnknownDialect:
+        return None
+
+
 def get_dialect(name: str, *, model: str | None = None, strict_detection: bool = False) -> Dialect:
     """The dialect of this name, in any case, with `-` or `_`.
 
@@ -67,6 +75,7 @@ __all__ = [
     "Translation",
     "TurnCollector",
     "get_dialect",
+    "known_dialect",
     "list_tools",
     "open_parser",
     "read_results",
