@@ -23,6 +23,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, AutoDialect, Dialect, Parser, Section, StrictDialect, get_dialect
 from toolspeak.dialects.catalogue import FAMILIES
 from toolspeak.dialects.declared import DeclaredDialect
+from toolspeak.dialects.openings import Signature
 from toolspeak.errors import UnknownDialect, UsageError
 
 SAMPLES = Path(__file__).parents[1] / "tests" / "samples"
@@ -142,7 +143,8 @@ def fragments(dialect: Dialect) -> tuple[str, ...]:
     markers: list[str] = []
     if isinstance(dialect, DeclaredDialect):
         for marker in dialect.table.markers:
-            parts = marker.signature.parts if marker.signature else (marker.text,)
+            opening = marker.opening
+            parts = opening.parts if isinstance(opening, Signature) else (marker.text,)
             markers += [part for part in parts if isinstance(part, str)]
             markers += [text for text in (marker.end, *marker.tails, *marker.also_ends) if text]
     tokens = [token for text in (*calls, results) for token in _TOKEN.findall(text)]

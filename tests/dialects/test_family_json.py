@@ -18,6 +18,7 @@ from toolspeak.dialects import Dialect, get_dialect, read_turn
 from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.live import Live
 from toolspeak.dialects.markers import MarkerTable
+from toolspeak.dialects.openings import Signature
 from toolspeak.testing import (
     check_deltas,
     check_round_trip,
@@ -52,7 +53,8 @@ def marker_texts(dialect: Dialect) -> list[str]:
     """Every fixed text that the dialect's parser reacts to."""
     texts: list[str] = []
     for marker in table(dialect).markers:
-        parts = marker.signature.parts if marker.signature else (marker.text,)
+        opening = marker.opening
+        parts = opening.parts if isinstance(opening, Signature) else (marker.text,)
         texts += [part for part in parts if isinstance(part, str)]
         texts += [end for end in (marker.end, "".join(marker.tails), *marker.also_ends) if end]
     return sorted(set(texts))

@@ -15,6 +15,7 @@ from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.scan import Buffer, Caps, JsonScanner
 from toolspeak.dialects.tool_call import ToolCallDialect
 from toolspeak.dialects.xml_calls import XmlCalls
@@ -23,8 +24,8 @@ from toolspeak.testing import check_splits, every_split
 EXECUTE = marker_table("[{<")
 TOOL_CALL = MarkerTable(
     [
-        Marker("calls", "<tool_call>", "</tool_call>", "{[<"),
-        Marker("results", "<tool_result>", "</tool_result>", '\n[{"', plain=True),
+        Marker("calls", "<tool_call>", "</tool_call>", Starts("{[<")),
+        Marker("results", "<tool_result>", "</tool_result>", Starts('\n[{"'), plain=True),
         Marker("reasoning", "<think>", "</think>"),
     ]
 )

@@ -17,6 +17,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Listing
 from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.render import (
     append_message,
     dump_json,
@@ -36,8 +37,8 @@ def marker_table(calls_start: str) -> MarkerTable:
     """The protocols' markers; only the calls' first characters differ."""
     return MarkerTable(
         [
-            Marker("calls", f"<{EXECUTE}>", f"</{EXECUTE}>", calls_start),
-            Marker("results", f"<{RESULTS}>", f"</{RESULTS}>", "[{"),
+            Marker("calls", f"<{EXECUTE}>", f"</{EXECUTE}>", Starts(calls_start)),
+            Marker("results", f"<{RESULTS}>", f"</{RESULTS}>", Starts("[{")),
             Marker("reasoning", f"<{THINK}>", f"</{THINK}>"),
         ]
     )

@@ -10,6 +10,7 @@ from toolspeak.dialects.json_calls import CallShape
 from toolspeak.dialects.json_dialect import ONE_ARRAY, frames, json_dialect
 from toolspeak.dialects.live import Live
 from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.render import ERROR, result_value
 
 _TURN = ("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>")
@@ -36,8 +37,8 @@ COHERE_COMMAND = json_dialect(
         reasoning="<|START_THINKING|> … <|END_THINKING|>",
     ),
     [
-        Marker("calls", "<|START_ACTION|>", "<|END_ACTION|>", "[{"),
-        Marker("results", "<|START_TOOL_RESULT|>", "<|END_TOOL_RESULT|>", "[{", plain=True),
+        Marker("calls", "<|START_ACTION|>", "<|END_ACTION|>", Starts("[{")),
+        Marker("results", "<|START_TOOL_RESULT|>", "<|END_TOOL_RESULT|>", Starts("[{"), plain=True),
         Marker("reasoning", "<|START_THINKING|>", "<|END_THINKING|>"),
         *frames("<|START_TEXT|>", "<|END_TEXT|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", *_TURN),
     ],
@@ -63,8 +64,8 @@ COMMAND_R_PLUS = json_dialect(
         reasoning="",
     ),
     [
-        *(Marker("calls", text, "```", "[{") for text in (_ACTION, "Action: ```json", "Action:```json")),
-        Marker("results", "<results>", "</results>", '\n[{"', plain=True),
+        *(Marker("calls", text, "```", Starts("[{")) for text in (_ACTION, "Action: ```json", "Action:```json")),
+        Marker("results", "<results>", "</results>", Starts('\n[{"'), plain=True),
         *frames(*_TURN),
     ],
     CallShape("parameters", array=True, arguments_required=False, name_key="tool_name"),

@@ -15,8 +15,9 @@ from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.markers import Marker, MarkerTable, behind, followed_by
+from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
+from toolspeak.dialects.openings import Follows, followed_by
 from toolspeak.dialects.render import dump_json, result_text
 from toolspeak.dialects.scan import Caps
 
@@ -54,9 +55,9 @@ def _table() -> MarkerTable:
     return MarkerTable(
         [
             Marker("reasoning", "<think>", "</think>"),
-            Marker("calls", _CALLS, _CALLS_END, ends_reasoning=True, follows=followed_by(_CALL, _CALLS_END)),
+            Marker("calls", _CALLS, _CALLS_END, followed_by(_CALL, _CALLS_END), ends_reasoning=True),
             # Without the wrapper, which models forget.
-            Marker("calls", _CALL, _CALL_END, ends_reasoning=True, follows=behind(_call_behind)),
+            Marker("calls", _CALL, _CALL_END, Follows(_call_behind), ends_reasoning=True),
             Marker("results", _OUTPUTS, _OUTPUTS_END, plain=True),
             Marker("results", _OUTPUT, _OUTPUT_END, plain=True),
             *(Marker("noise", text, None) for text in (_CALLS_END, _CALL_END, _OUTPUTS_END, _OUTPUT_END)),

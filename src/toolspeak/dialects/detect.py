@@ -31,6 +31,7 @@ from toolspeak.dialects.hermes import HERMES
 from toolspeak.dialects.markers import FENCE, FENCE_START, Found, Marker, MarkerTable, Verdict, candidate_pattern
 from toolspeak.dialects.muse import MUSE
 from toolspeak.dialects.opened import OpenedParser
+from toolspeak.dialects.openings import Follows, Starts
 from toolspeak.dialects.pythonic import BareDialect
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
 from toolspeak.dialects.wrapped import WrappedDialect
@@ -62,14 +63,13 @@ class _Owned(Found):
 
 
 def _turn_marker(text: str, head: re.Pattern[str]) -> Marker:
-    def follows(held: str, position: int) -> Literal["yes", "no", "undecided"]:
-        if head.match(held, position - len(text)):
-            return "yes"
+    def follows(rest: str) -> bool | None:
+        if head.match(text + rest):
+            return True
         # Both heads are at most a few words of a known shape; what cannot be told yet is decided by the next token.
-        rest = held[position:]
-        return "undecided" if rest.count("<") < 2 and "\n" not in rest and len(held) < MAX_CANDIDATE else "no"
+        return None if rest.count("<") < 2 and "\n" not in rest else False
 
-    return Marker("calls", text, None, follows=follows)
+    return Marker("calls", text, None, Follows(follows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +201,10 @@ class Union:
 def _is_exact(found: Found, held: str) -> bool:
     """Whether the body begins as it should: a marker that expects JSON is also one before a tag, to report the mistake,
     and the other way round."""
-    starts = found.marker.starts
-    return not starts or found.length >= len(held) or (held[found.length] == "<") == (starts[0] == "<")
+    opening = found.marker.opening
+    if not isinstance(opening, Starts) or found.length >= len(held):
+        return True
+    return (held[found.length] == "<") == (opening.chars[0] == "<")
 
 
 def _is_no_prose(marker: Marker) -> bool:

@@ -13,6 +13,7 @@ from toolspeak.dialects.elements import ElementCalls
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.json_dialect import EACH_ALONE, THINK, frames, json_dialect
 from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.scan import Caps
 
 _START, _END = "<dots_function_call>", "</dots_function_call>"
@@ -76,7 +77,7 @@ DOTS: DeclaredDialect = replace(
             arguments="JSON; text, typed by the tool's schema, in elements",
             results="a tool turn",
         ),
-        [Marker("calls", _START, _END, "{[<"), THINK, *frames(_END)],
+        [Marker("calls", _START, _END, Starts("{[<")), THINK, *frames(_END)],
         _SHAPE,
         around=(_START, _END),
         between="\n",

@@ -18,6 +18,7 @@ from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import ENGINE_TOKENS, Marker, MarkerTable
+from toolspeak.dialects.openings import Alone, Starts, Tag, Texts
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import Caps
 
@@ -58,22 +59,22 @@ def element_dialect(
     `tails` or a wrapper's end behind it. `results` are the
     markers of a batch of results, `live` the names whose tags are escaped in results."""
     first = (syntax.call, *syntax.skipped)
-    markers = [Marker("calls", start, end, first=(*first, end)) for start, end in wrappers]
+    markers = [Marker("calls", start, end, Texts((*first, end))) for start, end in wrappers]
     if bare:
         behind = tuple(dict.fromkeys((*(end for _, end in wrappers), *tails)))
         inner = (syntax.argument, syntax.call_end)
-        markers.append(Marker("calls", syntax.call, syntax.call_end, first=inner, bare=True, tails=behind))
+        markers.append(Marker("calls", syntax.call, syntax.call_end, Tag(inner), tails=behind))
     if results:
         # Where the template writes a line break behind the marker, that tells it from prose; else the marker does.
         framed = f"{results[0]}\n" in layout.result + layout.results
-        markers.append(Marker("results", *results, '\n[{"' if framed else "", plain=True))
+        markers.append(Marker("results", *results, Starts('\n[{"') if framed else Alone(), plain=True))
     if reasoning:
         markers.append(Marker("reasoning", *reasoning))
     escaped = marker_prefix(live)
     ends = re.compile(rf"{syntax.ends.pattern}|{escaped.pattern}")
 
     def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-        return ElementCalls(syntax, marker.end or "", tools, first_index, caps, marker.bare)
+        return ElementCalls(syntax, marker.end or "", tools, first_index, caps, isinstance(marker.opening, Tag))
 
     def write_calls(calls: Calls, tools: Tools) -> str:
         start, end = layout.block

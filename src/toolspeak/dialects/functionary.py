@@ -14,9 +14,10 @@ from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import optional
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.markers import Marker, MarkerTable, behind
+from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
 from toolspeak.dialects.opened import OpenedParser
+from toolspeak.dialects.openings import Follows
 from toolspeak.dialects.render import dump_json, result_text
 from toolspeak.dialects.scan import Caps
 
@@ -73,7 +74,7 @@ FUNCTIONARY_V31 = DeclaredDialect(
         reasoning="",
         stop=("<|eom_id|>", "<|eot_id|>"),
     ),
-    table=MarkerTable([Marker("calls", _FUNCTION, _FUNCTION_END, follows=behind(_behind_v31))]),
+    table=MarkerTable([Marker("calls", _FUNCTION, _FUNCTION_END, Follows(_behind_v31))]),
     new_body=_body_v31,
     write_calls=_write_v31,
     write_results=lambda results: _write_results(results, _LIVE_V31),
@@ -152,7 +153,7 @@ FUNCTIONARY_V32 = _FunctionaryV32(
         reasoning="",
         stop=("<|eot_id|>",),
     ),
-    table=MarkerTable([Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, follows=behind(_behind_v32))]),
+    table=MarkerTable([Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, Follows(_behind_v32))]),
     new_body=_body_v32,
     write_calls=_write_v32,
     write_results=_write_results_v32,

@@ -18,14 +18,16 @@ from toolspeak.dialects.grammar.call_frames import gemma_notation
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.schema import SchemaNodes
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.markers import Head, Marker, MarkerTable
+from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.openings import Matches
 from toolspeak.dialects.render import ERROR, dump_json, escape_text, marker_prefix, result_value
 from toolspeak.dialects.scan import Caps
 from toolspeak.dialects.typed_text import as_mapping
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]{0,127}")
 _NEEDS_JSON = re.compile("[\x00\ud800-\udfff]")
-_CALL = Head(re.compile(r"(?:call)?:\s*[\w$]"), re.compile(r"(?:c|ca|cal|(?:call)?(?::\s*)?)"))
+_CALL = re.compile(r"(?:call)?:\s*[\w$]")
+_CALL_STARTED = re.compile(r"(?:c|ca|cal|(?:call)?(?::\s*)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ GEMMA4 = DeclaredDialect(
     ),
     table=MarkerTable(
         [
-            Marker("calls", *_GEMMA4.call, head=_CALL, may_be_empty=True, ends_reasoning=True),
+            Marker("calls", *_GEMMA4.call, Matches(_CALL, _CALL_STARTED, _GEMMA4.call[1]), ends_reasoning=True),
             Marker("results", *_GEMMA4.result, plain=True),
             Marker("reasoning", "<|channel>", "<channel|>", label="thought\n", nested=False),
             Marker("noise", "<channel|>", None),
@@ -159,7 +161,7 @@ FUNCTIONGEMMA = DeclaredDialect(
     ),
     table=MarkerTable(
         [
-            Marker("calls", *_FUNCTIONGEMMA.call, head=_CALL, may_be_empty=True),
+            Marker("calls", *_FUNCTIONGEMMA.call, Matches(_CALL, _CALL_STARTED, _FUNCTIONGEMMA.call[1])),
             Marker("results", *_FUNCTIONGEMMA.result, plain=True),
         ],
         specials=("<end_of_turn>", "<bos>", "<eos>"),

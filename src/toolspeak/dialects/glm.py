@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.pair_calls import PairTags
 from toolspeak.dialects.pair_dialect import LINES, RESPONSE_INLINE, RESPONSE_LINES, Layout, pair_dialect
 
 _TAGS = PairTags()
 _TYPING = "strings as they are, other values as JSON, by schema"
-_IN_LINES = (Marker("results", "<tool_response>", "</tool_response>", '\n[{"', plain=True),)
+_IN_LINES = (Marker("results", "<tool_response>", "</tool_response>", Starts('\n[{"'), plain=True),)
 _IN_LINE = (Marker("results", "<tool_response>", "</tool_response>", plain=True),)
 
 GLM45 = pair_dialect(

@@ -6,8 +6,9 @@ from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.json_calls import CallShape
 from toolspeak.dialects.json_dialect import THINK, WriteResult, frames, json_dialect, tagged_result
 from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.openings import Starts
 
-_CALL = Marker("calls", "<tool_call>", "</tool_call>", "{[<")
+_CALL = Marker("calls", "<tool_call>", "</tool_call>", Starts("{[<"))
 _AROUND = ("<tool_call>\n", "\n</tool_call>")
 _SUMMARY = '<tool_call>{"name": …, "arguments": {…}}</tool_call>, repeated'
 _RULES = "- One JSON object in each block: double quotes, no comments; several blocks for several calls."
@@ -15,7 +16,7 @@ _RESPONSE: WriteResult = tagged_result("tool_response")
 
 
 def _results(name: str) -> Marker:
-    return Marker("results", f"<{name}>", f"</{name}>", '\n[{"', plain=True)
+    return Marker("results", f"<{name}>", f"</{name}>", Starts('\n[{"'), plain=True)
 
 
 HERMES = json_dialect(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.pair_calls import PairTags
 from toolspeak.dialects.pair_dialect import LINES, Responses, pair_dialect
 
@@ -28,7 +29,7 @@ def _declare(info: DialectInfo, tags: PairTags, other: PairTags) -> DeclaredDial
         ),
         thoughts=[Marker("reasoning", each.start("think"), each.end("think")) for each in (tags, other)],
         results=[
-            Marker("results", each.start("tool_responses"), each.end("tool_responses"), "\n[{", plain=True)
+            Marker("results", each.start("tool_responses"), each.end("tool_responses"), Starts("\n[{"), plain=True)
             for each in (tags, other)
         ],
         also=(other,),

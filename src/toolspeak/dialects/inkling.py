@@ -10,8 +10,9 @@ from toolspeak.dialects.base import DialectInfo, Parser, Section
 from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.json_calls import CallShape
 from toolspeak.dialects.json_dialect import EACH_ALONE, frames, json_dialect
-from toolspeak.dialects.markers import Marker, Signature
+from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.opened import OpenedParser
+from toolspeak.dialects.openings import Signature, Starts
 
 _INVOKE, _MODEL = "<|content_invoke_tool_json|>", "<|message_model|>"
 _TEXTS = ("<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>")
@@ -56,12 +57,12 @@ INKLING = json_dialect(
         reasoning="<|content_thinking|> … <|end_message|>",
     ),
     [
-        Marker("calls", _INVOKE, "<|end_message|>", "{["),
+        Marker("calls", _INVOKE, "<|end_message|>", Starts("{[")),
         Marker(  # the header names the tool once more
             "calls",
             _INVOKE,
             "<|end_message|>",
-            signature=Signature(
+            opening=Signature(
                 (_MODEL, re.compile(_NAME + r"{0,160}"), _INVOKE, re.compile(r"\s*"), "{"),
                 4,
                 "<",

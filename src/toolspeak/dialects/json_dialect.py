@@ -17,7 +17,8 @@ from toolspeak.dialects.grammar.json_frames import call_schema, calls_schema, js
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.live import Live
-from toolspeak.dialects.markers import Marker, MarkerTable, Signature
+from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.openings import Signature
 from toolspeak.dialects.scan import Caps, Problem, decode_json
 from toolspeak.errors import UsageError
 
@@ -60,7 +61,7 @@ def bare_markers(separator: str = "") -> list[Marker]:
     """A call, or an array of calls, without any marker, recognised by its first two keys."""
     kinds = (_bare(False), _bare(True), _bare(False, '"type"', ":", '"function"', ","))
     return [
-        Marker("calls", "the JSON of a call", None, signature=signature, tails=(separator,) if separator else ())
+        Marker("calls", "the JSON of a call", None, signature, tails=(separator,) if separator else ())
         for signature in kinds
     ]
 

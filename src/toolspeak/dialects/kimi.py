@@ -12,8 +12,9 @@ from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.ir import COUNTER, series
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.markers import ENGINE_TOKENS, Marker, MarkerTable, behind, followed_by
+from toolspeak.dialects.markers import ENGINE_TOKENS, Marker, MarkerTable
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape, plain_name
+from toolspeak.dialects.openings import Follows, followed_by
 from toolspeak.dialects.render import dump_json, escape_text, result_text
 from toolspeak.dialects.scan import Caps
 
@@ -99,20 +100,20 @@ KIMI_K2 = DeclaredDialect(
                 "calls",
                 _SECTION,
                 _SECTION_END,
+                followed_by(_CALL, _SECTION_END, _OTHER_END),
                 ends_reasoning=True,
-                follows=followed_by(_CALL, _SECTION_END, _OTHER_END),
                 also_ends=(_OTHER_END,),
             ),
             Marker(
                 "calls",
                 _OTHER_SECTION,
                 _SECTION_END,
+                followed_by(_CALL, _SECTION_END, _OTHER_END),
                 ends_reasoning=True,
-                follows=followed_by(_CALL, _SECTION_END, _OTHER_END),
                 also_ends=(_OTHER_END,),
             ),
             # Without the section, which models forget.
-            Marker("calls", _CALL, _CALL_END, ends_reasoning=True, follows=behind(_call_behind)),
+            Marker("calls", _CALL, _CALL_END, Follows(_call_behind), ends_reasoning=True),
             *(Marker("noise", text, None) for text in (_SECTION_END, _OTHER_END, _ARGUMENT, _CALL_END)),
         ],
         specials=("<|im_end|>", *ENGINE_TOKENS),

@@ -16,6 +16,7 @@ from toolspeak.dialects.grammar.schema import only
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.openings import followed_by
 from toolspeak.dialects.pair_calls import KINDS
 from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues, write_value
 from toolspeak.dialects.render import marker_prefix, result_text
@@ -156,12 +157,6 @@ class KimiCalls(RawValues):
         return None
 
 
-def _call_follows(text: str, position: int) -> Answer:
-    stop = position + len(text[position:]) - len(text[position:].lstrip())
-    tag = stands(text, stop, (_CALL, _TOOLS_END))
-    return "undecided" if tag is None else "yes" if tag else "no"
-
-
 def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
     return KimiCalls(tools, first_index, caps)
 
@@ -246,7 +241,7 @@ KIMI_K3 = DeclaredDialect(
     ),
     table=MarkerTable(
         [
-            Marker("calls", f"{_OPEN}tools{_SEP}", _TOOLS_END, ends_reasoning=True, follows=_call_follows),
+            Marker("calls", f"{_OPEN}tools{_SEP}", _TOOLS_END, followed_by(_CALL, _TOOLS_END), ends_reasoning=True),
             Marker("reasoning", f"{_OPEN}think{_SEP}", f"{_CLOSE}think{_SEP}"),
             _noise(f"{_OPEN}response{_SEP}", ends_reasoning=True),
             *(_noise(f"{_CLOSE}{name}{_SEP}") for name in ("response", "message", "think")),

@@ -12,6 +12,7 @@ import re
 
 from toolspeak.data.messages import JSON, ToolResult
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.openings import Signature
 from toolspeak.dialects.render import ERROR, result_value
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -65,8 +66,8 @@ class Live:
 
 def _tails(marker: Marker) -> list[tuple[str, str]]:
     """The first character of what is live of a marker, and the pattern of what follows it there."""
-    if marker.signature is not None:
-        tails = [marker.signature.live]
+    if isinstance(marker.opening, Signature):
+        tails = [marker.opening.live]
     elif marker.element:
         tails = [_element(marker.element)]
     else:

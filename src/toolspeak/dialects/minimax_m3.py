@@ -21,6 +21,7 @@ from toolspeak.dialects.grammar.text_frames import STARTS_CDATA, cdata, in_order
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.nested_elements import ITEM, NestedCalls
+from toolspeak.dialects.openings import Texts
 from toolspeak.dialects.render import result_text
 from toolspeak.dialects.scan import Caps
 from toolspeak.dialects.typed_text import as_mapping, json_type, schema_types
@@ -166,7 +167,7 @@ MINIMAX_M3 = DeclaredDialect(
     ),
     table=MarkerTable(
         [
-            Marker("calls", _START, _END, first=(f"{_PREFIX}<invoke", _END)),
+            Marker("calls", _START, _END, Texts((f"{_PREFIX}<invoke", _END))),
             Marker("reasoning", "<mm:think>", "</mm:think>"),
         ],
         specials=("[e~[",),

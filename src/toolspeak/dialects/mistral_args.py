@@ -13,8 +13,9 @@ from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.ir import NINE, Node, series
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.markers import Marker, MarkerTable, behind
+from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
+from toolspeak.dialects.openings import Follows
 from toolspeak.dialects.render import dump_json, result_text
 from toolspeak.dialects.scan import Caps
 
@@ -80,7 +81,7 @@ _TABLE = MarkerTable(
     [
         # The one in a thought is talk about a call: these models close their thoughts by themselves.
         Marker("reasoning", "[THINK]", "[/THINK]"),
-        Marker("calls", _CALL, None, follows=behind(_behind)),
+        Marker("calls", _CALL, None, Follows(_behind)),
         Marker("results", _RESULTS, _RESULTS_END, plain=True),
     ]
 )

@@ -25,6 +25,7 @@ from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Found, Marker, MarkerTable
+from toolspeak.dialects.openings import Texts
 from toolspeak.dialects.render import append_message, result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
 
@@ -182,7 +183,7 @@ MUSE = MuseDialect(
         reasoning="to=self",
         stop=("<|eot|>",),
     ),
-    table=MarkerTable([Marker("calls", *_BLOCK, first=("<atem:invoke", _BLOCK[1]))]),
+    table=MarkerTable([Marker("calls", *_BLOCK, Texts(("<atem:invoke", _BLOCK[1])))]),
     new_body=_new_body,
     write_calls=_write_calls,
     write_results=_write_results,

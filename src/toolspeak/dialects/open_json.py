@@ -9,7 +9,8 @@ from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.json_calls import CallShape
 from toolspeak.dialects.json_dialect import EACH_ALONE, ONE_ARRAY, THINK, bare_markers, frames, json_dialect
 from toolspeak.dialects.live import Live
-from toolspeak.dialects.markers import Marker, Signature
+from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.openings import Signature, Starts
 
 _ARRAY = CallShape("arguments", array=True, arguments_required=False)
 _SPACE = re.compile(r"\s*")
@@ -29,8 +30,8 @@ GRANITE3 = json_dialect(
         stop=("<|end_of_text|>",),
     ),
     [
-        Marker("calls", "<|tool_call|>", None, "[{"),
-        Marker("calls", "<tool_call>", None, "[{"),
+        Marker("calls", "<|tool_call|>", None, Starts("[{")),
+        Marker("calls", "<tool_call>", None, Starts("[{")),
         *bare_markers(),  # the marker is a special token, which some servers leave out of the text
         Marker(  # a prompt that ends inside reasoning may have opened it as <think> (granite-3.3)
             "reasoning",
@@ -58,7 +59,7 @@ GRANITE_20B_FC = json_dialect(
         reasoning="",
         stop=("<|endoftext|>",),
     ),
-    [Marker("calls", "<function_call>", None, "{[")],
+    [Marker("calls", "<function_call>", None, Starts("{["))],
     CallShape("arguments", array=False, arguments_required=False),
     around=("<function_call> ", ""),
     between="\n",
@@ -82,14 +83,14 @@ PHI4_MINI = json_dialect(
             "calls",
             "functools",
             None,
-            signature=Signature(
+            opening=Signature(
                 ("functools", _SPACE, "[", _SPACE, "{"),
                 2,
                 "f",
                 ("f", r"unctools\s*+(?:\Z|\[\s*+(?:\Z|\{))"),
             ),
         ),
-        Marker("calls", "<|tool_call|>", "<|/tool_call|>", "[{"),
+        Marker("calls", "<|tool_call|>", "<|/tool_call|>", Starts("[{")),
         THINK,
     ],
     _ARRAY,
@@ -116,8 +117,8 @@ MISTRAL_V3 = json_dialect(
         reasoning="",
     ),
     [
-        Marker("calls", "[TOOL_CALLS]", None, "[{"),
-        Marker("results", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "{[", plain=True),
+        Marker("calls", "[TOOL_CALLS]", None, Starts("[{")),
+        Marker("results", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", Starts("{["), plain=True),
     ],
     _ARRAY,
     around=("[TOOL_CALLS]", ""),
@@ -138,7 +139,7 @@ LLAMA3_JSON = json_dialect(
         reasoning="",
         stop=("<|eot_id|>", "<|eom_id|>"),
     ),
-    [Marker("calls", "<|python_tag|>", None, "{[", tails=(";",)), *bare_markers(";")],
+    [Marker("calls", "<|python_tag|>", None, Starts("{["), tails=(";",)), *bare_markers(";")],
     CallShape("parameters", array=False, arguments_required=False),
     between="; ",
     write_result=Live.quoted,
@@ -157,8 +158,8 @@ XLAM = json_dialect(
     ),
     [
         *bare_markers(),
-        Marker("calls", "[TOOL_CALLS]", None, "[{"),
-        Marker("calls", "<tool_call>", "</tool_call>", "[{"),
+        Marker("calls", "[TOOL_CALLS]", None, Starts("[{")),
+        Marker("calls", "<tool_call>", "</tool_call>", Starts("[{")),
         THINK,
     ],
     _ARRAY,
@@ -183,16 +184,16 @@ GIGACHAT3 = json_dialect(
             "calls",
             f"function call{_ROLE}",
             None,
-            signature=Signature(
+            opening=Signature(
                 (_SEPARATOR, _SPACE, f"function call{_ROLE}", _SPACE, "{"),
                 4,
                 "<",
                 ("<", re.escape(_SEPARATOR[1:])),
             ),
         ),
-        Marker("calls", f"function call{_ROLE}", None, "{"),
-        Marker("calls", "<|function_call|>", None, "{["),
-        Marker("results", f"function result{_ROLE}", _SEPARATOR, '\n[{"', plain=True),
+        Marker("calls", f"function call{_ROLE}", None, Starts("{")),
+        Marker("calls", "<|function_call|>", None, Starts("{[")),
+        Marker("results", f"function result{_ROLE}", _SEPARATOR, Starts('\n[{"'), plain=True),
         *frames(f"assistant{_ROLE}", _SEPARATOR, "</s>"),
     ],
     CallShape("arguments", array=False, arguments_required=True),

@@ -57,28 +57,22 @@ class PairTags:
     def end(self, name: str) -> str:
         return f"</{self.prefix}{name}{self.suffix}>"
 
-    def call_follows(self, text: str, position: int) -> Answer:
+    def call_follows(self, rest: str) -> bool | None:
         """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
-        found = _NAME.match(text, position)
-        if found is None or found.end() == len(text):
-            return "undecided"
+        found = _NAME.match(rest)
+        if found is None or found.end() == len(rest):
+            return None
         stop, named = found.end(), found[1] != ""
-        if self.json and not named and text[stop] == "{":
-            return "yes"
+        if self.json and not named and rest[stop] == "{":
+            return True
         tags = [self.start("arg_key")]
         if named and self.name_end:
             tags.append(self.start(self.name_end))
         # "between <tool_call> and </tool_call>" is prose: a call without arguments has no blanks around its name.
-        if named and text[position] not in " \t" and text[found.end(1)] not in " \t":
+        if named and rest[0] not in " \t" and rest[found.end(1)] not in " \t":
             tags.append(self.end("tool_call"))
-        return _answer(text, stop, (*tags, _BREAK))
-
-    def block_follows(self, text: str, position: int) -> Answer:
-        """The same for the element around the calls."""
-        stop = skip_space(text, position)
-        if stop == len(text):
-            return "undecided"
-        return _answer(text, stop, (self.start("tool_call"), self.end(self.block)))
+        tag = stands(rest, stop, (*tags, _BREAK))
+        return None if tag is None else tag != ""
 
 
 def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:

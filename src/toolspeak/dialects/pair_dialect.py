@@ -14,6 +14,7 @@ from toolspeak.dialects.grammar.ir import Node, Rules, optional, series
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.openings import Follows, followed_by
 from toolspeak.dialects.pair_calls import PairCalls, PairTags
 from toolspeak.dialects.raw_values import write_value
 from toolspeak.dialects.render import marker_prefix, result_text
@@ -95,10 +96,15 @@ def pair_dialect(
 
 
 def _markers(tags: PairTags) -> list[tuple[Marker, bool]]:
-    call = Marker("calls", tags.start("tool_call"), tags.end("tool_call"), follows=tags.call_follows)
+    call = Marker("calls", tags.start("tool_call"), tags.end("tool_call"), Follows(tags.call_follows))
     if not tags.block:
         return [(call, False)]
-    block = Marker("calls", tags.start(tags.block), tags.end(tags.block), follows=tags.block_follows)
+    block = Marker(
+        "calls",
+        tags.start(tags.block),
+        tags.end(tags.block),
+        followed_by(tags.start("tool_call"), tags.end(tags.block)),
+    )
     return [(block, True), (call, False)]
 
 

@@ -20,7 +20,8 @@ from toolspeak.dialects.grammar.call_frames import before_call, python_arguments
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.markers import Head, Marker, MarkerTable
+from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.openings import Matches, Starts
 from toolspeak.dialects.python_calls import KEY, NAME, VALUE_START, PythonCalls
 from toolspeak.dialects.render import ERROR, dump_json, marker_prefix, result_text, result_value
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
@@ -119,14 +120,14 @@ _LLAMA = marker_prefix(("|python_start|>", "|python_end|>"))
 _LLAMA_RESULTS = re.compile(f"{_BARE_CALL.pattern}|{_LLAMA.pattern}")
 _ARGUMENT = rf"(?:\)|\*\*|{KEY}\s*=\s*{VALUE_START})"
 _BARE_START = re.compile(rf"(?:{NAME}\s*(?:\(\s*(?:\*|{KEY}\s*(?:=\s*)?)?)?)?")
-_PYTHON_START = Marker("calls", "<|python_start|>", "<|python_end|>", "[", may_be_empty=True)
+_PYTHON_START = Marker("calls", "<|python_start|>", "<|python_end|>", Starts("[", "<|python_end|>"))
 
 
 def _llama_table(tools: Sequence[ToolSpec]) -> MarkerTable:
     """Without a marker only the name of a tool tells a call from a list in prose or in an example."""
     names = "|".join(re.escape(spec.name) for spec in tools) or NAME
-    bare = Head(re.compile(rf"(?:{names})\s*\(\s*{_ARGUMENT}"), _BARE_START)
-    return MarkerTable([_PYTHON_START, Marker("calls", "[", None, head=bare)])
+    bare = Matches(re.compile(rf"(?:{names})\s*\(\s*{_ARGUMENT}"), _BARE_START, within=True)
+    return MarkerTable([_PYTHON_START, Marker("calls", "[", None, bare)])
 
 
 def _new_list(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
@@ -255,7 +256,7 @@ LFM2 = DeclaredDialect(
     ),
     table=MarkerTable(
         [
-            Marker("calls", "<|tool_call_start|>", "<|tool_call_end|>", "[{", may_be_empty=True),
+            Marker("calls", "<|tool_call_start|>", "<|tool_call_end|>", Starts("[{", "<|tool_call_end|>")),
             Marker("results", "<|tool_response_start|>", "<|tool_response_end|>", plain=True),
             Marker("reasoning", "<think>", "</think>"),
         ],
@@ -272,7 +273,7 @@ LFM2 = DeclaredDialect(
 # --- Olmo 3 -------------------------------------------------------------------------------------
 
 _OLMO3 = marker_prefix(("function_calls", "think"))
-_LINE = Head(re.compile(rf"\[?\s*{NAME}\s*\("), re.compile(rf"\[?\s*(?:{NAME}\s*)?"))
+_LINE = Matches(re.compile(rf"\[?\s*{NAME}\s*\("), re.compile(rf"\[?\s*(?:{NAME}\s*)?"), "</function_calls>")
 
 
 def _olmo3_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
@@ -301,7 +302,7 @@ OLMO3 = DeclaredDialect(
     ),
     table=MarkerTable(
         [
-            Marker("calls", "<function_calls>", "</function_calls>", head=_LINE, may_be_empty=True),
+            Marker("calls", "<function_calls>", "</function_calls>", _LINE),
             Marker("reasoning", "<think>", "</think>"),
         ],
         specials=("<|im_end|>",),

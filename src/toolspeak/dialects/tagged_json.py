@@ -6,10 +6,11 @@ from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.json_calls import CallShape
 from toolspeak.dialects.json_dialect import EACH_ALONE, ONE_ARRAY, THINK, frames, json_dialect, tagged_result
 from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.openings import Starts
 
 _OBJECT = CallShape("arguments", array=False, arguments_required=False)
 _ARRAY = CallShape("arguments", array=True, arguments_required=False)
-_TOOL_CALLS = Marker("calls", "<tool_calls>", "</tool_calls>", "[{<")
+_TOOL_CALLS = Marker("calls", "<tool_calls>", "</tool_calls>", Starts("[{<"))
 _TOOL_CALLS_TEXT = '<tool_calls>[{"name": …, "arguments": {…}}, …]</tool_calls>'
 
 LONGCAT = json_dialect(
@@ -23,7 +24,7 @@ LONGCAT = json_dialect(
         reasoning="<longcat_think> or <think>",
     ),
     [
-        Marker("calls", "<longcat_tool_call>", "</longcat_tool_call>", "{["),
+        Marker("calls", "<longcat_tool_call>", "</longcat_tool_call>", Starts("{[")),
         Marker("reasoning", "<longcat_think>", "</longcat_think>", also_ends=("</think>",)),
         THINK,
     ],
@@ -90,7 +91,7 @@ HUNYUAN_A13B = json_dialect(
     ),
     [
         _TOOL_CALLS,
-        Marker("results", "<tool_response>", "</tool_response>", '\n[{"', plain=True),
+        Marker("results", "<tool_response>", "</tool_response>", Starts('\n[{"'), plain=True),
         THINK,
         *frames("<answer>", "</answer>"),
     ],
@@ -111,8 +112,8 @@ NEMOTRON_V2 = json_dialect(
         stop=("<SPECIAL_12>",),
     ),
     [
-        Marker("calls", "<TOOLCALL>", "</TOOLCALL>", "[{<"),
-        Marker("results", "<TOOL_RESPONSE>", "</TOOL_RESPONSE>", '\n[{"', plain=True),
+        Marker("calls", "<TOOLCALL>", "</TOOLCALL>", Starts("[{<")),
+        Marker("results", "<TOOL_RESPONSE>", "</TOOL_RESPONSE>", Starts('\n[{"'), plain=True),
         THINK,
     ],
     _ARRAY,
@@ -134,7 +135,7 @@ APERTUS = json_dialect(
         stop=("<|assistant_end|>",),
     ),
     [
-        Marker("calls", "<|tools_prefix|>", "<|tools_suffix|>", "[{", ends_reasoning=True),
+        Marker("calls", "<|tools_prefix|>", "<|tools_suffix|>", Starts("[{"), ends_reasoning=True),
         Marker("reasoning", "<|inner_prefix|>", "<|inner_suffix|>"),
         *frames("<|inner_suffix|>"),  # of an inner part in which a call stood
     ],
@@ -155,7 +156,7 @@ INTERNLM2 = json_dialect(
         results="an environment turn named <|plugin|>",
         stop=("<|im_end|>",),
     ),
-    [Marker("calls", "<|action_start|><|plugin|>", "<|action_end|>", "{["), THINK],
+    [Marker("calls", "<|action_start|><|plugin|>", "<|action_end|>", Starts("{[")), THINK],
     CallShape("parameters", array=False, arguments_required=False),
     around=("<|action_start|><|plugin|>\n", "<|action_end|>"),
     between="\n",

@@ -13,6 +13,7 @@ from toolspeak.dialects.grammar.json_frames import json_call
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.render import (
     ERROR,
     append_message,
@@ -30,8 +31,8 @@ CALL, RESULT, THINK = "tool_call", "tool_result", "think"
 _LIVE = marker_prefix((CALL, RESULT, THINK))
 _TABLE = MarkerTable(
     [
-        Marker("calls", f"<{CALL}>", f"</{CALL}>", "{[<"),
-        Marker("results", f"<{RESULT}>", f"</{RESULT}>", '\n[{"', plain=True),
+        Marker("calls", f"<{CALL}>", f"</{CALL}>", Starts("{[<")),
+        Marker("results", f"<{RESULT}>", f"</{RESULT}>", Starts('\n[{"'), plain=True),
         Marker("reasoning", f"<{THINK}>", f"</{THINK}>"),
     ]
 )

@@ -15,6 +15,7 @@ from toolspeak.dialects.element_values import escape_name, unescape_name
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
 from toolspeak.dialects.steps import OpenCall, skip_space
@@ -64,7 +65,7 @@ def xml_dialect(
     are the names whose tags are escaped in results: the block's, the results' and reasoning's."""
     escaped, avoid = marker_prefix(live), markers_of(live)
     start, end = f"<{tags.block}>", f"</{tags.block}>"
-    markers = [Marker("calls", start, end, "<")]
+    markers = [Marker("calls", start, end, Starts("<"))]
     if results_marker:
         markers.append(Marker("results", *results_marker, plain=True))
     if reasoning:

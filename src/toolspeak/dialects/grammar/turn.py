@@ -32,6 +32,7 @@ from toolspeak.dialects.grammar.ir import (
     strip_prefix,
 )
 from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.openings import Matches, Signature
 from toolspeak.errors import UsageError, suggest
 
 _GAP = Token(Repeat(Chars("\\n"), 0, 2))
@@ -192,10 +193,10 @@ def marker_patterns(markers: Sequence[Marker]) -> list[Pattern]:
     """What free text must not hold, so that no parser sees a block in it that is none."""
     found: list[Pattern] = []
     for marker in markers:
-        if marker.kind == "noise" or (marker.head is not None and not marker.end):
+        if marker.kind == "noise" or (isinstance(marker.opening, Matches) and marker.opening.within):
             continue
-        if marker.signature is not None:
-            found += _signature_patterns(marker.signature.parts)
+        if isinstance(marker.opening, Signature):
+            found += _signature_patterns(marker.opening.parts)
         elif marker.element:
             ending = Item(frozenset("> \t\r\n"))
             found.append(Pattern((*items_of(f"<{marker.element}", fold=True), ending)))

@@ -1,0 +1,193 @@
+"""What tells a block's start from prose that merely mentions its marker: how what the marker opens must begin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from toolspeak.dialects.steps import stands
+
+Answer = Literal["text", "undecided", "opened"]
+"""`text`: this opens nothing. `undecided`: more characters are needed; `opened`: so too, but a whole marker is already
+there."""
+
+_INNER_FENCE = re.compile(r"\s*(?:```[\w+.-]{0,16}\s*)?")
+_INNER_FENCE_START = re.compile(r"\s*(?:`{0,2}|```[\w+.-]{0,16}\s*)")
+_REST_OF_TAG = re.compile(r"[^<>]*>\s*")
+
+
+class Opening(Protocol):
+    """How what a marker opens must begin, so that its marker is one.
+
+    One of: `Alone`, `Starts`, `Texts`, `Matches`, `Follows` (what stands behind the marker), `Tag` and `Signature` (the
+    marker is a part of it).
+    """
+
+    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+        """Where in `held` the body begins whose marker is held[start:stop]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The marker is enough; but in a code fence it stands as an example."""
+
+    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+        return "text" if start else stop
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """White space, maybe a code fence, and one of these characters.
+
+    '<' stands for an element, a line break for one right behind the marker. `or_end`: the end marker, where it may
+    follow right away.
+    """
+
+    chars: str
+    or_end: str = ""
+
+    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+        if "\n" in self.chars and held[stop : stop + 1] in ("\n", "\r"):
+            return stop
+        body = _behind_fence(held, stop)
+        if body is None:
+            return "opened"
+        ended = _any_stands(held, body, (self.or_end,)) if self.or_end else "text"
+        if ended != "text":
+            return ended
+        if held[body] not in self.chars:
+            return "text"
+        if held[body] == "<":
+            if body + 1 == len(held):
+                return "opened"
+            if not (held[body + 1].isalpha() or held[body + 1] == "_"):
+                return "text"
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """White space, maybe a code fence, and one of these texts."""
+
+    texts: tuple[str, ...]
+
+    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+        body = _behind_fence(held, stop)
+        return "opened" if body is None else _any_stands(held, body, self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """White space, maybe a code fence, and what `whole` matches, of which `beginning` matches every beginning.
+
+    `or_end`: the end marker, where it may follow right away. `within`: the marker is the body's own first character,
+    and no code fence stands behind it.
+    """
+
+    whole: re.Pattern[str]
+    beginning: re.Pattern[str]
+    or_end: str = ""
+    within: bool = False
+
+    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+        body = _behind_fence(held, stop)
+        if body is None:
+            return "opened"
+        ended = _any_stands(held, body, (self.or_end,)) if self.or_end else "text"
+        if ended != "text":
+            return ended
+        if self.within and "`" in held[stop:body]:
+            return "text"
+        if self.whole.match(held, body):
+            return start if self.within else body
+        if not self.beginning.fullmatch(held, body):
+            return "text"
+        return "undecided" if self.within else "opened"
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """What `test` says of the text behind the marker, at which the body begins; None asks for more of it."""
+
+    test: Callable[[str], bool | None]
+
+    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+        follows = self.test(held[stop:])
+        return "opened" if follows is None else stop if follows else "text"
+
+
+def followed_by(*texts: str) -> Follows:
+    """White space, which is the body's own, then one of these texts."""
+
+    def test(rest: str) -> bool | None:
+        rest = rest.lstrip()
+        if rest.startswith(texts):
+            return True
+        return None if any(text.startswith(rest) for text in texts) else False
+
+    return Follows(test)
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """The marker is the beginning of the body's first tag (`<function=name>`), and one of `texts` must follow that."""
+
+    texts: tuple[str, ...]
+
+    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+        tag = _REST_OF_TAG.match(held, stop)
+        if tag is None:
+            return "text" if "<" in held[stop:] else "undecided"
+        answer = _any_stands(held, tag.end(), self.texts)
+        return start if isinstance(answer, int) else answer
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A start that is no fixed text, as that of a bare JSON call: fixed texts and patterns that follow each other.
+
+    It stands in place of the marker's own text, which then only says what the block is. A pattern takes one run of
+    characters and never gives one back. The body begins behind the first `before` parts, of which the others are only
+    looked at. `first` holds every character it may begin with. `live` is what a result escapes of it: a character, and
+    the pattern of what follows where it would be live.
+    """
+
+    parts: tuple[str | re.Pattern[str], ...]
+    before: int
+    first: str
+    live: tuple[str, str]
+
+    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+        position = body = start
+        for i, part in enumerate(self.parts):
+            if isinstance(part, str):
+                if not held.startswith(part, position):
+                    return "undecided" if part.startswith(held[position:]) else "text"
+                position += len(part)
+            else:
+                found = part.match(held, position)
+                if found is None:
+                    return "undecided" if position == len(held) else "text"
+                position = found.end()
+                if position == len(held):
+                    return "undecided"
+            if i + 1 == self.before:
+                body = position
+        return body
+
+
+def _behind_fence(held: str, stop: int) -> int | None:
+    """Behind white space and a code fence; None asks for more."""
+    inner = _INNER_FENCE.match(held, stop)
+    position = inner.end() if inner else stop
+    if position == len(held) or (held[position] == "`" and _INNER_FENCE_START.fullmatch(held, stop)):
+        return None
+    return position
+
+
+def _any_stands(held: str, position: int, texts: tuple[str, ...]) -> int | Answer:
+    found = stands(held, position, texts)
+    return "opened" if found is None else position if found else "text"
