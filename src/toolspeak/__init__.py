@@ -12,7 +12,7 @@
 Parsers alone: `toolspeak.dialects`. Built-in file and shell tools: `toolspeak.tools.builtin`.
 """
 
-from toolspeak.agent import Agent, Run, RunResult, RunState, Session
+from toolspeak.agent import Agent, Run, RunResult, RunState, Session, Window
 from toolspeak.data.events import Limits, Record
 from toolspeak.data.messages import (
     MalformedCall,
@@ -64,6 +64,7 @@ __all__ = [
     "ToolspeakError",
     "Usage",
     "UsageError",
+    "Window",
     "get_dialect",
     "open_journal",
     "tool",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from toolspeak.agent.history import hide_call, without_secrets
 from toolspeak.data.events import ModelAnswered
-from toolspeak.data.messages import JsonPart, MalformedCall, Message, Part, TextPart, ToolCall, ToolResult, Usage
+from toolspeak.data.messages import MalformedCall, ToolCall, Usage
 from toolspeak.dialects import ParsedTurn
 from toolspeak.execute import Secrets
 
@@ -28,24 +28,3 @@ def answered(turn: ParsedTurn, usage: Usage, estimated: bool, secrets: Secrets, 
         tuple(map(secrets.hide_text, turn.forged)),
         turn.notes,
     )
-
-
-def characters(message: Message) -> int:
-    """How long a message is as text, for estimates of its tokens."""
-    return sum(_part_characters(part) for part in message.parts)
-
-
-def _part_characters(part: Part) -> int:
-    match part:
-        case TextPart(text):
-            return len(text)
-        case JsonPart(value):
-            return len(str(value))
-        case ToolCall(name=name, arguments=arguments):
-            return len(name) + len(str(arguments))
-        case MalformedCall(raw=raw):
-            return len(raw)
-        case ToolResult(content=content):
-            return sum(_part_characters(inner) for inner in content)
-        case _:
-            return 0

@@ -10,17 +10,20 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
-from toolspeak.agent.decide import AskModel, AwaitApproval, Finish, RunTools, decide
+from toolspeak.agent.compaction import Plan, Window, characters, to_summarise, tokens_of
+from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.driver import Driver, TurnRequest, text_digest, tools_digest
 from toolspeak.agent.history import call_id, hide_call, without_secrets
 from toolspeak.agent.hold import holding
-from toolspeak.agent.record import answered, characters
+from toolspeak.agent.record import answered
 from toolspeak.agent.state import RunState, apply
+from toolspeak.agent.summary import LEFT_OUT, summarise
 from toolspeak.data.deltas import CallCompleted, Delta, ToolProgress, TurnEnded
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
     Event,
+    HistoryCompacted,
     LimitReached,
     ModelAsked,
     ModelFailed,
@@ -73,6 +76,7 @@ class RunSettings:
     parent_run_id: str | None = None
     early_start: bool = True
     in_doubt: InDoubt = "ask"
+    window: Window | None = None
     clock: Callable[[], float] = time.time
 
 
@@ -192,13 +196,16 @@ class Run:
         while self.state.status not in _FINAL:
             while self._inbox:
                 await self.record(UserMessageQueued(self._inbox.pop(0)))
-            action = decide(self.state)
+            action = decide(self.state, self._settings.window)
             match action:
                 case AskModel():
                     await self._ask(action)
                     if self.state.batch:
                         continue
                     await self._drop_early()
+                case Compact(plan):
+                    await self._compact(plan)
+                    continue
                 case RunTools():
                     await self._run_tools(action)
                 case AwaitApproval():
@@ -274,6 +281,22 @@ class Run:
         if estimated:
             usage = self._estimate(turn)
         await self.record(answered(turn, usage, estimated, settings.secrets, wrapping_up=wrapping_up))
+
+    async def _compact(self, plan: Plan) -> None:
+        settings, window, summary, usage = self._settings, self._settings.window, "", Usage()
+        if plan.upto:
+            summary = LEFT_OUT
+            if window is not None and window.summarise:
+                old = to_summarise(self.state.history, plan, window)
+                request = TurnRequest(old, self._specs, settings.instructions)
+                summary, usage = await summarise(settings.driver, request, self._seconds_left())
+                summary = settings.secrets.hide_text(summary)
+        after = plan.tokens_after + tokens_of(Message.user(summary))
+        await self.record(
+            HistoryCompacted(plan.cleared, plan.upto, plan.kept, summary, plan.tokens_before, after, usage)
+        )
+        self._memo.clear()  # what the driver rendered is no longer what was said
+        self._counted = self._characters = 0
 
     async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
         turn = self.state.turns_before + self.state.step

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from toolspeak.agent.compaction import compacted, task_after, tokens_of
 from toolspeak.agent.history import turns_in
 from toolspeak.agent.log import Log
 from toolspeak.agent.progress import Progress
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
+    HistoryCompacted,
     LimitName,
     LimitReached,
     Limits,
@@ -55,7 +57,9 @@ class RunState:
     `tokens` counts input and output of all turns; `started` and `time` are Unix seconds, `time` that of the last record
     (`started` moves on by the time a run was `paused`, a question was `asked`, or its process was dead). `turns_before`
     is the highest turn among the call ids of the history: this run's ids go on from there. `polled` is set once a call
-    of the current step is a poll. `answer` is set once a turn held text and no calls.
+    of the current step is a poll. `context` is what the next turn reads, in tokens (estimated from the last turn on),
+    `task` the number of the history's last message of a person, `compacted` is set when the history was since the last
+    turn. `answer` is set once a turn held text and no calls.
     """
 
     run_id: str
@@ -90,6 +94,9 @@ class RunState:
     answer: str | None = None
     reason: str = ""
     error: str = ""
+    context: int = 0
+    task: int = 0
+    compacted: bool = False
     paused: float | None = None
     asked: float | None = None
 
@@ -172,6 +179,16 @@ def _changed(state: RunState, record: Record) -> RunState:
         case LimitReached() as reached:
             note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed, used=reached.used)} {_WRAP_UP_TASK}"
             return replace(state, limit=reached.limit, history=state.history.append(Message.user(note)))
+        case HistoryCompacted() as event:
+            return replace(
+                state,
+                history=Log(compacted(state.history, event)),
+                task=task_after(state.history, state.task, event),
+                context=event.tokens_after,
+                compacted=True,
+                tokens=state.tokens + (event.usage.total or 0),
+                usage=_add(state.usage, event.usage),
+            )
         case RunPaused(_, call_ids):
             latest = {request.call_id: request for request in state.waiting if request.call_id in call_ids}
             waiting = Log(latest.values())
@@ -206,15 +223,20 @@ def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> Ru
         traceparent=record.traceparent,
         parent_run_id=record.parent_run_id,
         turns_before=turns_in(history),
+        context=sum(map(tokens_of, history)),
+        task=len(history) - 1,
         seq=record.seq + 1,
     )
 
 
 def _asked(state: RunState, record: Record) -> RunState:
+    if not state.queued:
+        return replace(state, step=record.step)
     history = state.history
     for message in state.queued:
         history = history.append(message)
-    return replace(state, step=record.step, history=history, queued=Log() if state.queued else state.queued)
+    context = state.context + sum(map(tokens_of, state.queued))
+    return replace(state, step=record.step, history=history, queued=Log(), context=context, task=len(history) - 1)
 
 
 def _answered(state: RunState, event: ModelAnswered) -> RunState:
@@ -240,6 +262,8 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
         tokens=state.tokens + (usage.total or 0),
         tokens_estimated=state.tokens_estimated or event.usage_estimated,
         usage=_add(state.usage, usage),
+        context=usage.total or state.context + tokens_of(event.message),
+        compacted=False,
         wrapped_up=state.limit is not None,
         fruitless_turns=fruitless,
         answer=answer,
@@ -267,11 +291,13 @@ def _finished(state: RunState, result: ToolResult) -> RunState:
         raise RunError(f"run {state.run_id} has results that belong to no call; {', '.join(missing)} have none")
     parts = tuple(by_id[call.id] for call in state.batch)
     progress = state.progress.after(state.batch, parts, polled=state.polled)
-    history = state.history.append(Message("tool", parts))
+    message = Message("tool", parts)
+    history = state.history.append(message)
     advice = progress.advice(state.limits)
     if advice:
         history = history.append(Message.user(advice))
-    return replace(state, history=history, batch=(), results=Log(), progress=progress, polled=False)
+    context = state.context + tokens_of(message)
+    return replace(state, history=history, batch=(), results=Log(), progress=progress, polled=False, context=context)
 
 
 def _add(total: Usage, more: Usage) -> Usage:

@@ -49,6 +49,12 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
     type=click.FloatRange(0, min_open=True),
     help="Time until the run must wrap up; the answer may take a minute more.",
 )
+@click.option(
+    "--window",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="How many tokens the model reads: a conversation that fills them is made shorter (default: unknown, never).",
+)
 @starts_in_option
 @click.option(
     "--timeline",
@@ -69,6 +75,7 @@ def run(
     schedule: ScheduleName | Literal["native"],
     max_steps: int,
     max_seconds: float | None,
+    window: int | None,
     starts_in: Section,
     journal: str | None,
     session: str | None,
@@ -88,7 +95,7 @@ def run(
         raise UsageError("the task is empty: say what is to be done")
     open_streams()
     limits = Limits(steps=max_steps, seconds=max_seconds)
-    setup = Setup(model, dialect, workspace, approve, schedule, starts_in)
+    setup = Setup(model, dialect, workspace, approve, schedule, starts_in, window)
     shown = Shown(as_json, timeline)
     sys.exit(run_to_end(_run(text, setup, limits, journal_of(journal), session, goes_on, shown)))
 

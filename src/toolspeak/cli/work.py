@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -48,6 +48,7 @@ class Setup:
     approve: Approve
     schedule: ScheduleName | Literal["native"]
     starts_in: Section
+    window: int | None = None
 
     def recorded(self) -> dict[str, JSON]:
         return {**asdict(self), "workspace": str(Path(self.workspace).resolve())}
@@ -55,10 +56,11 @@ class Setup:
     @classmethod
     def of(cls, run_id: str, recorded: Mapping[str, JSON]) -> Setup:
         """What a run was set up with. Raises UsageError for a run of another program."""
-        names = [field.name for field in fields(cls)]
-        if not all(isinstance(recorded.get(name), str) for name in names):
+        names = [field.name for field in fields(cls) if field.default is MISSING]
+        window = recorded.get("window")
+        if not all(isinstance(recorded.get(name), str) for name in names) or not isinstance(window, int | None):
             raise UsageError(f"run {run_id} was not started by `toolspeak run`: resume it with the program that did")
-        return cls(**{name: recorded[name] for name in names})
+        return cls(**{name: recorded[name] for name in names}, window=window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ async def work(
         approve=approver,
         schedule=setup.schedule,
         starts_in=setup.starts_in,
+        window=setup.window,
         journal=journal,
         # A yes to everything is nobody who has looked whether the call took effect.
         in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,

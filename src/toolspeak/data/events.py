@@ -165,6 +165,25 @@ class LimitReached:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryCompacted:
+    """The model reads less of the history from here on; the records before this one keep the whole.
+
+    The results of the calls `cleared` are shown no more. Or, with `upto` above 0, the first so many messages are
+    replaced by the `summary`, but for the system messages in front and those `kept` (numbers in the history).
+    `tokens_before` and `tokens_after` are estimates of what a turn reads, `usage` is what the summary cost.
+    """
+
+    cleared: tuple[str, ...] = ()
+    upto: int = 0
+    kept: tuple[int, ...] = ()
+    summary: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    usage: Usage = Usage()
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
 class RunPaused:
     """The run waits for decisions and can be resumed with them."""
 
@@ -208,6 +227,7 @@ Event: TypeAlias = (
     | ToolStarted
     | ToolFinished
     | LimitReached
+    | HistoryCompacted
     | RunPaused
     | RunResumed
     | RunFinished

@@ -21,6 +21,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
+    HistoryCompacted,
     LimitReached,
     ModelAnswered,
     ModelAsked,
@@ -32,6 +33,7 @@ from toolspeak.data.events import (
 from toolspeak.data.messages import NORMAL_END, MalformedCall, ToolCall, ToolResult
 from toolspeak.ui.format import (
     argument_lines,
+    compaction_text,
     diff_style,
     fit,
     fold,
@@ -175,6 +177,8 @@ class Renderer:
                 self._show_result(result)
             case LimitReached(limit, _, allowed):
                 self._line(f"! the limit of {allowed:g} {limit} is reached: asking for a final answer", "yellow")
+            case HistoryCompacted() as event:
+                self._line(f"· {compaction_text(event)}", "dim")
             case RunPaused(_, call_ids):
                 self._show_waiting(call_ids)
             case RunFinished():

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
+    HistoryCompacted,
     LimitReached,
     ModelAnswered,
     ModelAsked,
@@ -21,7 +22,7 @@ from toolspeak.data.events import (
     UserMessageQueued,
 )
 from toolspeak.data.messages import MalformedCall, ToolCall, Usage
-from toolspeak.ui.format import argument_lines, one_line, result_lines, shorten
+from toolspeak.ui.format import argument_lines, compaction_text, one_line, result_lines, shorten
 
 _TEXT = 100
 
@@ -75,6 +76,10 @@ class Timeline:
                 yield f"  {'✗' if failed else '✓'} {self._name(result.call_id)}{took}: {_short(first)}"
             case LimitReached(limit, _, allowed):
                 yield f"! the limit of {allowed:g} {limit} is reached"
+            case HistoryCompacted() as event:
+                yield f"· {compaction_text(event)}"
+                if event.summary:
+                    yield f"  summary: {_short(event.summary)}"
             case RunPaused(_, call_ids):
                 yield f"paused: {', '.join(map(self._name, call_ids))} wait for approval"
             case RunResumed():
