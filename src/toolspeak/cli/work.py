@@ -26,7 +26,8 @@ from toolspeak.dialects import Section
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, InDoubt, ScheduleName
 from toolspeak.journal import Journal
-from toolspeak.tools.builtin import workspace_tools
+from toolspeak.tools import Toolset
+from toolspeak.tools.builtin import recall_tool, workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
 from toolspeak.ui.lanes import batches
 
@@ -90,7 +91,7 @@ async def work(
     approver = _approver(setup.approve, live, shown.as_json)
     agent = Agent(
         setup.model,
-        workspace_tools(setup.workspace),
+        Toolset([*workspace_tools(setup.workspace), recall_tool(journal)]),
         dialect=setup.dialect,
         instructions=_INSTRUCTIONS,
         approve=approver,
