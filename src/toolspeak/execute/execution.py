@@ -14,6 +14,7 @@ from toolspeak.data.events import ToolFinished, ToolStarted
 from toolspeak.data.messages import ToolCall, ToolResult, failure
 from toolspeak.execute.admission import Ready, Settled
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
+from toolspeak.execute.doubts import NO_DOUBTS, Doubts
 from toolspeak.execute.gates import Concurrency, Gate
 from toolspeak.execute.interceptors import Interceptor, run_around
 from toolspeak.execute.invoke import Invocation, seconds_of
@@ -63,12 +64,14 @@ class Execution:
         emit: Emit,
         context: BatchContext,
         deadline: Deadline,
+        doubts: Doubts = NO_DOUBTS,
     ) -> None:
         self._settings = settings
         self._emit = emit
         self._context = context
         self._scope = context.scope
         self._deadline = deadline
+        self._doubts = doubts
         self._turns = [_Turn(entry) for entry in entries]
         self._calls = [(turn, turn.entry) for turn in self._turns if isinstance(turn.entry, Ready)]
         _chain(self._calls, settings.schedule)
@@ -162,6 +165,8 @@ class Execution:
             result = self._remembered(turn) if self._recalls else None
             if result is None:
                 result = await self._run_call(turn, entry) if isinstance(entry, Ready) else entry.result
+                if isinstance(entry, Ready):
+                    result = self._doubts.told(entry.call, result)
                 result = finish_result(result, settings.secrets, settings.cap, self._context.memory)
             turn.phase = "recording"
             await self._emit(ToolFinished(result))

@@ -11,7 +11,7 @@ from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.execute.admission import Admission, Ready
 from toolspeak.execute.approval import ApprovalRequest, Approver, Decision
 from toolspeak.execute.batch import Batch, BatchContext, Deadline, Emit
-from toolspeak.execute.doubts import Doubts
+from toolspeak.execute.doubts import NO_DOUBTS, Doubts
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.execution import Execution, ExecutionSettings
 from toolspeak.execute.gates import Concurrency
@@ -24,7 +24,6 @@ from toolspeak.tools.kept import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
-_NO_DOUBTS = Doubts()
 _NO_RESULTS: Mapping[str, ToolResult] = MappingProxyType({})
 
 
@@ -83,7 +82,7 @@ class Executor:
         approver: Approver | None,
         decided: Mapping[str, Decision] = _NO_DECISIONS,
         finished: Mapping[str, ToolResult] = _NO_RESULTS,
-        doubts: Doubts = _NO_DOUBTS,
+        doubts: Doubts = NO_DOUBTS,
         deadline: float | None = None,
         max_calls: int | None = None,
         early: EarlyStart | None = None,
@@ -129,7 +128,7 @@ class Executor:
             if early is not None and not early.is_wanted:
                 entries = [replace(entry, begun=None) if isinstance(entry, Ready) else entry for entry in entries]
                 await early.drop()
-            execution = Execution(entries, self._settings, emit=emit, context=context, deadline=limit)
+            execution = Execution(entries, self._settings, emit=emit, context=context, deadline=limit, doubts=doubts)
             results = await execution.run()
         finally:
             if early is not None:
