@@ -14,8 +14,8 @@ from typing import Any, Literal, Self, TypedDict, Unpack
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.history import paired, without_secrets
-from toolspeak.agent.resume import Place, Resumption, open_of, opening_of
-from toolspeak.agent.run import Run, RunSettings, Watched, decisions_of
+from toolspeak.agent.resume import Place, Resumption, decisions_of, open_of, opening_of
+from toolspeak.agent.run import Run, RunSettings, Watched
 from toolspeak.agent.state import RunState
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import ApprovalRequested, Limits, RunStarted, RunStatus

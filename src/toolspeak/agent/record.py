@@ -1,14 +1,23 @@
-"""A turn as the event that is recorded of it."""
+"""From a run to its records: the event of a turn, the stamp of an event; and what the records leave in doubt."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from toolspeak.agent.history import hide_call, without_secrets
-from toolspeak.data.events import ModelAnswered
+from toolspeak.agent.state import RunState
+from toolspeak.data.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Event,
+    ModelAnswered,
+    ModelAsked,
+    ToolFinished,
+    ToolStarted,
+)
 from toolspeak.data.messages import MalformedCall, ToolCall, Usage
 from toolspeak.dialects import ParsedTurn
-from toolspeak.execute import Secrets
+from toolspeak.execute import Decision, Secrets
 
 
 def answered(turn: ParsedTurn, usage: Usage, estimated: bool, secrets: Secrets, *, wrapping_up: bool) -> ModelAnswered:
@@ -28,3 +37,28 @@ def answered(turn: ParsedTurn, usage: Usage, estimated: bool, secrets: Secrets, 
         tuple(map(secrets.hide_text, turn.forged)),
         turn.notes,
     )
+
+
+def step_of(event: Event, state: RunState | None) -> int:
+    """The step an event belongs to."""
+    step = state.step if state else 0
+    return step + 1 if isinstance(event, ModelAsked) else step
+
+
+def call_of(event: Event) -> str | None:
+    """The call an event is about."""
+    match event:
+        case ToolFinished(result):
+            return result.call_id
+        case ToolStarted() | ApprovalRequested() | ApprovalDecided():
+            return event.call_id
+        case _:
+            return None
+
+
+def doubts_of(state: RunState) -> dict[str, Decision | None]:
+    """The calls in doubt, each with what was decided of it since."""
+    return {
+        call_id: None if decided is None else Decision(decided.approved, decided.reason, decided.by)
+        for call_id, decided in state.in_doubt.items()
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
@@ -15,13 +15,12 @@ from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, Run
 from toolspeak.agent.driver import Driver, TurnRequest, text_digest, tools_digest
 from toolspeak.agent.history import call_id, hide_call, without_secrets
 from toolspeak.agent.hold import holding
-from toolspeak.agent.record import answered
+from toolspeak.agent.partial import PartialTurn
+from toolspeak.agent.record import answered, call_of, doubts_of, step_of
 from toolspeak.agent.state import RunState, apply
 from toolspeak.agent.summary import LEFT_OUT, summarise
 from toolspeak.data.deltas import CallCompleted, Delta, ToolProgress, TurnEnded
 from toolspeak.data.events import (
-    ApprovalDecided,
-    ApprovalRequested,
     Event,
     HistoryCompacted,
     LimitReached,
@@ -30,8 +29,6 @@ from toolspeak.data.events import (
     Record,
     RunFinished,
     RunPaused,
-    ToolFinished,
-    ToolStarted,
     UserMessageQueued,
 )
 from toolspeak.data.messages import (
@@ -41,7 +38,7 @@ from toolspeak.data.messages import (
     Usage,
 )
 from toolspeak.dialects import ParsedTurn, TurnCollector
-from toolspeak.errors import ProviderError, RunError, UsageError
+from toolspeak.errors import ProviderError, RunError
 from toolspeak.execute import Approver, BatchContext, Decision, Doubts, EarlyStart, Executor, InDoubt, RunScope, Secrets
 from toolspeak.journal.base import Journal, Lease
 from toolspeak.tools import Toolset
@@ -49,8 +46,8 @@ from toolspeak.tools import Toolset
 Watched: TypeAlias = Delta | Record
 """What `stream` yields: the transient pieces of a turn, and every record once it is durable."""
 
-Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event]]]]
-"""Reads where a run stands, once it is held, and says what is recorded first."""
+Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event], dict[str, Any]]]]
+"""Reads where a run stands, once it is held, and says what is recorded first and what its tools remember."""
 
 Publish: TypeAlias = Callable[[Watched], Awaitable[None]]
 _FINAL = frozenset({"answered", "no_answer", "failed"})
@@ -112,6 +109,8 @@ class Run:
         self._prompt = self._prompt_digest = ""
         self._counted = self._characters = 0  # of the history, for estimates
         self._memo: dict[str, Any] = {}
+        self._partial: PartialTurn | None = None
+        self._saving: asyncio.Task[None] | None = None
         self._error: ProviderError | None = None
         self._specs = tuple(settings.toolset.specs)
         self._digest = tools_digest(self._specs)
@@ -148,10 +147,10 @@ class Run:
                 event,
                 self.run_id,
                 seq=state.seq if state else 0,
-                step=_step_of(event, state),
+                step=step_of(event, state),
                 time=settings.clock(),
                 agent=settings.agent,
-                call_id=_call_of(event),
+                call_id=call_of(event),
                 parent_run_id=state.parent_run_id if state else settings.parent_run_id,
                 principal=state.principal if state else settings.principal,
                 traceparent=state.traceparent if state else settings.traceparent,
@@ -187,10 +186,12 @@ class Run:
         finally:
             self._ended = True
             await self._drop_early()
+            await self._saved()
 
     async def _steps(self) -> AsyncGenerator[RunState]:
         if self._load is not None:
-            self._state, self._opening = await self._load()
+            self._state, self._opening, remembered = await self._load()
+            self.memory.update(remembered)
         for event in self._opening:
             await self.record(event)
         while self.state.status not in _FINAL:
@@ -268,6 +269,7 @@ class Run:
             if not scope.expired():
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
+            await self._keep_partial()
             if wrapping_up:
                 await self.record(RunFinished("no_answer", "", self.state.limit or "seconds"))
             else:
@@ -275,6 +277,7 @@ class Run:
             return
         except ProviderError as error:
             self._error = error
+            await self._keep_partial()
             await self.record(ModelFailed(settings.secrets.hide_text(str(error)), error.status))
             return
         usage, estimated = turn.usage, turn.usage.total is None
@@ -302,18 +305,44 @@ class Run:
         turn = self.state.turns_before + self.state.step
         collector = TurnCollector(lambda index: call_id(turn, index))
         publish = self._publish
-        settings = self._settings
+        settings, now = self._settings, asyncio.get_running_loop().time
+        self._partial = partial = PartialTurn(settings.secrets, now())
         if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
             self._early = settings.executor.early(self._context())
         stream = cast("AsyncGenerator[Delta]", self._settings.driver.turn(request))
         async with aclosing(stream):
             async for delta in stream:
                 collector.add(delta)
+                partial.add(delta)
+                piece = partial.due(now())
+                if piece is not None:
+                    await self._save(piece)
                 if self._early is not None and isinstance(delta, CallCompleted):
                     self._offer(self._early, collector.call(delta.index))
                 if publish is not None and not isinstance(delta, TurnEnded):
                     await publish(delta)
         return collector.turn()
+
+    async def _save(self, event: Event) -> None:
+        """Records a fact that a timeout may interrupt the wait for, and never the recording."""
+        await self._saved()
+        self._saving = asyncio.create_task(self.record(event))
+        await asyncio.shield(self._saving)
+
+    async def _saved(self) -> None:
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            await asyncio.wait([saving])
+            if not self._ended:
+                saving.result()
+            elif not saving.cancelled():
+                saving.exception()  # what ended the run has said more
+
+    async def _keep_partial(self) -> None:
+        await self._saved()
+        piece = None if self._partial is None else self._partial.rest()
+        if piece is not None:
+            await self.record(piece)
 
     def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:
         if isinstance(call, ToolCall):
@@ -347,7 +376,7 @@ class Run:
             approver=settings.approver,
             decided={d.call_id: Decision(d.approved, d.reason, d.by) for d in state.decisions},
             finished={result.call_id: result for result in state.results},
-            doubts=Doubts(_doubts(state), settings.in_doubt),
+            doubts=Doubts(doubts_of(state), settings.in_doubt),
             deadline=seconds,
             max_calls=action.max_calls,
             early=early,
@@ -377,39 +406,3 @@ class Run:
     def _seconds_left(self) -> float | None:
         limit = self.state.limits.seconds
         return None if limit is None else max(0.0, self.state.started + limit - self._settings.clock())
-
-
-def _doubts(state: RunState) -> dict[str, Decision | None]:
-    return {
-        call_id: None if decided is None else Decision(decided.approved, decided.reason, decided.by)
-        for call_id, decided in state.in_doubt.items()
-    }
-
-
-def _step_of(event: Event, state: RunState | None) -> int:
-    step = state.step if state else 0
-    return step + 1 if isinstance(event, ModelAsked) else step
-
-
-def _call_of(event: Event) -> str | None:
-    match event:
-        case ToolFinished(result):
-            return result.call_id
-        case ToolStarted() | ApprovalRequested() | ApprovalDecided():
-            return event.call_id
-        case _:
-            return None
-
-
-def decisions_of(given: Mapping[str, bool | Decision]) -> dict[str, Decision]:
-    """Decisions as a caller may write them: `{"call_1_0": True}`. Raises UsageError for anything but a bool or a
-    Decision: the text "no" is a true value."""
-    decisions: dict[str, Decision] = {}
-    for waiting, said in given.items():
-        decision = Decision(said, by="caller") if isinstance(said, bool) else said
-        if not isinstance(cast("object", decision), Decision) or not isinstance(
-            cast("object", decision.approved), bool
-        ):
-            raise UsageError(f"{waiting} is decided by True, False or a Decision, not {said!r}")
-        decisions[waiting] = decision
-    return decisions

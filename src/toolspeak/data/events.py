@@ -102,6 +102,19 @@ class ModelAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelTextReceived:
+    """A piece of a turn that is not at its end: its text (without calls) and reasoning since the piece before.
+
+    Recorded every few seconds, and when a turn is cut off. It is no part of the history: a turn that is read to its
+    end is `ModelAnswered`, one that was cut off is asked for again.
+    """
+
+    text: str
+    reasoning: str = ""
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFailed:
     """The model API failed and the run cannot go on."""
 
@@ -148,9 +161,13 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call has its result, whether its function ran or not; recorded before the result is used."""
+    """A call has its result, whether its function ran or not; recorded before the result is used.
+
+    `whole` is the text of a result that was too long for the model, which `read_result` pages through.
+    """
 
     result: ToolResult
+    whole: str | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -220,6 +237,7 @@ Event: TypeAlias = (
     RunStarted
     | UserMessageQueued
     | ModelAsked
+    | ModelTextReceived
     | ModelAnswered
     | ModelFailed
     | ApprovalRequested

@@ -24,6 +24,7 @@ from toolspeak.execute.schedule import ScheduleName, plan
 from toolspeak.execute.secrets import Secrets, hide_effects
 from toolspeak.execute.threads import Outcome
 from toolspeak.execute.timers import Timers
+from toolspeak.tools.kept import kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,8 @@ class Execution:
                     result = self._doubts.told(entry.call, result)
                 result = finish_result(result, settings.secrets, settings.cap, self._context.memory)
             turn.phase = "recording"
-            await self._emit(ToolFinished(result))
+            handle = result.extra.get("handle")
+            await self._emit(ToolFinished(result, None if handle is None else kept(self._context.memory, handle)))
         except BaseException as error:  # noqa: BLE001 - run() raises it; a task's own exception would be lost
             self._abort(error)
         else:
