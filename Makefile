@@ -6,14 +6,23 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: demo test test-slow lint types bench requirements clean help
+# Where the other engines' parsers, the fuzzer and xgrammar live: gigabytes, and nothing of it is needed by anything else.
+PEERS ?= .venv-peers
+FUZZ ?= .venv-fuzz
+GRAMMAR_VENV ?= .venv-xgrammar
+SECONDS ?= 600
+
+.PHONY: demo test test-slow test-grammar lint types bench bench-parsers fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
 	@echo "make test          set up and run all tests"
 	@echo "make test-slow     the long sweeps alone: hundreds of killed processes"
+	@echo "make test-grammar  the grammars once more, with xgrammar (large: it brings torch)"
 	@echo "make lint types    ruff, pyright"
 	@echo "make bench         measure the parsers, the executor and the journal"
+	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
+	@echo "make fuzz          let chance look for faults in the parsers for SECONDS=600 of CPU time"
 	@echo "make requirements  pin the dependencies anew (needs uv)"
 
 $(BIN)/python:
@@ -37,7 +46,13 @@ demo: $(VENV)/.runtime
 	$(BIN)/toolspeak demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2
+
+# xgrammar brings torch (over 5 GB with what that needs), so it has an environment of its own.
+test-grammar:
+	$(MAKE) $(GRAMMAR_VENV)/.dev VENV=$(GRAMMAR_VENV)
+	$(GRAMMAR_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/xgrammar.txt
+	$(GRAMMAR_VENV)/bin/python -m pytest tests/dialects/test_grammar_xgrammar.py
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
@@ -50,14 +65,35 @@ types: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/dialects.py
+	$(BIN)/python benchmarks/parsers.py
 	$(BIN)/python benchmarks/execution.py
 	$(BIN)/python benchmarks/journal.py
+
+$(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/engines.txt | $(BIN)/python
+	$(BIN)/python -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet -r benchmarks/peers/requirements.txt
+	$(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r benchmarks/peers/engines.txt
+	@touch $@
+
+bench-parsers: $(VENV)/.dev $(PEERS)/.ready
+	@mkdir -p build
+	$(BIN)/python benchmarks/parsers.py --peers $(PEERS)/bin/python --out build/parsers.jsonl
+	$(PEERS)/bin/python benchmarks/plot.py build/parsers.jsonl docs/parsers.svg
+
+$(FUZZ)/.ready: fuzz/requirements.txt requirements/runtime.txt | $(BIN)/python
+	$(BIN)/python -m venv $(FUZZ)
+	$(FUZZ)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/runtime.txt
+	$(FUZZ)/bin/python -m pip --disable-pip-version-check install --quiet -r fuzz/requirements.txt
+	@touch $@
+
+fuzz: $(FUZZ)/.ready
+	PYTHONPATH=src $(FUZZ)/bin/python fuzz/run.py --seconds $(SECONDS)
 
 requirements:
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --quiet --upgrade -o requirements/runtime.txt
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -o requirements/dev.txt
+	printf 'xgrammar>=0.2.8,<0.3\n' | uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -c requirements/runtime.txt -o requirements/xgrammar.txt
 	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
 
 clean:
-	rm -rf $(VENV) .venv-* .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) .venv-* .pytest_cache .ruff_cache .hypothesis .fuzz dist build

@@ -69,6 +69,16 @@ def test_calls_cut_by_the_token_limit_do_not_run(tmp_path):
     assert not (tmp_path / "a.txt").exists()
 
 
+def test_auto_runs_the_calls_of_any_dialect_and_answers_in_it(tmp_path):
+    (tmp_path / "a.txt").write_text("hello\n")
+    reply = '<tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>'
+    done = toolspeak("exec", "--dialect", "auto", reply=reply, cwd=tmp_path)
+    assert done.stdout.startswith(b"<tool_response>\nhello")
+    assert b"read as hermes" in done.stderr
+    done = toolspeak("exec", "--model", "moonshotai/Kimi-K2-Instruct", reply=reply, cwd=tmp_path)
+    assert done.stdout.startswith(b"## Return of ")
+
+
 def test_the_xml_dialect_runs_in_order(tmp_path):
     reply = "<execute><write><file>a</file><content>1</content></write><read><file>a</file></read></execute>"
     rows = results(toolspeak("exec", "--dialect", "cogency-xml", "--approve", "all", reply=reply, cwd=tmp_path))

@@ -48,6 +48,61 @@ def test_repair_marks_what_it_mended_and_shows_what_the_model_wrote(tmp_path):
     assert parse(reply[:-14], tmp_path, "--dialect", "hermes", "--repair", "--finish", "length")["calls"] == []
 
 
+HERMES = '<tool_call>{"name": "a", "arguments": {"x": 1}}</tool_call>'
+QWEN = "<tool_call>\n<function=a>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("options", "reply", "dialect"),
+    [
+        ((), HERMES, "hermes"),
+        (("--dialect", "auto"), QWEN, "qwen3-coder"),
+        ((), "Hi.", "auto"),
+        (("--model", "Qwen/Qwen3-Coder-30B"), QWEN, "qwen3-coder"),
+        (("--model", "Qwen/Qwen3-Coder-30B"), "Hi.", "qwen3-coder"),
+        (("--model", "Qwen/Qwen3-Coder-30B", "--dialect", "auto"), HERMES, "hermes"),
+        (("--model", "Qwen/Qwen3-Coder-30B", "--dialect", "hermes"), HERMES, "hermes"),
+    ],
+)
+def test_auto_says_which_dialect_read_the_calls(options, reply, dialect, tmp_path):
+    seen = parse(reply, tmp_path, *options)
+    assert (seen["dialect"], [call["name"] for call in seen["calls"]]) == (dialect, ["a"] * (reply != "Hi."))
+
+
+def test_strict_leaves_a_call_of_an_unknown_tool_as_text(tmp_path):
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
+    seen = parse(HERMES, tmp_path, "--strict", "--tools", "tools.json")
+    assert (seen["content"], seen["calls"], seen["dialect"]) == (HERMES, [], "auto")
+    assert parse(HERMES, tmp_path, "--tools", "tools.json")["calls"] != []
+
+
+def test_repair_with_auto(tmp_path):
+    for options in (("--dialect", "auto"), ("--model", "NousResearch/Hermes-3-Llama-3.1-8B")):
+        seen = parse(HERMES.replace("{", "{,", 1).replace('{,"name"', "{name"), tmp_path, *options, "--repair")
+        assert [(call["name"], call["notes"]) for call in seen["calls"]] == [("a", ["repaired"])]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("parse", "--repair", "--strict"), "repair, not both"),
+        (("parse", "--repair", "--model", "qwen3-coder"), "qwen3-coder writes its calls otherwise"),
+        (("parse", "--strict", "--dialect", "harmony"), "use it without strict"),
+        (("parse", "--model", "nobody-7b"), "No dialect is known for the model 'nobody-7b'"),
+        (("dialects", "--model", "nobody-7b"), "No dialect is known for the model 'nobody-7b'"),
+    ],
+)
+def test_what_cannot_be_says_so(arguments, error, tmp_path):
+    done = toolspeak(*arguments, cwd=tmp_path)
+    assert (done.returncode, error in done.stderr.decode()) == (2, True), done.stderr
+
+
+def test_dialects_says_which_one_a_model_has(tmp_path):
+    assert toolspeak("dialects", "--model", "Qwen/Qwen3-Coder-30B", cwd=tmp_path).stdout == b"qwen3-coder\n"
+    shown = toolspeak("dialects", "--show", "auto", "--model", "qwen3-coder:30b", cwd=tmp_path).stdout.decode()
+    assert "<function=" in shown
+
+
 def test_tools_type_the_values_of_the_xml_dialect(tmp_path):
     (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
     reply = "<execute><scale><n>007</n></scale><scale><n>7</n></scale><say><text>7</text></say></execute>"

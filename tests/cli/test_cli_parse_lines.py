@@ -55,6 +55,30 @@ def test_names_may_be_spelled_in_several_ways(name, tmp_path):
     assert (answer["content"], answer["dialect"]) == ("hi", get_dialect(name).name)
 
 
+def test_a_line_may_leave_its_dialect_open_or_say_its_model(tmp_path):
+    qwen = "<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>"
+    rows = [
+        {"input": REPLY, "dialect": "auto"},
+        {"input": qwen, "dialect": "auto"},
+        {"input": qwen, "model": "Qwen/Qwen3-8B"},
+        {"input": "Hi", "model": "Qwen/Qwen3-8B"},
+        {"input": "Hi", "dialect": "auto"},
+        {"input": "Hi"},
+    ]
+    found = answers(rows, tmp_path, "--dialect", "kimi-k2")
+    assert [answer["dialect"] for answer in found] == [
+        "hermes",
+        "qwen3-coder",
+        "qwen3-coder",
+        "hermes",
+        "auto",
+        "kimi-k2",
+    ]
+    assert [len(answer["calls"]) for answer in found] == [1, 1, 1, 0, 0, 0]
+    (answer,) = answers([rows[5]], tmp_path, "--model", "Qwen/Qwen3-8B")
+    assert answer["dialect"] == "hermes"
+
+
 def test_tools_in_every_form_and_the_options_for_what_a_line_leaves_open(tmp_path):
     text = "<tool_call><function=f><parameter=x>5</parameter></function></tool_call>"
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
@@ -151,6 +175,8 @@ def test_a_call_that_was_cut_off_shows_how_far_it_came(tmp_path):
         ({"id": 7}, '"input" is missing'),
         ({"id": 7, "input": 5}, '"input": expected a string, found 5'),
         ({"id": 7, "input": "", "dialect": "hermez"}, "Did you mean 'hermes'?"),
+        ({"id": 7, "input": "", "model": 5}, '"model": expected a string'),
+        ({"id": 7, "input": "", "model": "nobody"}, "No dialect is known for the model 'nobody'"),
         ({"id": 7, "input": "", "dialect": 5}, '"dialect": expected a string'),
         ({"id": 7, "input": "", "chunk": 0}, '"chunk": expected at least one'),
         ({"id": 7, "input": "", "chunk": True}, '"chunk": expected a number'),

@@ -18,6 +18,10 @@ def page() -> str:
         f"{len(PROTOCOLS)} published protocols, for models that know no format of their own, and {own} formats that",
         "open models were trained on. Made by `python tests/dialects/catalogue_page.py`; a test keeps it current.",
         "",
+        "`auto` stands for all of them: it reads whichever a turn is in (`dialect:hermes` in the notes says",
+        "which), a model's own first if it is told the model's name: `toolspeak parse --model Qwen/Qwen3-Coder-30B`,",
+        '`get_dialect("auto", model="qwen3-coder:30b")`. `toolspeak dialects --model NAME` says which one a model has.',
+        "",
         "| name | how calls are written | which count | arguments | results | reasoning | models | aliases | source |",
         "|---|---|---|---|---|---|---|---|---|",
     ]

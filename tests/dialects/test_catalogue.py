@@ -8,7 +8,7 @@ from dialect_strategies import TOOLS
 
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import DIALECTS, get_dialect, read_turn
-from toolspeak.testing.dialects import check_splits
+from toolspeak.testing import check_splits
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 

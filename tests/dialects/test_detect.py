@@ -11,8 +11,19 @@ from family_checks import examples, growth, soup
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolspeak.data.deltas import ReasoningDelta, TextDelta
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall
-from toolspeak.dialects import DIALECTS, AutoDialect, Dialect, ParsedTurn, Section, get_dialect, read_turn
+from toolspeak.dialects import (
+    DIALECTS,
+    AutoDialect,
+    Dialect,
+    ParsedTurn,
+    Section,
+    TurnCollector,
+    get_dialect,
+    open_parser,
+    read_turn,
+)
 from toolspeak.testing import check_splits, chunks
 
 AUTO = AutoDialect()
@@ -75,6 +86,11 @@ DRIFTS = [
     ("qwen3-coder", "harmony"),
     ("hermes", "lfm2"),
     ("deepseek-v4", "llama3-json"),
+    ("harmony", "hermes"),
+    ("muse", "qwen3-coder"),
+    ("muse", "harmony"),
+    ("inkling", "mistral-args"),
+    ("functionary-v32", "glm45"),
 ]
 
 
@@ -86,6 +102,80 @@ def test_a_model_that_drifts_into_another_dialect_is_followed_and_reported(own: 
     assert said(turn) == said(read_turn(dialect, text, TOOLS))
     assert (turn.notes, turn.dialect) == ((f"dialect:{other}",), other)
     check_cuts(auto, text)
+
+
+@pytest.mark.parametrize("own", ["harmony", "muse"])
+def test_what_a_message_tells_the_user_is_no_call_in_another_dialect(own: str):
+    auto, call = AutoDialect(get_dialect(own)), written(get_dialect("hermes"), CALLS[:1], "")
+    head = {"harmony": "<|channel|>final<|message|>", "muse": " to=user<|message|>"}[own]
+    assert said(read_turn(auto, head + call, TOOLS)) == (call, "", [])
+    turn = read_turn(auto, call + "<|start|>assistant" + head + "Done.", TOOLS)
+    assert [entry.name for entry in turn.calls] == ["write"]
+    assert "Done." in turn.text
+
+
+def test_a_model_told_another_dialect_than_its_own_is_read_in_both():
+    auto = AutoDialect(get_dialect("qwen3-coder"), told=get_dialect("cogency-json"))
+    assert (auto.name, auto.written.name) == ("cogency-json", "cogency-json")
+    for name in ("cogency-json", "qwen3-coder", "hermes"):
+        turn = read_turn(auto, written(get_dialect(name), CALLS[:1]), TOOLS)
+        assert [call.name for call in turn.calls] == ["write"]
+        assert turn.notes == (("dialect:hermes",) if name == "hermes" else ())
+
+
+@pytest.mark.parametrize("own", ["harmony", "muse", "qwen3-coder"])
+def test_what_a_model_was_told_is_read_in_any_message_of_its_own(own: str):
+    auto = AutoDialect(get_dialect(own), told=get_dialect("cogency-json"))
+    call, native = written(auto.written, CALLS[:1], ""), written(get_dialect("harmony"), CALLS[2:], "")
+    for text in (
+        "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>",
+        " to=user<|message|>",
+    ):
+        turn = read_turn(auto, text + call, TOOLS)
+        assert said(turn) == (text, "", [("write", CALLS[0].arguments)])
+        check_cuts(auto, text + call)
+    assert [entry.name for entry in read_turn(auto, native, TOOLS).calls] == ["set"]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("<think>a <tool_call> b</think>Hi", None),
+        ("<|channel|>analysis<|message|>a<|end|>", None),
+        (" to=self<|message|>a<|eom|>", None),
+        ('<think>a</think><tool_call>{"name": "ping", "arguments": {}}</tool_call>', "<think>a</think>"),
+    ],
+)
+def test_reasoning_stays_in_the_text_where_it_is_off(text: str, kept: str | None, strict: bool):
+    for cut in (len(text), 1):
+        parser = open_parser(get_dialect("auto", strict_detection=strict), TOOLS, keep_reasoning=True)
+        deltas = [delta for piece in chunks(text, cut) for delta in parser.feed(piece)]
+        deltas += parser.close("stop")
+        assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == (kept or text)
+        assert not [delta for delta in deltas if isinstance(delta, ReasoningDelta)]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("model", [None, "Qwen/Qwen3-8B"])
+@pytest.mark.parametrize(
+    ("tail", "text", "expected"),
+    [
+        ("<|im_start|>assistant\n<think>\n", "a</think>b", ("b", "a", [])),
+        ("<think>\n\n</think>\n\n", "b", ("b", "", [])),
+        ('<tool_call>\n{"name": "ping", "arguments": ', "{}}\n</tool_call>b", ("b", "", [("ping", {})])),
+    ],
+)
+def test_a_turn_starts_where_the_prompt_ended(
+    tail: str, text: str, expected: tuple[str, str, list[object]], model: str | None, strict: bool
+):
+    dialect = get_dialect("auto", model=model, strict_detection=strict)
+    for cut in (len(text), 1):
+        parser = open_parser(dialect, TOOLS, prompt_tail=tail)
+        collector = TurnCollector(lambda index: f"call_{index}")
+        for delta in [d for piece in chunks(text, cut) for d in parser.feed(piece)] + list(parser.close("stop")):
+            collector.add(delta)
+        assert said(collector.turn()) == expected
 
 
 def test_two_dialects_in_one_turn_are_both_read():

@@ -16,7 +16,7 @@ from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, get_dialect
 from toolspeak.dialects.turn import read_turn
-from toolspeak.testing.dialects import (
+from toolspeak.testing import (
     check_round_trip,
     check_splits,
     parse_pieces,

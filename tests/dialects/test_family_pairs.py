@@ -14,7 +14,7 @@ from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallMalformed, For
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, get_dialect, read_turn
-from toolspeak.testing.dialects import (
+from toolspeak.testing import (
     check_deltas,
     check_results_cannot_forge,
     check_round_trip,

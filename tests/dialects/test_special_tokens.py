@@ -7,7 +7,7 @@ from dialect_strategies import TOOLS
 
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect, read_turn
-from toolspeak.testing.dialects import check_splits
+from toolspeak.testing import check_splits
 
 # dialect, the token that ends its turns, another
 TOKENS = [
@@ -24,6 +24,7 @@ TOKENS = [
     ("functiongemma", "<end_of_turn>", "<eos>"),
     ("lfm2", "<|im_end|>", "<|im_end|>"),
     ("glm45", "<|observation|>", "<|user|>"),
+    ("inkling", "<|content_model_end_sampling|>", "<|audio_end|>"),
 ]
 
 

@@ -113,4 +113,4 @@ def test_a_dialect_is_looked_up_by_name():
         assert get_dialect(dialect.name) is dialect
         assert dialect.info.name == dialect.name
     with pytest.raises(UnknownDialect, match="Did you mean 'tool-call'"):
-        get_dialect("tool_call")
+        get_dialect("toolcal")

@@ -20,7 +20,7 @@ from toolspeak.agent.state import RunState
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import ApprovalRequested, Limits, RunStarted, RunStatus
 from toolspeak.data.messages import JSON, Message, Usage
-from toolspeak.dialects import Dialect, Section, get_dialect
+from toolspeak.dialects import AutoDialect, Dialect, Section, get_dialect, known_dialect
 from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
     ApprovalRequest,
@@ -114,13 +114,14 @@ class Agent:
         print(agent.run_sync("Summarise notes.md").answer)
 
     `model` is a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver. `dialect` is how
-    the model writes calls in text: a name or a Dialect; "auto" is `cogency-json`. `approve` answers for calls
-    that write or leave the machine: "all", "none", an async callable, or None: then the run pauses and waits
-    (`Agent.resume`). `schedule`: "serializable" (default), "parallel", "sequential", or "native" for what the
-    dialect's specification says. `concurrency` limits how many calls run at once. With `early_start` a call that reads
-    begins while the model still writes the rest of its turn. `starts_in="reasoning"` if the chat template opens the
-    reasoning block. `in_doubt` is what happens on resuming to a call that was started, has no result and must not
-    simply run again: "ask" the person (unattended: report), "report" the unknown outcome to the model, or "repeat" it.
+    the model writes calls in text: a name or a Dialect; "auto" tells it to write `cogency-json`, which every server
+    passes on, and reads whatever dialect a turn is in. `approve` answers for calls that write or leave the machine:
+    "all", "none", an async callable, or None: then the run pauses and waits (`Agent.resume`). `schedule`:
+    "serializable" (default), "parallel", "sequential", or "native" for what the dialect's specification says.
+    `concurrency` limits how many calls run at once. With `early_start` a call that reads begins while the model still
+    writes the rest of its turn. `starts_in="reasoning"` if the chat template opens the reasoning block. `in_doubt` is
+    what happens on resuming to a call that was started, has no result and must not simply run again: "ask" the person
+    (unattended: report), "report" the unknown outcome to the model, or "repeat" it.
     `window` is how many tokens the model reads: a conversation that fills it is made shorter (see `Window`).
 
     Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
@@ -337,8 +338,9 @@ def _driver(
             raise UsageError("a Driver has its own way to write calls; leave `dialect` out")
         return model, None  # pyright: ignore[reportReturnType] - told apart by its one method
     provider: Any = get_provider(model, os.environ) if isinstance(model, str) else model
-    name = DEFAULT_DIALECT if dialect == "auto" else dialect
-    chosen = get_dialect(name) if isinstance(name, str) else name
+    if dialect == "auto":
+        dialect = AutoDialect(known_dialect(provider.name), told=get_dialect(DEFAULT_DIALECT))
+    chosen = get_dialect(dialect) if isinstance(dialect, str) else dialect
     return TextDriver(provider, chosen, starts_in=starts_in), chosen
 
 

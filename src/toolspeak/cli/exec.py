@@ -14,7 +14,7 @@ from toolspeak.cli.ask import terminal_approver
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import (
     chosen_dialect,
-    dialect_option,
+    dialect_options,
     finish_option,
     read_reply,
     repair_option,
@@ -22,9 +22,10 @@ from toolspeak.cli.options import (
     workspace_option,
     write_text,
 )
+from toolspeak.data.deltas import DIALECT_NOTE, other_dialects
 from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolResult
-from toolspeak.dialects import Dialect, ParsedTurn, Section, read_turn
+from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn
 from toolspeak.errors import UsageError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
 from toolspeak.tools.builtin import workspace_tools
@@ -32,7 +33,7 @@ from toolspeak.tools.builtin.seen import KEY as FILES_READ
 
 
 @click.command("exec")
-@dialect_option
+@dialect_options
 @workspace_option
 @click.option(
     "--approve",
@@ -55,7 +56,9 @@ from toolspeak.tools.builtin.seen import KEY as FILES_READ
 @finish_option
 @repair_option
 def execute(
-    dialect: str,
+    dialect: str | None,
+    model: str | None,
+    strict: bool,
     workspace: str,
     approve: Literal["ask", "all", "none"],
     schedule: ScheduleName | Literal["native"],
@@ -67,13 +70,18 @@ def execute(
     """Read one model reply from standard input, run its calls with the built-in tools, print the results block.
 
     Nothing is printed for a reply without calls. What was accepted leniently or ignored is said on standard error.
+    With `--dialect auto` and no --model the results are written in the dialect of the calls.
     """
-    chosen = chosen_dialect(dialect, repair)
+    if dialect is None and model is None:
+        raise UsageError("what runs is not guessed: name the --dialect (or auto, for whichever it is), or the --model")
+    chosen = chosen_dialect(dialect, model=model, strict=strict, repair=repair)
     toolset = workspace_tools(workspace)
     turn = read_turn(chosen, read_reply(), toolset.specs, finish=finish, starts_in=starts_in)
     _report(turn)
     if not turn.calls:
         return
+    if turn.dialect is not None and model is None:
+        chosen = get_dialect(turn.dialect)
     memory = _load_reads(reads)
     executor = Executor(toolset, schedule=chosen.info.native_schedule if schedule == "native" else schedule)
     results = run_to_end(_run(executor, turn, approve, memory))
@@ -101,7 +109,8 @@ def _print_results(dialect: Dialect, results: tuple[ToolResult, ...]) -> None:
 
 
 def _report(turn: ParsedTurn) -> None:
-    lines = [f"accepted leniently: {note}" for note in turn.notes]
+    lines = [f"read as {dialect}" for dialect in other_dialects(turn.notes)]
+    lines += [f"accepted leniently: {note}" for note in turn.notes if not note.startswith(DIALECT_NOTE)]
     lines += [f"accepted leniently: {note} ({call.name})" for call in turn.calls for note in getattr(call, "notes", ())]
     lines += [f"ignored: a call to {entry.call.name or '?'}: {entry.reason}" for entry in turn.ignored]
     lines += ["not believed: results that the model wrote itself"] * len(turn.forged)

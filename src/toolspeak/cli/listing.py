@@ -31,13 +31,17 @@ tools_option = click.option(
 
 @click.command
 @click.option("--show", metavar="NAME", help="Print this dialect's instructions for the tools.")
+@click.option("--model", metavar="MODEL", help="Print which dialect a model has, as a hub or a server names it.")
 @listing_option
 @tools_option
-def dialects(show: str | None, listing: Listing | None, tools_file: str | None) -> None:
-    """List the dialects, or show what one tells a model."""
+def dialects(show: str | None, model: str | None, listing: Listing | None, tools_file: str | None) -> None:
+    """List the dialects, say which one a model has, or show what one tells a model."""
     if show is not None:
-        text = get_dialect(show).instructions(_specs(tools_file, "."), listing=listing or "described")
+        text = get_dialect(show, model=model).instructions(_specs(tools_file, "."), listing=listing or "described")
         write_text(text + "\n")
+        return
+    if model is not None:
+        write_text(get_dialect("auto", model=model).name + "\n")
         return
     table = Table("name", "how the model writes calls", "native schedule", "specification", box=None)
     for dialect in DIALECTS:

@@ -9,6 +9,7 @@ import click
 from toolspeak.cli.demo import demo
 from toolspeak.cli.exec import execute
 from toolspeak.cli.exits import INTERRUPTED, NO_ANSWER, USAGE
+from toolspeak.cli.grammar import grammar
 from toolspeak.cli.listing import dialects, tools
 from toolspeak.cli.parse import parse
 from toolspeak.cli.resume import resume
@@ -28,7 +29,20 @@ def cli() -> None:
     """
 
 
-for command in (run, resume, sessions, show, diff, execute, parse, translate_conversation, dialects, tools, demo):
+for command in (
+    run,
+    resume,
+    sessions,
+    show,
+    diff,
+    execute,
+    parse,
+    translate_conversation,
+    grammar,
+    dialects,
+    tools,
+    demo,
+):
     cli.add_command(command)
 
 

@@ -21,8 +21,21 @@ _NAMES = ", ".join(dialect.name for dialect in PROTOCOLS)
 
 
 def dialect_option(command: CommandT) -> CommandT:
-    text = f"How the reply writes calls: {_NAMES}, … (`toolspeak dialects` lists all)."
+    text = f"How the model writes calls: {_NAMES}, … (`toolspeak dialects` lists all)."
     return click.option("--dialect", required=True, metavar="NAME", help=text)(command)
+
+
+def dialect_options(command: CommandT) -> CommandT:
+    """`--dialect`, `--model` and `--strict`, as `chosen_dialect` takes them."""
+    text = f"How the reply writes calls: {_NAMES}, … (`toolspeak dialects` lists all), or auto: whichever it is in."
+    strict = "Take for a call only what is whole, valid and of a known tool; the rest stays text."
+    for option in (
+        click.option("--strict", is_flag=True, help=strict),
+        click.option("--model", metavar="MODEL", help="Who wrote it, as a hub names it: auto reads its dialect first."),
+        click.option("--dialect", metavar="NAME", help=text),
+    ):
+        command = option(command)
+    return command
 
 
 def workspace_option(command: CommandT) -> CommandT:
@@ -75,9 +88,12 @@ def repair_option(command: CommandT) -> CommandT:
     return click.option("--repair", is_flag=True, help=text)(command)
 
 
-def chosen_dialect(name: str, repair: bool) -> Dialect:
-    """Raises UsageError for a name that no dialect has, and for `--repair` where it cannot be."""
-    dialect = get_dialect(name)
+def chosen_dialect(
+    name: str | None, *, model: str | None = None, strict: bool = False, repair: bool = False
+) -> Dialect:
+    """Without a name it is `auto`. Raises UsageError for a name that no dialect has or a model of which none is known,
+    and for `--strict` and `--repair` where they cannot be."""
+    dialect = get_dialect(name or "auto", model=model, strict_detection=strict)
     return repaired(dialect) if repair else dialect
 
 

@@ -12,6 +12,7 @@ import click
 
 from toolspeak.cli.exits import NO_ANSWER
 from toolspeak.cli.options import (
+    dialect_options,
     finish_option,
     read_reply,
     read_tools,
@@ -28,11 +29,7 @@ from toolspeak.errors import UnknownDialect, UsageError
 
 
 @click.command
-@click.option(
-    "--dialect",
-    metavar="NAME",
-    help="How the reply writes calls (`toolspeak dialects` lists them).",
-)
+@dialect_options
 @click.option("--tools", "tools_file", metavar="FILE", help="The tools as JSON; they give values their types.")
 @starts_in_option
 @finish_option
@@ -40,23 +37,40 @@ from toolspeak.errors import UnknownDialect, UsageError
 @click.option(
     "--jsonl",
     is_flag=True,
-    help='Read many: each line of the input is {"id", "dialect", "input", "tools", "starts_in", "prompt_tail", '
-    '"reasoning_off", "chunk", "partial"}, all but "input" optional; each line of the output its result.',
+    help='Read many: each line of the input is {"id", "dialect", "model", "input", "tools", "starts_in", '
+    '"prompt_tail", "reasoning_off", "chunk", "partial"}, all but "input" optional; each output line its result.',
 )
 def parse(
-    dialect: str | None, tools_file: str | None, starts_in: Section, finish: Finish, repair: bool, jsonl: bool
+    dialect: str | None,
+    model: str | None,
+    strict: bool,
+    tools_file: str | None,
+    starts_in: Section,
+    finish: Finish,
+    repair: bool,
+    jsonl: bool,
 ) -> None:
     """Read one model reply from standard input and print what the runtime sees in it, as JSON.
+
+    Without --dialect it is read as `auto` does: in whichever dialect it turns out to be, a --model's own first.
+    "dialect" in the output is the one that read the calls.
 
     With --jsonl a line that cannot be read gives a line with its `id` and an `error`, the others are read, and the
     exit code is 1. The other options stand for what a line does not say.
     """
-    usual = Reply(dialect or "", "", read_tools(tools_file), starts_in, finish=finish, repair=repair)
+    usual = Reply(
+        "",
+        dialect,
+        model=model,
+        strict=strict,
+        tools=read_tools(tools_file),
+        starts_in=starts_in,
+        finish=finish,
+        repair=repair,
+    )
     if jsonl:
         if not _read_lines(usual):
             sys.exit(NO_ANSWER)
-    elif dialect is None:
-        raise UsageError("which dialect is it? name it with --dialect; `toolspeak dialects` lists them")
     else:
         write_json(read(replace(usual, text=read_reply())))
 
@@ -94,6 +108,7 @@ _TYPE_NAMES: Mapping[type, str] = {str: "a string", int: "a number of characters
 _FIELDS: dict[str, tuple[type, ...]] = {
     "input": (str,),
     "dialect": (str, type(None)),
+    "model": (str, type(None)),
     "prompt_tail": (str, type(None)),
     "chunk": (int, type(None)),
     "reasoning_off": (bool, type(None)),
@@ -111,17 +126,17 @@ def _reply(row: Any, usual: Reply) -> Reply:
         value = fields.get(name)
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             raise UsageError(f'"{name}": expected {_TYPE_NAMES[types[0]]}, found {json.dumps(value)[:40]}')
-    dialect, chunk, starts_in = fields.get("dialect") or usual.dialect, fields.get("chunk"), fields.get("starts_in")
-    if not dialect:
-        raise UsageError('"dialect" is missing; name it here or with --dialect')
+    dialect, model, chunk, starts_in = map(fields.get, ("dialect", "model", "chunk", "starts_in"))
     if chunk is not None and chunk < 1:
         raise UsageError(f'"chunk": expected at least one character, found {chunk}; leave it out for the whole text')
     if starts_in is not None and starts_in not in get_args(Section):
         raise UsageError(f'"starts_in": expected "text" or "reasoning", found {json.dumps(starts_in)[:40]}')
     tools = fields.get("tools")
     return Reply(
-        dialect=dialect,
         text=fields["input"],
+        dialect=dialect or (None if model else usual.dialect),  # a line's model says more than the usual dialect
+        model=model or usual.model,
+        strict=usual.strict,
         tools=usual.tools if tools is None else tool_specs(tools, "tools"),
         starts_in=starts_in or usual.starts_in,
         prompt_tail=fields.get("prompt_tail") or "",

@@ -19,8 +19,10 @@ Finish = Literal["stop", "length"]
 class Reply:
     """One reply to be read. `chunk` is the number of characters of each piece it arrives in; None: all at once."""
 
-    dialect: str
     text: str
+    dialect: str | None = None
+    model: str | None = None
+    strict: bool = False
     tools: tuple[ToolSpec, ...] = ()
     starts_in: Section = "text"
     prompt_tail: str = ""
@@ -31,8 +33,9 @@ class Reply:
 
 
 def read(reply: Reply) -> dict[str, Any]:
-    """What the runtime sees in a reply, as JSON. Raises UnknownDialect, and UsageError where repair cannot be."""
-    chosen = chosen_dialect(reply.dialect, reply.repair)
+    """What the runtime sees in a reply, as JSON. Raises UnknownDialect, and UsageError where `repair` or `strict`
+    cannot be."""
+    chosen = chosen_dialect(reply.dialect, model=reply.model, strict=reply.strict, repair=reply.repair)
     collector = TurnCollector(_call_id)
     begun: dict[str, _Begun] = {}
     for delta in _deltas(chosen, reply):
@@ -44,7 +47,8 @@ def read(reply: Reply) -> dict[str, Any]:
                 begun[_call_id(index)].arguments.append(text)
             case _:
                 pass
-    return {**_describe(collector.turn(), begun), "dialect": chosen.name}
+    turn = collector.turn()
+    return {**_describe(turn, begun), "dialect": turn.dialect or chosen.name}
 
 
 def _deltas(dialect: Dialect, reply: Reply) -> Iterator[Delta]:

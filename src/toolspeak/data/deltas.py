@@ -14,13 +14,18 @@ gives when it accepted something leniently:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolspeak.data.messages import JSON, FinishReason, Usage
 
 DIALECT_NOTE = "dialect:"
+
+
+def other_dialects(notes: Iterable[str]) -> list[str]:
+    """The dialects that a batch was written in besides the model's own, in the order they came."""
+    return [note.removeprefix(DIALECT_NOTE) for note in notes if note.startswith(DIALECT_NOTE)]
 
 
 @dataclass(frozen=True, slots=True)

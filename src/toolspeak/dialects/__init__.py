@@ -11,6 +11,7 @@ from __future__ import annotations
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
 from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
 from toolspeak.dialects.detect import AutoDialect
+from toolspeak.dialects.grammar.target import TARGETS, Grammar, Target
 from toolspeak.dialects.lookup import find_dialect
 from toolspeak.dialects.opening import open_parser
 from toolspeak.dialects.read_results import read_results
@@ -25,6 +26,14 @@ _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *di
 
 
 _AUTO = AutoDialect()
+
+
+def known_dialect(model: str) -> Dialect | None:
+    """The dialect that a model of this name was trained on, None if it is not known."""
+    try:
+        return find_dialect(model, DIALECTS)
+    except UnknownDialect:
+        return None
 
 
 def get_dialect(name: str, *, model: str | None = None, strict_detection: bool = False) -> Dialect:
@@ -50,19 +59,23 @@ def get_dialect(name: str, *, model: str | None = None, strict_detection: bool =
 __all__ = [
     "DIALECTS",
     "PROTOCOLS",
+    "TARGETS",
     "AutoDialect",
     "BatchRule",
     "Dialect",
     "DialectInfo",
+    "Grammar",
     "History",
     "Listing",
     "ParsedTurn",
     "Parser",
     "Section",
     "StrictDialect",
+    "Target",
     "Translation",
     "TurnCollector",
     "get_dialect",
+    "known_dialect",
     "list_tools",
     "open_parser",
     "read_results",

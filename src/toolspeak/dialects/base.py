@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import FinishReason, Message, TextMessage, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.grammar.target import Grammar, Target
 
 Section = Literal["text", "reasoning"]
 """Where a turn starts: many chat templates open the reasoning block in the prompt already."""
@@ -114,3 +115,16 @@ class Dialect(Protocol):
         ...
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser: ...
+
+    def grammar(
+        self,
+        tools: Sequence[ToolSpec],
+        choice: ToolChoice = ...,
+        *,
+        target: Target,
+        max_calls: int | None = None,
+        starts_in: Section = "text",
+        reasoning: bool = True,
+    ) -> Grammar:
+        """What the model may write in one turn, for a matcher; options as in `WithGrammar.grammar`."""
+        ...

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
@@ -115,7 +117,18 @@ _ELEMENTS: tuple[Dialect, ...] = (
 
 _FUNCTIONS: tuple[Dialect, ...] = (PYTHONIC, LLAMA4_PYTHONIC, LFM2, OLMO3, GEMMA4, FUNCTIONGEMMA)
 
-DIALECTS: tuple[Dialect, ...] = (*PROTOCOLS, *_JSON, *_NAMED, *_ELEMENTS, *_PAIRS, *_FUNCTIONS)
+FAMILIES: Mapping[str, tuple[Dialect, ...]] = {
+    "protocols": PROTOCOLS,
+    "json": _JSON,
+    "named": _NAMED,
+    "elements": _ELEMENTS,
+    "pairs": _PAIRS,
+    "functions": _FUNCTIONS,
+}
+"""By how a call is written: published protocols, JSON between markers, the name outside of the JSON, elements, pairs of
+key and value, function notation."""
+
+DIALECTS: tuple[Dialect, ...] = tuple(dialect for family in FAMILIES.values() for dialect in family)
 
 DETECTION: tuple[Dialect, ...] = (*DIALECTS[len(PROTOCOLS) :], *PROTOCOLS)
 """The order in which `auto` asks where several dialects know a marker: the models' own formats before the protocols,

@@ -15,6 +15,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Listing
+from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.render import (
     append_message,
@@ -77,7 +78,7 @@ class CogencyHistory:
         return join_block(text, self._dialect.render_calls(message.calls, self._tools)) if message.calls else text
 
 
-class CogencyDialect:
+class CogencyDialect(WithGrammar):
     """What the two protocols have in common; a subclass introduces, writes and reads the calls of one block.
 
     `introduction` holds `{example}` where the worked example goes.

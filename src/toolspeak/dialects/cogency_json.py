@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo, Section
+from toolspeak.dialects.base import BatchRule, DialectInfo, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.cogency import (
     BATCH,
@@ -16,6 +16,8 @@ from toolspeak.dialects.cogency import (
     marker_table,
     unreadable,
 )
+from toolspeak.dialects.grammar.json_frames import json_call
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.render import dump_json
@@ -57,12 +59,24 @@ class CogencyJson(CogencyDialect):
 
         return BlockParser(BlockFormat(_TABLE, BATCH, new_body), starts_in)
 
+    def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
+        return _FRAME, _TABLE.markers, self.batch
+
     def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
         whole = unreadable(calls)
         if whole is not None:
             return f"<{EXECUTE}>{whole.raw}</{EXECUTE}>"
         body = ",\n".join(f"  {_element(call)}" for call in calls)
         return f"<{EXECUTE}>\n[\n{body}\n]\n</{EXECUTE}>"
+
+
+_FRAME = Frame(
+    call=json_call(MARKERS, name_key="name", arguments_key="args"),
+    start=f"<{EXECUTE}>\n[\n  ",
+    joint=",\n  ",
+    end=f"\n]\n</{EXECUTE}>",
+    triggers=lambda _: [f"<{EXECUTE}>"],
+)
 
 
 def _element(call: ToolCall | MalformedCall) -> str:

@@ -7,16 +7,21 @@ from collections.abc import Sequence
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo, Section
+from toolspeak.dialects.base import BatchRule, DialectInfo, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.cogency import (
     BATCH,
     EXECUTE,
     MARKERS,
+    RESULTS,
+    THINK,
     CogencyDialect,
     marker_table,
     unreadable,
 )
+from toolspeak.dialects.grammar.ir import Node, Rules, series
+from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.raw_values import CDATA, CDATA_END
 from toolspeak.dialects.render import dump_json
@@ -66,6 +71,9 @@ class CogencyXml(CogencyDialect):
 
         return BlockParser(BlockFormat(_TABLE, BATCH, new_body), starts_in)
 
+    def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
+        return _FRAME, _TABLE.markers, self.batch
+
     def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
         whole = unreadable(calls)
         if whole is not None:
@@ -81,6 +89,35 @@ def _element(call: ToolCall, spec: ToolSpec | None) -> str:
     start, element = open_tag(call.name, NAMED_CALL)
     arguments = "".join(_argument(name, value, spec) for name, value in call.arguments.items())
     return f"{start}{arguments}</{element}>"
+
+
+def _call_node(spec: ToolSpec, rules: Rules) -> Node:
+    """What `_element` may write for a tool, for grammars."""
+
+    def tagged(name: str, schema: JSON) -> Node:
+        start, element = open_tag(name, NAMED_ARGUMENT)
+        how = Argument(
+            text=start,
+            json=start,
+            marked=open_tag(name, NAMED_ARGUMENT, "json")[0],
+            end=f"</{element}>",
+            avoid=(*(f"</{element}{space}" for space in " \t\r\n"), *_MARKERS, f"</{own}>"),
+            fixed=lambda value: _argument(name, value, spec),
+        )
+        return argument(spec, name, schema, rules, how)
+
+    start, own = open_tag(spec.name, NAMED_CALL)
+    return series(start, *in_order(spec, tagged), f"</{own}>")
+
+
+_MARKERS = tuple(f"<{slash}{name}" for name in (EXECUTE, RESULTS, THINK) for slash in ("", "/"))
+_FRAME = Frame(
+    call=_call_node,
+    start=f"<{EXECUTE}>\n  ",
+    joint="\n  ",
+    end=f"\n</{EXECUTE}>",
+    triggers=lambda _: [f"<{EXECUTE}>"],
+)
 
 
 def _argument(name: str, value: JSON, spec: ToolSpec | None) -> str:

@@ -12,6 +12,8 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, DialectInfo, Listing, Parser, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.body import Body
+from toolspeak.dialects.grammar.build import WithGrammar
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.render import append_message, join_block, render_all
 from toolspeak.dialects.scan import Caps
@@ -34,12 +36,12 @@ You can use tools. To call them, write:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredDialect:
+class DeclaredDialect(WithGrammar):
     """Implements `Dialect` from its parts.
 
     `new_body` makes the reader of a block. `write_calls` writes a turn's calls as the model's own chat template does,
     `write_results` a batch's results, in which `live` (the first character of each live marker) is escaped.
-    `rules` are further lines of the instructions, each starting with `- `.
+    `frame` is how the calls stand in a grammar. `rules` are further lines of the instructions, each starting with `- `.
     """
 
     info: DialectInfo
@@ -48,6 +50,7 @@ class DeclaredDialect:
     write_calls: Callable[[Calls, Tools], str]
     write_results: Callable[[Sequence[ToolResult]], str]
     live: re.Pattern[str]
+    frame: Frame
     rules: str = ""
     batch: BatchRule = BatchRule("all_calls")
 
@@ -89,6 +92,9 @@ class DeclaredDialect:
             return self.new_body(marker, first_index, caps, by_name)
 
         return BlockFormat(self.table, self.batch, new_body)
+
+    def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
+        return self.frame, self.table.markers, self.batch
 
 
 class DeclaredHistory:

@@ -13,6 +13,8 @@ from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.json_frames import named_call
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable, behind, followed_by
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
 from toolspeak.dialects.render import dump_json, result_text
@@ -128,6 +130,12 @@ DEEPSEEK_V3 = DeclaredDialect(
     write_calls=_write_v3,
     write_results=_results_v3,
     live=_LIVE,
+    frame=Frame(
+        call=named_call(_LIVE, lambda name: f"{_CALL}function{_SEP}{name}\n```json\n", f"\n```{_CALL_END}"),
+        start=_CALLS,
+        joint="\n",
+        end=_CALLS_END,
+    ),
     rules=f"{_RULES}\n- The arguments are one JSON object in a ```json fence.",
 )
 
@@ -147,5 +155,6 @@ DEEPSEEK_V31 = DeclaredDialect(
     write_calls=_write_v31,
     write_results=_results_v31,
     live=_LIVE,
+    frame=Frame(call=named_call(_LIVE, lambda name: f"{_CALL}{name}{_SEP}", _CALL_END), start=_CALLS, end=_CALLS_END),
     rules=f"{_RULES}\n- The arguments are one JSON object, right behind {_SEP}.",
 )

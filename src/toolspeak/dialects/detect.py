@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,9 +16,11 @@ from toolspeak.data.deltas import (
     CallMalformed,
     CallStarted,
     Delta,
+    TextDelta,
 )
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import harmony_parser, muse
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, Parser, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.body import Body
@@ -28,22 +30,27 @@ from toolspeak.dialects.harmony import HARMONY
 from toolspeak.dialects.hermes import HERMES
 from toolspeak.dialects.markers import FENCE, FENCE_START, Found, Marker, MarkerTable, Verdict, candidate_pattern
 from toolspeak.dialects.muse import MUSE
+from toolspeak.dialects.opened import OpenedParser
 from toolspeak.dialects.pythonic import BareDialect
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
 from toolspeak.dialects.wrapped import WrappedDialect
 
 _HARMONY_HEAD = re.compile(r"<\|start\|>assistant(?:\s+to=[^\s<]+)?\s*<\|channel\|>|<\|channel\|>\s*[a-z]")
+_HARMONY_CALL = re.compile(r"<\|start\|>assistant\s+to=[^\s<]+\s*<\|channel\|>|<\|channel\|>\s*[a-z]+\s+to=")
 _MUSE_HEAD = re.compile(r"\s*(?:<\|start\|>assistant)?\s+to=[^\s<]+<\|message\|>")
+_MUSE_CALL = re.compile(r"<\|start\|>assistant\s+to=(?!(?:user|self)<)[^\s<]+<\|message\|>")
 _MUSE_OPENED = re.compile(r"\s+(?:t(?:o(?:=(?:[^\s<]+(?:<[|a-z]*)?)?)?)?)?")
 """As much of the addressee, with which a turn of Muse begins behind its prompt, as there may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """One dialect as `auto` reads it. `turn`: from its marker on it reads all the rest of the turn."""
+    """One dialect as `auto` reads it. `own`: the model's, or the one it was told to write. `turn`: from its marker on
+    it reads all the rest of the turn."""
 
     dialect: Dialect
     format: BlockFormat
+    own: bool = False
     turn: bool = False
 
 
@@ -65,35 +72,68 @@ def _turn_marker(text: str, head: re.Pattern[str]) -> Marker:
     return Marker("calls", text, None, follows=follows)
 
 
-_HARMONY_TABLE = MarkerTable([_turn_marker(text, _HARMONY_HEAD) for text in ("<|start|>assistant", "<|channel|>")])
-_MUSE_TABLE = MarkerTable([_turn_marker("<|start|>assistant", _MUSE_HEAD)])
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """A dialect whose turns are messages with headers: where one begins, and the tokens that are its own anywhere."""
+
+    dialect: Dialect
+    begins: Callable[[str], bool | None]
+    tokens: tuple[str, ...]
+
+    def reader(self) -> _Reader:
+        table = MarkerTable([Marker("calls", token, None) for token in self.tokens])
+        return _Reader(self.dialect, BlockFormat(table, self.dialect.batch, _no_body), own=True, turn=True)
 
 
-def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool) -> list[_Reader]:
+def _no_body(_marker: Marker, _first_index: int, _caps: Caps) -> Body:
+    raise AssertionError("the rest of a turn has a parser, not a body")
+
+
+_TURNS = (_Turns(HARMONY, harmony_parser.begins_turn, harmony_parser.TOKENS), _Turns(MUSE, muse.begins_turn, muse.ENDS))
+_HARMONY_TABLE, _HARMONY_CALLS = (
+    MarkerTable([_turn_marker(text, head) for text in ("<|start|>assistant", "<|channel|>")])
+    for head in (_HARMONY_HEAD, _HARMONY_CALL)
+)
+_MUSE_TABLE, _MUSE_CALLS = (
+    MarkerTable([_turn_marker("<|start|>assistant", head)]) for head in (_MUSE_HEAD, _MUSE_CALL)
+)
+
+
+def _begins_muse(text: str) -> bool | None:
+    return True if _MUSE_HEAD.match(text) else None if _MUSE_OPENED.fullmatch(text) else False
+
+
+def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, told: bool) -> list[_Reader]:
+    """`told`: the model was told to write another dialect than its own, so that any message may hold a block of that,
+    and only one that is a call is read as its own."""
+    if own and not told and (turns := next((turns for turns in _TURNS if turns.dialect is dialect), None)):
+        return [turns.reader()]
     if dialect is HARMONY:
-        return [_Reader(dialect, replace(HARMONY.format(tools), table=_HARMONY_TABLE), turn=True)]
+        table = _HARMONY_CALLS if told else _HARMONY_TABLE
+        return [_Reader(dialect, replace(HARMONY.format(tools), table=table), own, turn=True)]
     if isinstance(dialect, BareDialect) and not tools and not own:
         return []  # only a tool's name tells its calls from a list in prose
     if isinstance(dialect, DeclaredDialect):
-        blocks = _Reader(dialect, dialect.format(tools))
+        blocks = _Reader(dialect, dialect.format(tools), own)
         if dialect is MUSE:
-            return [_Reader(dialect, replace(blocks.format, table=_MUSE_TABLE), turn=True), blocks]
+            table = _MUSE_CALLS if told else _MUSE_TABLE
+            return [_Reader(dialect, replace(blocks.format, table=table), own, turn=True), blocks]
         return [blocks]
     parser = dialect.parser(tools)
-    return [_Reader(dialect, parser.format)] if isinstance(parser, BlockParser) else []
+    return [_Reader(dialect, parser.format, own)] if isinstance(parser, BlockParser) else []
 
 
 class Union:
     """Implements `Table` over the tables of many dialects, asking only those one of whose markers may stand there.
 
-    `own` is the dialect of the model, `current` that of the last block. The own dialect comes first, then the
-    current one, then the order of `DETECTION`: where several know a marker, the first whose body follows is taken, once
-    nobody before it is undecided. Calls are known in every dialect; reasoning, results and noise only as the own and
-    the current dialect write them, and while there is neither, where the marker itself can be no prose.
+    The model's own dialects come first, then `current`, which is that of the last block, then the order of `DETECTION`:
+    where several know a marker, the first whose body follows is taken, once nobody before it is undecided. Calls are
+    known in every dialect; reasoning, results and noise only as the own and the current dialect write them, and while
+    there is neither, where the marker itself can be no prose.
     """
 
-    def __init__(self, readers: Sequence[_Reader], own: Dialect | None) -> None:
-        self.own = own
+    def __init__(self, readers: Sequence[_Reader]) -> None:
+        self._owned = any(reader.own for reader in readers)
         self.current: _Reader | None = None
         self.closing = False
         self._readers = readers
@@ -144,18 +184,18 @@ class Union:
 
     def _ordered(self, two: str) -> list[_Reader]:
         found = [self._readers[i] for i in sorted({*self._starts.get(two, ()), *self._starts.get(two[:1], ())})]
-        found.sort(key=lambda reader: 0 if reader.dialect is self.own else 1 if reader is self.current else 2)
+        found.sort(key=lambda reader: 0 if reader.own else 1 if reader is self.current else 2)
         return found
 
     def _admits(self, reader: _Reader, marker: Marker) -> bool:
         if marker.kind == "calls":
             return True
-        alone = self.own is None and self.current is None
+        alone = not self._owned and self.current is None
         return self._is_known(reader) and (not alone or _is_no_prose(marker))
 
     def _is_known(self, reader: _Reader) -> bool:
         """Whether it is of the own or the current dialect, if there is any."""
-        return reader.dialect is self.own or reader is self.current or (self.own is None and self.current is None)
+        return reader.own or reader is self.current or (not self._owned and self.current is None)
 
 
 def _is_exact(found: Found, held: str) -> bool:
@@ -177,31 +217,41 @@ class AutoParser(BlockParser):
     the turn from its first marker on.
     """
 
-    def __init__(self, own: Dialect | None, tools: Sequence[ToolSpec], starts_in: Section) -> None:
-        readers = [reader for dialect in DETECTION for reader in _readers(dialect, tools, dialect is own)]
-        self._union = Union(readers, own)
+    def __init__(
+        self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section, told: bool = False
+    ) -> None:
+        readers = [
+            reader
+            for dialect in DETECTION
+            for reader in _readers(dialect, tools, any(dialect is each for each in own), told)
+        ]
+        self._union = Union(readers)
         self._readers = readers
-        self._muse = next(reader for reader in readers if reader.turn and reader.dialect is MUSE)
+        turns = next((turns for turns in _TURNS if own and turns.dialect is own[0]), None)
+        self._begins = turns.begins if turns else _begins_muse
+        self._beginner = next(
+            reader for reader in readers if reader.turn and reader.dialect is (turns.dialect if turns else MUSE)
+        )
         self._tools = tools
         self._own = own
         self._rest: Parser | None = None
         self._first = self._offset = 0  # the index of the rest's first call, the rest's place in the turn
-        batch = BatchRule("all_calls") if own is None else own.batch
-        known = [reader.format.table.markers for reader in readers if own is None or reader.dialect is own]
+        batch = own[0].batch if own else BatchRule("all_calls")
+        known = [reader.format.table.markers for reader in readers if not own or reader.own]
         thoughts = [each for markers in known for each in markers if each.kind == "reasoning"]
-        thoughts = [marker for marker in thoughts if own is not None or _is_no_prose(marker)]
+        thoughts = [marker for marker in thoughts if own or _is_no_prose(marker)]
         super().__init__(BlockFormat(self._union, batch, self._new_body), starts_in if thoughts else "text")
         if thoughts:
             self._thought = thoughts[0]
             self._thought_ends = tuple(dict.fromkeys(self._ends[marker] for marker in thoughts))
-        if own is None and self._state == self._text:
+        if (not own or turns) and self._state == self._text:
             self._state = self._begin
 
     @property
     def dialect(self) -> str | None:
         """The dialect of the last block so far; before any, the model's own."""
         current = self._union.current
-        return current.dialect.name if current else self._own.name if self._own else None
+        return current.dialect.name if current else self._own[0].name if self._own else None
 
     def close(self, reason: FinishReason) -> list[Delta]:
         return self._settle(reason) + super().close(reason)
@@ -224,14 +274,15 @@ class AutoParser(BlockParser):
     # States, besides those of any blocks.
 
     def _begin(self, text: str, position: int, out: list[Delta]) -> int:
-        """At the start of a turn: Muse's prompt ends where the addressee begins."""
+        """At the start of a turn: prompts end where a header begins."""
         rest = text[position : position + MAX_CANDIDATE]
-        if _MUSE_HEAD.match(rest):
-            return self._hand_over(self._muse, position)
-        coming = _MUSE_OPENED.fullmatch(rest) and len(rest) < MAX_CANDIDATE
+        begins = self._begins(rest)
+        coming = begins is None and len(rest) < MAX_CANDIDATE
         if coming and not self._union.closing:
             self._held = text[position:]
             return len(text)
+        if begins or (coming and self._beginner.own):
+            return self._hand_over(self._beginner, position)
         self._state = self._text
         return position
 
@@ -246,7 +297,7 @@ class AutoParser(BlockParser):
             if reader.turn:
                 return self._hand_over(reader, at)
             self._commit(reader)
-            if reader.dialect is not self._own:
+            if not reader.own:
                 found = replace(found, notes=(*found.notes, DIALECT_NOTE + reader.dialect.name))
         return super()._open(found, at)
 
@@ -258,6 +309,8 @@ class AutoParser(BlockParser):
     def _hand_over(self, reader: _Reader, at: int) -> int:
         self._commit(reader)
         self._rest = reader.dialect.parser(self._tools)
+        if self._reasoning_kind is TextDelta:
+            self._rest.keep_reasoning()
         self._first, self._offset = self._calls, self._position + at
         self._state = self._foreign
         return at
@@ -277,7 +330,8 @@ class AutoParser(BlockParser):
 
     def _end_rest(self, batch: BatchEnded, out: list[Delta]) -> None:
         selected = [self._first + index for index in batch.selected]
-        notes = (*batch.notes, DIALECT_NOTE + (self.dialect or ""))
+        reader = self._union.current
+        notes = batch.notes if reader is None or reader.own else (*batch.notes, DIALECT_NOTE + reader.dialect.name)
         self._batch.take_over(replace(batch, notes=notes), selected, out)
 
 
@@ -285,27 +339,36 @@ class AutoParser(BlockParser):
 class AutoDialect(WrappedDialect):
     """Implements `Dialect`: reads every dialect of the catalogue, and writes the model's own.
 
-    Without a model it writes Hermes's, the one that most models have seen. A turn of `own` comes first and loses
-    no note; a block in another dialect is read too, and its batch says so (`dialect:hermes`).
+    Without a model it writes Hermes's, the one that most models have seen; `told` is the dialect whose instructions the
+    model gets in place of its own. Calls in these two come first and without a note; a block in another dialect is read
+    too, and its batch says so (`dialect:hermes`).
     """
 
     own: Dialect | None = None
+    told: Dialect | None = None
 
     @property
     def written(self) -> Dialect:
         """The dialect of the instructions and of the history."""
-        return self.own or HERMES
+        return self.told or self.own or HERMES
 
     @property
     def info(self) -> DialectInfo:
-        return self.own.info if self.own else _INFO
+        return self.written.info if self.own or self.told else _INFO
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
-        """A model whose turns are no sequence of blocks (Harmony, Inkling, Muse, Functionary 3.2) is read as such."""
-        own = self.own.parser(tools, starts_in) if self.own else None
-        if own is not None and type(own) is not BlockParser:
-            return own
-        return AutoParser(self.own, tools, starts_in)
+        return self.parser_of(AutoParser, tools, starts_in)
+
+    def parser_of(self, kind: type[AutoParser], tools: Sequence[ToolSpec], starts_in: Section) -> Parser:
+        """Where the turns of the model's own dialect are messages with headers (Harmony, Muse), blocks of other
+        dialects are read up to the first header; behind it the message says to whom it goes, and what it tells the user
+        is no call."""
+        own = [dialect for dialect in (self.told, self.own) if dialect is not None]
+        alone = self.own.parser(tools, starts_in) if self.own and not self.told else None
+        if alone is not None and starts_in == "reasoning" and any(turns.dialect is self.own for turns in _TURNS):
+            return alone
+        parser = kind(own, tools, starts_in, self.told is not None)
+        return alone.around(parser) if isinstance(alone, OpenedParser) else parser
 
 
 _INFO = DialectInfo(

@@ -14,6 +14,9 @@ from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.element_tags import ElementSyntax
 from toolspeak.dialects.element_values import TEXT, needs_mark, value_types, write_json, write_text
 from toolspeak.dialects.elements import ElementCalls
+from toolspeak.dialects.grammar.ir import Node, Rules, series
+from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import ENGINE_TOKENS, Marker, MarkerTable
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import Caps
@@ -94,8 +97,42 @@ def element_dialect(
         write_calls=write_calls,
         write_results=write_results,
         live=escaped,
+        frame=_frame(syntax, layout, ends),
         rules=rules,
     )
+
+
+def _frame(syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]) -> Frame:
+    """The same layout as `write_calls` has, for grammars."""
+    start, end = layout.block
+    before, after = (f"{start}{layout.gap}", f"{layout.gap}{end}") if start else ("", "")
+
+    def call(spec: ToolSpec, rules: Rules) -> Node:
+        made = call_node(spec, rules, syntax, layout, ends)
+        return series(before, made, after) if layout.each else made
+
+    outer = ("", "") if layout.each else (before, after)
+    trigger = start or syntax.call
+    return Frame(call=call, start=outer[0], joint=layout.joint, end=outer[1], triggers=lambda _: [trigger])
+
+
+def call_node(spec: ToolSpec, rules: Rules, syntax: ElementSyntax, layout: Layout, ends: re.Pattern[str]) -> Node:
+    """What `write_call` may write for a tool, for grammars."""
+
+    def tagged(name: str, schema: JSON) -> Node:
+        how = Argument(
+            text=syntax.open(syntax.argument, name, ' string="true"' if syntax.typed else ""),
+            json=syntax.open(syntax.argument, name, ' string="false"' if syntax.typed else ""),
+            marked=syntax.open(syntax.argument, name, ' string="false"' if syntax.typed else ' type="json"'),
+            edge=layout.edge,
+            end=syntax.argument_end,
+            avoid=(syntax.call_end, syntax.argument),
+            fixed=lambda value: _write_argument(name, value, spec, syntax, layout, ends),
+        )
+        return series(layout.gap, argument(spec, name, schema, rules, how))
+
+    opening, closing = syntax.open(syntax.call, spec.name), f"{layout.gap}{syntax.call_end}{layout.after}"
+    return series(layout.before, opening, *in_order(spec, tagged), closing)
 
 
 def write_call(

@@ -10,6 +10,10 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, Parser, Section
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.avoid import texts
+from toolspeak.dialects.grammar.ir import optional
+from toolspeak.dialects.grammar.json_frames import named_call
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable, behind
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
 from toolspeak.dialects.opened import OpenedParser
@@ -74,6 +78,9 @@ FUNCTIONARY_V31 = DeclaredDialect(
     write_calls=_write_v31,
     write_results=lambda results: _write_results(results, _LIVE_V31),
     live=_LIVE_V31,
+    frame=Frame(
+        call=named_call(_LIVE_V31, lambda name: f"{_FUNCTION}{name}>", _FUNCTION_END), triggers=lambda _: [_FUNCTION]
+    ),
     rules="- The arguments are one JSON object. Several calls follow each other directly.",
 )
 
@@ -150,5 +157,13 @@ FUNCTIONARY_V32 = _FunctionaryV32(
     write_calls=_write_v32,
     write_results=_write_results_v32,
     live=_LIVE_V32,
+    frame=Frame(
+        call=named_call(_LIVE_V32, lambda name: f"{name}\n"),
+        joint=_TO,
+        lead=optional(_TO),  # which the prompt may have written already
+        said="all\n",
+        said_first=("all\n", _TO, ""),
+        avoid=lambda _: texts(_TO),
+    ),
     rules="- The name stands on a line of its own behind >>>; the arguments are one JSON object on the next line.",
 )

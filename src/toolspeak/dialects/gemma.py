@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from typing import cast
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.gemma_calls import GemmaCalls
+from toolspeak.dialects.grammar.call_frames import gemma_notation
+from toolspeak.dialects.grammar.ir import Node, Rules, series
+from toolspeak.dialects.grammar.schema import SchemaNodes
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Head, Marker, MarkerTable
 from toolspeak.dialects.render import ERROR, dump_json, escape_text, marker_prefix, result_value
 from toolspeak.dialects.scan import Caps
@@ -61,6 +66,16 @@ class GemmaFormat:
         if self.quote in text or self.live.search(text) or _NEEDS_JSON.search(text):
             return dump_json(text, self.live)  # the delimiters have no escape
         return f"{self.quote}{text}{self.quote}"
+
+    def frame(self) -> Frame:
+        notation = gemma_notation(self.quote, self.write, self._key)
+
+        def call(spec: ToolSpec, rules: Rules) -> Node:
+            closed = {"additionalProperties": False, **spec.parameters}
+            made = SchemaNodes(notation, spec.parameters, rules, spec.name).object(closed)
+            return series(f"{self.call[0]}call:{spec.name}", made, self.call[1])
+
+        return Frame(call=call, triggers=lambda _: [self.call[0]])
 
     def write_results(self, results: Sequence[ToolResult]) -> str:
         start, end = self.result
@@ -118,6 +133,7 @@ GEMMA4 = DeclaredDialect(
     write_calls=_GEMMA4.write_calls,
     write_results=_GEMMA4.write_results,
     live=_GEMMA4.live,
+    frame=_GEMMA4.frame(),
     rules=_RULES.replace("{quote}", '<|"|>'),
 )
 
@@ -152,5 +168,6 @@ FUNCTIONGEMMA = DeclaredDialect(
     write_calls=_FUNCTIONGEMMA.write_calls,
     write_results=_FUNCTIONGEMMA.write_results,
     live=_FUNCTIONGEMMA.live,
+    frame=_FUNCTIONGEMMA.frame(),
     rules=_RULES.replace("{quote}", "<escape>"),
 )

@@ -10,12 +10,18 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, Parser, Section
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.avoid import texts
+from toolspeak.dialects.grammar.ir import Node, choice, optional
+from toolspeak.dialects.grammar.json_frames import named_call
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.harmony_parser import EXAMPLE, HarmonyParser
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.named_calls import NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.render import ERROR, dump_json, result_value
 from toolspeak.dialects.scan import Caps
 
+_ASSISTANT = "<|start|>assistant"
+_TOKENS = tuple(f"<|{name}|>" for name in ("start", "end", "message", "channel", "constrain", "return", "call"))
 _LIVE = re.compile(r"<(?=\|(?:start|end|message|channel|constrain|return|call)\|>)")
 
 
@@ -26,6 +32,16 @@ def _write_calls(calls: Calls, _tools: Tools) -> str:
         else f"<|start|>assistant to=functions.{call.name}<|channel|>commentary json<|message|>"
         f"{dump_json(dict(call.arguments), _LIVE)}<|call|>"
         for call in calls
+    )
+
+
+def _header(name: str) -> Node:
+    """A call's header: as the chat template writes it, and as the model does."""
+    to = f" to=functions.{name}"
+    return choice(
+        f"{to}<|channel|>commentary json<|message|>",
+        f"<|channel|>commentary{to} <|constrain|>json<|message|>",
+        f"<|channel|>commentary{to} json<|message|>",
     )
 
 
@@ -72,6 +88,15 @@ HARMONY = _Harmony(
     write_calls=_write_calls,
     write_results=_write_results,
     live=_LIVE,
+    frame=Frame(
+        call=named_call(_LIVE, _header, "<|call|>"),
+        joint=_ASSISTANT,
+        lead=optional(_ASSISTANT),  # which the prompt may have written already
+        said="<|channel|>final<|message|>",
+        said_first=("<|channel|>commentary<|message|>", "<|end|>", _ASSISTANT),
+        reasoning=(("<|channel|>analysis<|message|>", "<|end|>", _ASSISTANT),),
+        avoid=lambda _: texts(*_TOKENS),
+    ),
     rules=(
         "- A call is a message to `functions.` and the tool's name, on the commentary channel; its content is one\n"
         "  JSON object. What you think goes to the analysis channel, your answer to the final channel."

@@ -26,9 +26,9 @@ EXAMPLE = "<|start|>assistant<|channel|>commentary to=functions.name <|constrain
 
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
 _STARTS = ("<|start|>", "<|channel|>")
-_TOKENS = (*_ENDS, *_STARTS, "<|message|>", "<|constrain|>")
-_TOKEN = re.compile("|".join(map(re.escape, _TOKENS)))
-_LONGEST = max(map(len, _TOKENS))
+TOKENS = (*_ENDS, *_STARTS, "<|message|>", "<|constrain|>")
+_TOKEN = re.compile("|".join(map(re.escape, TOKENS)))
+_LONGEST = max(map(len, TOKENS))
 _SPACE = re.compile(r"\s*")
 _WORDS = ("assistant", "analysis", "commentary", "final")
 """What may stand before a header's first token: the rest of one that the prompt began, or filler."""
@@ -124,8 +124,8 @@ class HarmonyParser:
             if found is not None and found[0] not in _ENDS:
                 self._head, self._state = text[position:stop], self._header
                 return stop
-        elif found is None and self._cut_token(text, position) < len(text):
-            at = self._cut_token(text, position)
+        elif found is None and _cut_token(text, position) < len(text):
+            at = _cut_token(text, position)
             if _is_filler(text[position:at], whole=True) and len(text) - position < MAX_CANDIDATE:
                 return self._hold(text, position)
         self._state, self._kind, self._quoting = self._content, TextDelta, False
@@ -134,7 +134,7 @@ class HarmonyParser:
     def _header(self, text: str, position: int, out: list[Delta]) -> int:
         """From its first token to `<|message|>`; what does not come to that within a candidate's length is text."""
         found = _TOKEN.search(text, position, position + MAX_CANDIDATE + _LONGEST)
-        stop = found.end() if found else self._cut_token(text, position)
+        stop = found.end() if found else _cut_token(text, position)
         room = MAX_CANDIDATE - len(self._head)
         if stop - position > room or (found and found[0] in _ENDS):
             return self._no_header(text, position, out)
@@ -196,7 +196,7 @@ class HarmonyParser:
                 else:
                     self._state, self._kind, self._quoting = self._between, TextDelta, False
                 return found.end()
-            if not quoting and self._cut_token(text, at) == at:
+            if not quoting and _cut_token(text, at) == at:
                 break
             position = at + 2
         else:
@@ -235,7 +235,7 @@ class HarmonyParser:
         if found and found[0] in (*_ENDS, *_STARTS):
             self._finish(body, out)
             return found.end() if found[0] in _ENDS else position
-        if self._cut_token(text, position) == position or "```".startswith(text[position : position + 3]):
+        if _cut_token(text, position) == position or "```".startswith(text[position : position + 3]):
             return self._hold(text, position)
         self._fail(
             Problem("trailing_text", "text after the arguments; end them with <|call|>"), self._position + position
@@ -251,7 +251,7 @@ class HarmonyParser:
                 body.raw.add(text[position:at])
                 self._finish(body, out)
                 return found.end()
-            if self._cut_token(text, at) == at:
+            if _cut_token(text, at) == at:
                 break
             at += 2
         else:
@@ -272,15 +272,10 @@ class HarmonyParser:
             out.append(ForgedResults(forged.value()))
             self._forged, self._state, self._kind = None, self._between, TextDelta
             return found.end() if found[0] in _ENDS else found.start()
-        stop = self._cut_token(text, position)
+        stop = _cut_token(text, position)
         forged.add(text[position:stop])
         self._held = text[stop:]
         return len(text)
-
-    def _cut_token(self, text: str, position: int) -> int:
-        """Where a token begins that the text's end cuts short; else the text's end."""
-        at = text.rfind("<", max(position, len(text) - _LONGEST))
-        return at if at >= 0 and any(token.startswith(text[at:]) for token in _TOKENS) else len(text)
 
     def _say(self, text: str, out: list[Delta]) -> None:
         if text:
@@ -345,6 +340,21 @@ class HarmonyParser:
 def _last(pattern: re.Pattern[str], head: str) -> str:
     found = pattern.findall(head)
     return found[-1] if found else ""
+
+
+def begins_turn(text: str) -> bool | None:
+    """Whether a turn that begins so begins with a header; None asks for more of it."""
+    found = _TOKEN.search(text)
+    stop = found.start() if found else _cut_token(text, 0)
+    if not _is_filler(text[:stop], whole=stop < len(text)):
+        return False
+    return True if found else None
+
+
+def _cut_token(text: str, position: int) -> int:
+    """Where a token begins that the text's end cuts short; else the text's end."""
+    at = text.rfind("<", max(position, len(text) - _LONGEST))
+    return at if at >= 0 and any(token.startswith(text[at:]) for token in TOKENS) else len(text)
 
 
 def _is_filler(text: str, *, whole: bool) -> bool:

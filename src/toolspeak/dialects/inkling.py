@@ -17,7 +17,15 @@ _INVOKE, _MODEL = "<|content_invoke_tool_json|>", "<|message_model|>"
 _TEXTS = ("<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>")
 """What opens text; the last two name no tool, so that what stands behind them is said, not done."""
 
-_HEADER = re.compile(r"[^<>|\s]{1,160}(?P<marker><[^<>]*+>?)?")
+_SPECIAL = (
+    *("<|message_user|>", "<|message_system|>", "<|message_tool|>", "<|content_image|>", "<|content_audio_input|>"),
+    *("<|audio_end|>", "<|content_xml|>", "<|content_model_end_sampling|>", "<|model_trigger_generation|>"),
+    "<|endoftext|>",
+)
+"""The rest of the vocabulary's framing tokens: engines drop them wherever they stand."""
+
+_NAME = r"[\w.:/-]"
+_HEADER = re.compile(_NAME + r"{1,160}(?P<marker><[^<>]*+>?)?")
 
 
 class _Inkling(DeclaredDialect):
@@ -54,14 +62,14 @@ INKLING = json_dialect(
             _INVOKE,
             "<|end_message|>",
             signature=Signature(
-                (_MODEL, re.compile(r"[^<>|\s]{0,160}"), _INVOKE, re.compile(r"\s*"), "{"),
+                (_MODEL, re.compile(_NAME + r"{0,160}"), _INVOKE, re.compile(r"\s*"), "{"),
                 4,
                 "<",
                 ("<", re.escape(_MODEL[1:])),
             ),
         ),
         Marker("reasoning", "<|content_thinking|>", "<|end_message|>"),
-        *frames(_MODEL, *_TEXTS, "<|end_message|>", "<|content_model_end_sampling|>"),
+        *frames(_MODEL, *_TEXTS, "<|end_message|>", *_SPECIAL),
     ],
     CallShape("args", array=False, arguments_required=False),
     around=(_INVOKE, "<|end_message|>"),

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.avoid import SPACE, Pattern, items_of
+from toolspeak.dialects.grammar.json_frames import call_schema, calls_schema, json_call
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.live import Live
 from toolspeak.dialects.markers import Marker, MarkerTable, Signature
 from toolspeak.dialects.scan import Caps, Problem, decode_json
+from toolspeak.errors import UsageError
 
 WriteResult = Callable[[Live, ToolResult], str]
 THINK = Marker("reasoning", "<think>", "</think>")
@@ -120,7 +126,63 @@ def json_dialect(
         write_calls=write_calls,
         write_results=write_results,
         live=live.pattern,
+        frame=_frame(shape, markers, around, between, live.pattern, call_id),
         rules=rules,
+    )
+
+
+def _frame(
+    shape: CallShape,
+    markers: Sequence[Marker],
+    around: tuple[str, str],
+    between: str,
+    live: re.Pattern[str],
+    call_id: bool,
+) -> Frame:
+    """The same layout as `write_calls` has, for grammars. Free text ends where a marker stands, or a bare call."""
+    opening, closing = around
+    before, after = ("", "") if shape.array else around
+    call = json_call(
+        live,
+        name_key=shape.name_key,
+        arguments_key=shape.arguments_key,
+        id_key=shape.id_key if call_id else "",
+        keyed=shape.keyed,
+        before=before,
+        after=after,
+    )
+    bare = "[{" if shape.array else "{"
+    found = [each.text for each in markers if each.kind == "calls" and each.text in opening]
+    trigger = opening[: opening.index(found[0]) + len(found[0])] if found else opening
+
+    def triggers(tools: Sequence[ToolSpec]) -> list[str]:
+        if trigger:
+            return [trigger]
+        return [
+            f'{bare}"{shape.name_key}": {json.dumps(spec.name, ensure_ascii=False)}, "{shape.arguments_key}": '
+            for spec in tools
+        ]
+
+    def avoid(_tools: Sequence[ToolSpec]) -> list[Pattern]:
+        """Behind a bracket a bare call would be the first of an array."""
+        return [] if opening else [Pattern((*items_of("["), SPACE, *items_of("{"), SPACE, *items_of('"name"')))]
+
+    def schema(tools: Sequence[ToolSpec], max_calls: int | None) -> JSON:
+        if shape.array:
+            return calls_schema(tools, shape.name_key, shape.arguments_key, max_calls)
+        if max_calls != 1:
+            raise UsageError("several calls of this dialect are no JSON value; set max_calls to 1")
+        return call_schema(tools, shape.name_key, shape.arguments_key)
+
+    if not shape.array:
+        return Frame(call=call, joint=between, triggers=triggers, avoid=avoid, json_schema=None if opening else schema)
+    return Frame(
+        call=call,
+        start=f"{opening}[",
+        joint=", ",
+        end=f"]{closing}",
+        triggers=triggers,
+        json_schema=None if opening else schema,
     )
 
 

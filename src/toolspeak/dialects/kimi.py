@@ -9,6 +9,9 @@ from toolspeak.data.messages import MalformedCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.ir import COUNTER, series
+from toolspeak.dialects.grammar.json_frames import named_call
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import ENGINE_TOKENS, Marker, MarkerTable, behind, followed_by
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.render import dump_json, escape_text, result_text
@@ -118,6 +121,11 @@ KIMI_K2 = DeclaredDialect(
     write_calls=_write_calls,
     write_results=_write_results,
     live=_LIVE,
+    frame=Frame(
+        call=named_call(_LIVE, lambda name: series(f"{_CALL}functions.{name}:", COUNTER, _ARGUMENT), _CALL_END),
+        start=_SECTION,
+        end=_SECTION_END,
+    ),
     rules=(
         "- One section holds all calls of a turn. Each call has an id: `functions.`, the tool's name, a colon, and a\n"
         "  counter from 0. The arguments are one JSON object."

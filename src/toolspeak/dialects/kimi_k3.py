@@ -11,13 +11,17 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.ir import COUNTER, Node, Rules, choice, series
+from toolspeak.dialects.grammar.schema import only
+from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.pair_calls import KINDS
 from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues, write_value
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import skip_space, stands
-from toolspeak.dialects.typed_text import argument_types, json_type
+from toolspeak.dialects.typed_text import argument_types, json_type, schema_types
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _CALL, _ARGUMENT, _JSON = f"{_OPEN}call", f"{_OPEN}argument", f"{_OPEN}json"
@@ -184,6 +188,34 @@ def _write_argument(name: str, value: JSON) -> str:
     return f'{_ARGUMENT} key="{_escape(name)}" type="{shown}"{_SEP}{text}{_ARGUMENT_END}'
 
 
+def _call_node(spec: ToolSpec, rules: Rules) -> Node:
+    """What `_write_call` may write for a tool, for grammars."""
+
+    def typed(name: str, schema: JSON) -> Node:
+        kinds = KINDS.keys() & schema_types(schema, spec.parameters)
+        shown = dict.fromkeys("number" if kind == "integer" else kind for kind in sorted(kinds))
+        head = f'{_ARGUMENT} key="{_escape(name)}" type="'
+        return choice(
+            *(
+                argument(spec, name, only(schema, kind, spec.parameters), rules, _how(f'{head}{kind}"{_SEP}', name))
+                for kind in shown
+            )
+        )
+
+    opening = series(f'{_CALL} tool="{_escape(spec.name)}" index="', COUNTER, f'"{_SEP}')
+    return series(opening, *in_order(spec, typed), _CALL_END)
+
+
+def _how(opening: str, name: str) -> Argument:
+    return Argument(
+        text=opening,
+        json=opening,
+        marked=None,
+        end=_ARGUMENT_END,
+        fixed=lambda value: _write_argument(name, value),
+    )
+
+
 def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;")
 
@@ -224,6 +256,7 @@ KIMI_K3 = DeclaredDialect(
     write_calls=_write_calls,
     write_results=_write_results,
     live=_LIVE,
+    frame=Frame(call=_call_node, start=f"{_OPEN}tools{_SEP}", end=_TOOLS_END),
     rules="""\
 - The type of an argument is string, number, boolean, null, object or array. A string stands there as it is, without
   quotes or escapes; any other value is written as JSON. Calls are numbered from 1.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from toolspeak.data.deltas import CallCompleted
@@ -14,11 +14,16 @@ from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.element_values import CDATA, as_cdata, escape_name, write_json
+from toolspeak.dialects.grammar.avoid import texts
+from toolspeak.dialects.grammar.ir import Literal, Node, Repeat, Rules, Text, Token, choice, optional, series
+from toolspeak.dialects.grammar.schema import SchemaNodes, json_notation, merged, only, split
+from toolspeak.dialects.grammar.text_frames import STARTS_CDATA, cdata, in_order
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.nested_elements import ITEM, NestedCalls
 from toolspeak.dialects.render import result_text
 from toolspeak.dialects.scan import Caps
-from toolspeak.dialects.typed_text import as_mapping, json_type
+from toolspeak.dialects.typed_text import as_mapping, json_type, schema_types
 
 _PREFIX = "]<]minimax[>["
 _START, _END = f"{_PREFIX}<tool_call>", f"{_PREFIX}</tool_call>"
@@ -85,6 +90,63 @@ def _element(name: str, text: str, attribute: str = "") -> str:
     return f"{_PREFIX}<{name}{attribute}>{text}{_PREFIX}</{name}>"
 
 
+def _call_node(spec: ToolSpec, rules: Rules) -> Node:
+    """What `_call` may write for a tool, for grammars; objects with free keys as JSON alone."""
+
+    def argument(name: str, schema: JSON) -> Node:
+        return _element_node(name, schema, spec, rules)
+
+    return series(_open(spec.name), *in_order(spec, argument), f"{_PREFIX}</invoke>\n")
+
+
+def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: bool = True) -> Node:
+    sorted_ = split(schema, spec.parameters)
+    start, _, end = _element(name, "\0").partition("\0")
+    fixed = (_argument(name, value, spec) if outer else _elements(name, value) for value in sorted_.values)
+    options: list[Node] = [series(text) for text in fixed]
+    if sorted_.text:
+        plain = series(Text((*texts(_PREFIX), *STARTS_CDATA), _PREFIX), end.removeprefix(_PREFIX))
+        options.append(series(start, Token(choice(plain, series(cdata(), end)))))
+    for other in sorted_.others:
+        nodes = SchemaNodes(json_notation(texts(_PREFIX)), spec.parameters, rules, f"{spec.name}-{name}")
+        if outer:
+            marked = _element(name, "\0", ' type="json"').partition("\0")[0]
+            options.append(series(marked, nodes.value(other), end))
+        if not sorted_.text:
+            options += [series(start, each, end) for each in _contents(other, spec, rules, nodes)]
+    return choice(*options)
+
+
+def _contents(schema: JSON, spec: ToolSpec, rules: Rules, nodes: SchemaNodes) -> list[Node]:
+    """What stands in the element of a value that is no text, one way for each type."""
+    mapping, kinds = merged(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
+    found: list[Node] = [nodes.value(only(schema, kind, spec.parameters)) for kind in sorted(kinds - _NESTED)]
+    properties, items = as_mapping(mapping.get("properties")), mapping.get("items")
+    required = mapping.get("required", ())
+    if "object" in kinds and properties:
+
+        def entries() -> Node:
+            each = [(name, _element_node(name, sub, spec, rules, False)) for name, sub in properties.items()]
+            return series(*(node if name in required else optional(node) for name, node in each))
+
+        found.append(rules.once((spec.name, json.dumps(schema), "element"), f"{spec.name}-object", entries))
+    if "object" in kinds and not required:
+        found.append(Literal("{}"))
+    if "array" in kinds and isinstance(items, Mapping) and "prefixItems" not in mapping:
+        item = rules.once(
+            (spec.name, json.dumps(items), "item"),
+            f"{spec.name}-item",
+            lambda: _element_node(ITEM, cast("JSON", items), spec, rules, False),
+        )
+        found.append(Repeat(item, max(mapping.get("minItems", 0), 1), mapping.get("maxItems")))
+    if "array" in kinds and not mapping.get("minItems"):
+        found.append(Literal("[]"))
+    return found
+
+
+_NESTED = frozenset({"object", "array"})
+
+
 def _write_results(results: Sequence[ToolResult]) -> str:
     return "\n".join(f"<response>{result_text(result, _LIVE)}</response>" for result in results)
 
@@ -113,6 +175,7 @@ MINIMAX_M3 = DeclaredDialect(
     write_calls=_write_calls,
     write_results=_write_results,
     live=_LIVE,
+    frame=Frame(call=_call_node, start=f"{_START}\n", end=_END, triggers=lambda _: [_START]),
     rules=f"""\
 - One element for each argument, with the argument's name; {_PREFIX} stands before every tag. Objects are elements in
   elements, the entries of an array are <{ITEM}> elements. Texts stand as they are: no quotes, no escapes.

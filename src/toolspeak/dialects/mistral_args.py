@@ -10,6 +10,9 @@ from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.ir import NINE, Node, series
+from toolspeak.dialects.grammar.json_frames import named_call
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable, behind
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
 from toolspeak.dialects.render import dump_json, result_text
@@ -69,6 +72,10 @@ def _nine(own: str) -> str:
     return hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:9]
 
 
+def _frame(before: Callable[[str], Node | str]) -> Frame:
+    return Frame(call=named_call(_LIVE, before), triggers=lambda _: [_CALL])
+
+
 _TABLE = MarkerTable(
     [
         # The one in a thought is talk about a call: these models close their thoughts by themselves.
@@ -99,6 +106,7 @@ MISTRAL_ARGS = DeclaredDialect(
     write_calls=_writer(lambda _: _ARGS),
     write_results=_write_results,
     live=_LIVE,
+    frame=_frame(lambda name: f"{_CALL}{name}{_ARGS}"),
     rules=_RULES,
 )
 
@@ -118,6 +126,7 @@ MISTRAL_IDS = DeclaredDialect(
     write_calls=_writer(lambda call: f"{_CALL_ID}{_nine(call.provider_id or call.id)}{_ARGS}"),
     write_results=_write_results_with_ids,
     live=_LIVE,
+    frame=_frame(lambda name: series(f"{_CALL}{name}{_CALL_ID}", NINE, _ARGS)),
     rules=f"{_RULES}\n- Each call has an id of its own, nine letters and digits; its result carries the same.",
 )
 
@@ -137,5 +146,6 @@ MISTRAL_V11 = DeclaredDialect(
     write_calls=_writer(lambda _: ""),
     write_results=_write_results,
     live=_LIVE,
+    frame=_frame(lambda name: f"{_CALL}{name}"),
     rules=_RULES,
 )

@@ -17,23 +17,31 @@ from toolspeak.dialects.base import DialectInfo, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, DeclaredHistory, Tools
-from toolspeak.dialects.element_dialects import Layout, write_call
+from toolspeak.dialects.element_dialects import Layout, call_node, write_call
 from toolspeak.dialects.element_tags import ElementSyntax
 from toolspeak.dialects.element_values import escape_name
 from toolspeak.dialects.elements import ElementCalls
+from toolspeak.dialects.grammar.avoid import texts
+from toolspeak.dialects.grammar.ir import Node, Rules, series
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Found, Marker, MarkerTable
 from toolspeak.dialects.render import append_message, result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
 
 _START, _MESSAGE, _EOM = "<|start|>assistant", "<|message|>", "<|eom|>"
-_ENDS = (_EOM, "<|eot|>")
-_END = re.compile("|".join(map(re.escape, _ENDS)))
+ENDS = (_EOM, "<|eot|>")
+_END = re.compile("|".join(map(re.escape, ENDS)))
 _HEADER = re.compile(r"\s*(?:<\|start\|>assistant)?\s*to=([^\s<|]+)<\|message\|>")
 _ADDRESSEE = re.compile(r"[^\s<|]*")
 _BLOCK = ("<atem:function_calls>", "</atem:function_calls>")
 _LIVE = re.compile(r"<(?=\||\s*+(?:/\s*+)?(?ai:atem:|tool_output))")
 _SYNTAX = ElementSyntax("<atem:invoke", "<atem:parameter", guesses=True, doubled=True)
 _FRAME = re.compile(rf"{_SYNTAX.ends.pattern}|{_LIVE.pattern}")
+
+
+def begins_turn(text: str) -> bool | None:
+    """Whether a turn that begins so begins with a header; None asks for more of it."""
+    return True if _HEADER.match(text) else None if _may_become_header(text) else False
 
 
 class MuseParser(BlockParser):
@@ -75,7 +83,7 @@ class MuseParser(BlockParser):
             self._state = self._header
             return found.end()
         at = text.rfind("<", max(position, len(text) - len(_EOM)))
-        hold = at if at >= 0 and any(end.startswith(text[at:]) for end in _ENDS) else len(text)
+        hold = at if at >= 0 and any(end.startswith(text[at:]) for end in ENDS) else len(text)
         self._emit(kind, text, position, hold, out)
         self._held = text[hold:]
         return len(text)
@@ -94,7 +102,7 @@ class MuseParser(BlockParser):
         verdict = self._table.decide(rest, False)
         if isinstance(verdict, Found):
             return self._open(verdict, position)
-        if verdict in ("undecided", "opened") or any(end.startswith(rest) for end in _ENDS):
+        if verdict in ("undecided", "opened") or any(end.startswith(rest) for end in ENDS):
             self._held = text[position:]
             return len(text)
         self._to = "user"
@@ -155,6 +163,12 @@ def _write_results(results: Sequence[ToolResult]) -> str:
     return "\n".join(f'<tool_output name="{name}">\n{text}\n</tool_output>' for name, text in texts)
 
 
+def _call_node(spec: ToolSpec, rules: Rules) -> Node:
+    to = spec.name if _ADDRESSEE.fullmatch(spec.name) and spec.name not in ("self", "user") else "tool"
+    made = call_node(spec, rules, _SYNTAX, _LAYOUT, _FRAME)
+    return series(f" to={to}{_MESSAGE}{_BLOCK[0]}\n", made, f"\n{_BLOCK[1]}")
+
+
 _LAYOUT = Layout(result="")
 MUSE = MuseDialect(
     info=DialectInfo(
@@ -173,6 +187,14 @@ MUSE = MuseDialect(
     write_calls=_write_calls,
     write_results=_write_results,
     live=_LIVE,
+    frame=Frame(
+        call=_call_node,
+        joint=f"{_EOM}{_START}",
+        said=f" to=user{_MESSAGE}",
+        said_first=(f" to=user{_MESSAGE}", _EOM, _START),
+        reasoning=((f" to=self{_MESSAGE}", _EOM, _START),),
+        avoid=lambda _: texts(*ENDS, _START),
+    ),
     rules="""\
 - A message to a tool holds one block; its addressee is the tool. One element for each argument, its value between
   the tags as it is: no quotes, no escapes; objects and arrays as JSON.

@@ -24,6 +24,10 @@ class OpenedParser:
         self._start: str | None = ""  # of the turn, until it is decided
         self._added = 0
 
+    def around(self, inner: Parser) -> OpenedParser:
+        """The same before another parser."""
+        return OpenedParser(inner, self._marker, self._opens)
+
     def feed(self, chunk: str) -> Iterable[Delta]:
         if self._start is None:
             return self._place(self._inner.feed(chunk)) if self._added else self._inner.feed(chunk)

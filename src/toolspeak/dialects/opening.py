@@ -9,6 +9,7 @@ from toolspeak.data.deltas import CallMalformed, Delta, ReasoningDelta, TextDelt
 from toolspeak.data.messages import FinishReason
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, Parser, Section
+from toolspeak.dialects.strict import StrictDialect
 
 
 def open_parser(
@@ -24,7 +25,11 @@ def open_parser(
     `prompt_tail` is what the chat template writes behind the last message. The dialect's own parser reads it: if it
     ends inside reasoning, the turn starts there; if it ends inside a call, the turn goes on with that call.
     `keep_reasoning`: reasoning and its markup stay in the text.
+
+    With strict detection a call that the prompt itself began is no mention: such a turn is read without it.
     """
+    if isinstance(dialect, StrictDialect) and prompt_tail and _ends_in_call(dialect.dialect, tools, prompt_tail):
+        dialect = dialect.dialect
     if starts_in == "text" and prompt_tail:
         starts_in = _section_behind(dialect, tools, prompt_tail)
     parser = dialect.parser(tools, starts_in)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.ir import Node, Rules, optional, series
+from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.pair_calls import PairCalls, PairTags
 from toolspeak.dialects.raw_values import write_value
@@ -86,6 +89,7 @@ def pair_dialect(
         write_calls=write_calls,
         write_results=write_results,
         live=pattern,
+        frame=_frame(tags, layout),
         rules=_RULES.replace("{end}", tags.end("arg_value")) + (f"\n{rules}" if rules else ""),
     )
 
@@ -123,3 +127,31 @@ def _write_pair(tags: PairTags, layout: Layout, spec: ToolSpec | None, name: str
     text = write_value(value, argument_types(spec, name), tags.end("arg_value"), Caps())
     key = f"{tags.start('arg_key')}{name}{tags.end('arg_key')}"
     return f"{key}{layout.gap}{tags.start('arg_value')}{text}{tags.end('arg_value')}{layout.after_value}"
+
+
+def _frame(tags: PairTags, layout: Layout) -> Frame:
+    """The same layout as `_write_calls` has, for grammars."""
+    name_end = tags.start(tags.name_end) if tags.name_end else ""
+
+    def call(spec: ToolSpec, rules: Rules) -> Node:
+        def pair(name: str, schema: JSON) -> Node:
+            opening = f"{tags.start('arg_key')}{name}{tags.end('arg_key')}{layout.gap}{tags.start('arg_value')}"
+            how = Argument(
+                text=opening,
+                json=opening,
+                marked=None,
+                end=tags.end("arg_value"),
+                fixed=lambda value: _write_pair(tags, layout, spec, name, value).removesuffix(layout.after_value),
+            )
+            return series(argument(spec, name, schema, rules, how), layout.after_value)
+
+        pairs = list(in_order(spec, pair))
+        opening = f"{tags.start('tool_call')}{spec.name}{name_end}{layout.gap}"
+        # Whether there are arguments only the model knows: what stands behind them may be missing.
+        last = optional(layout.last) if pairs and layout.last else ""
+        return series(opening, *pairs, last, tags.end("tool_call"))
+
+    if not tags.block:
+        return Frame(call=call, joint=layout.between, triggers=lambda _: [tags.start("tool_call")])
+    start, end = f"{tags.start(tags.block)}{layout.between}", f"{layout.between}{tags.end(tags.block)}"
+    return Frame(call=call, start=start, joint=layout.between, end=end, triggers=lambda _: [tags.start(tags.block)])

@@ -10,6 +10,8 @@ from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.json_frames import named_call
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.render import dump_json, marker_prefix, result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
@@ -175,5 +177,14 @@ PLAMO3 = DeclaredDialect(
     write_calls=_write_calls,
     write_results=_write_results,
     live=_LIVE,
+    frame=Frame(
+        call=named_call(
+            _LIVE,
+            lambda name: f"{_CALL}{_NAME}{name}{_NAME_END}{_ARGUMENTS}{_CONSTRAINED}",
+            f"{_ARGUMENTS_END}{_CALL_END}",
+        ),
+        start=_BLOCK,
+        end=_BLOCK_END,
+    ),
     rules="- The arguments are one strict JSON object; one request element for each call, all in one block.",
 )

@@ -15,6 +15,10 @@ from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.blocks import BlockFormat
 from toolspeak.dialects.body import Body, Run
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.avoid import Pattern
+from toolspeak.dialects.grammar.call_frames import before_call, python_arguments, python_notation
+from toolspeak.dialects.grammar.ir import Node, Rules, series
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Head, Marker, MarkerTable
 from toolspeak.dialects.python_calls import KEY, NAME, VALUE_START, PythonCalls
@@ -89,6 +93,26 @@ def _quoted(result: ToolResult) -> str:
     return dump_json(value, _LLAMA_RESULTS)
 
 
+def _frame(live: re.Pattern[str], start: str, end: str, joint: str = ", ") -> Frame:
+    """The same layout as `_write_list` has, for grammars; strings in either quotes. Without markers a tool's name
+    behind the bracket is what begins the calls."""
+    notation = python_notation([lambda value, quote=quote: write_literal(value, quote, live) for quote in "'\""])
+
+    def call(spec: ToolSpec, rules: Rules) -> Node:
+        return series(spec.name, python_arguments(spec, rules, notation))
+
+    def triggers(tools: Sequence[ToolSpec]) -> list[str]:
+        return [f"{start}{spec.name}(" for spec in tools]
+
+    def avoid(tools: Sequence[ToolSpec]) -> list[Pattern]:
+        return [before_call(spec.name, "[", "(") for spec in tools]
+
+    marked = start.rstrip("[")
+    if marked:
+        return Frame(call=call, start=start, joint=joint, end=end, triggers=lambda _: [marked])
+    return Frame(call=call, start=start, joint=joint, end=end, triggers=triggers, avoid=avoid)
+
+
 # --- Llama --------------------------------------------------------------------------------------
 
 _LLAMA = marker_prefix(("|python_start|>", "|python_end|>"))
@@ -142,6 +166,7 @@ PYTHONIC = BareDialect(
     write_calls=lambda calls, _tools: _write_list(calls, "'", _LLAMA),
     write_results=_write_quoted_results,
     live=_LLAMA_RESULTS,
+    frame=_frame(_LLAMA, "[", "]"),
     rules=_RULES + "- All calls stand in one list, in square brackets.",
 )
 LLAMA4_PYTHONIC = BareDialect(
@@ -161,6 +186,7 @@ LLAMA4_PYTHONIC = BareDialect(
     write_calls=lambda calls, _tools: _write_list(calls, "'", _LLAMA, "<|python_start|>", "<|python_end|>"),
     write_results=_write_quoted_results,
     live=_LLAMA_RESULTS,
+    frame=_frame(_LLAMA, "<|python_start|>[", "]<|python_end|>"),
     rules=_RULES + "- All calls stand in one list, in square brackets, between <|python_start|> and <|python_end|>.",
 )
 
@@ -239,6 +265,7 @@ LFM2 = DeclaredDialect(
     write_calls=lambda calls, _tools: _write_list(calls, '"', _LFM2, "<|tool_call_start|>", "<|tool_call_end|>"),
     write_results=_write_lfm2_results,
     live=_LFM2,
+    frame=_frame(_LFM2, "<|tool_call_start|>[", "]<|tool_call_end|>"),
     rules=_RULES + "- All calls stand in one list, in square brackets, between the two markers.",
 )
 
@@ -283,5 +310,6 @@ OLMO3 = DeclaredDialect(
     write_calls=_write_olmo3_calls,
     write_results=_write_olmo3_results,
     live=_OLMO3,
+    frame=_frame(_OLMO3, "<function_calls>", "</function_calls>", "\n"),
     rules=_RULES + "- One call a line, without brackets around them.",
 )

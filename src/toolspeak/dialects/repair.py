@@ -23,7 +23,9 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Dialect, Parser, Section
+from toolspeak.dialects.detect import AutoDialect
 from toolspeak.dialects.mend import load_repair, mend
+from toolspeak.dialects.strict import StrictDialect
 from toolspeak.dialects.wrapped import WrappedDialect
 from toolspeak.errors import UsageError
 
@@ -38,18 +40,25 @@ def repaired(dialect: Dialect) -> Dialect:
     A call that was repaired carries the note `repaired` and, in `repaired_from`, the block as the model wrote it.
     Never touched: what is valid JSON, a block that the end of the turn cut off, a string without its end. Needs the
     package json-repair. Raises UsageError without it, and for a dialect whose calls are not JSON.
+
+    With `auto` and no model's own dialect, a block is mended if it is a call in Hermes's form: JSON with a name and
+    arguments, as most dialects write it.
     """
-    arguments = dialect.info.arguments
+    if isinstance(dialect, StrictDialect):
+        raise UsageError("strict detection leaves what is almost a call as text: take it or repair, not both")
+    framed = dialect.written if isinstance(dialect, AutoDialect) else dialect
+    arguments = framed.info.arguments
     if not arguments.startswith(("JSON", "fenced JSON")):
-        raise UsageError(f"repair mends JSON, and {dialect.name} writes its calls otherwise ({arguments})")
-    return _RepairingDialect(dialect, load_repair())
+        raise UsageError(f"repair mends JSON, and {framed.name} writes its calls otherwise ({arguments})")
+    return _RepairingDialect(dialect, framed, load_repair())
 
 
 @dataclass(frozen=True, slots=True)
 class _RepairingDialect(WrappedDialect):
-    """Implements `Dialect`: all but the parser is the inner dialect's."""
+    """Implements `Dialect`: all but the parser is the inner dialect's. What is mended is `framed`'s."""
 
     inner: Dialect
+    framed: Dialect
     repair: Callable[[str], str]
 
     @property
@@ -67,8 +76,8 @@ class _RepairingDialect(WrappedDialect):
         if body is None:
             return None
         block = MalformedCall("", body, "", "", None, whole_block=True)
-        (shown,) = self.inner.render([Message("assistant", (block,))], tools)
-        parser = self.inner.parser(tools)
+        (shown,) = self.framed.render([Message("assistant", (block,))], tools)
+        parser = self.framed.parser(tools)
         deltas = [*parser.feed(shown.text), *parser.close("stop")]
         kept: list[Delta] = [delta for delta in deltas if not isinstance(delta, BatchEnded)]
         known = all(isinstance(delta, (TextDelta, CallStarted, ArgumentsDelta, CallCompleted)) for delta in kept)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, ReasoningDelta, TextDelta
+from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, TextDelta
 from toolspeak.data.messages import FinishReason
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, Parser, Section
@@ -132,7 +132,7 @@ class StrictParser(BlockParser):
         again = self._reread + read <= _AGAIN * failed + _ALLOWANCE
         self._reread += read if again else 0
         stop = at + (1 if again else max(read, 1))
-        kind = ReasoningDelta if self._state == self._reasoning else TextDelta
+        kind = self._reasoning_kind if self._state == self._reasoning else TextDelta
         return text, self._emit(kind, text, at, stop, out)
 
     def _keep(self) -> dict[str, Any]:
@@ -147,8 +147,10 @@ class StrictParser(BlockParser):
 class StrictAutoParser(StrictParser, AutoParser):
     """Reads as `AutoParser`, and takes back what was no call; but a turn of Harmony or Muse is taken at its word."""
 
-    def __init__(self, own: Dialect | None, tools: Sequence[ToolSpec], starts_in: Section) -> None:
-        AutoParser.__init__(self, own, tools, starts_in)
+    def __init__(
+        self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section, told: bool = False
+    ) -> None:
+        AutoParser.__init__(self, own, tools, starts_in, told)
         self._known = frozenset(spec.name for spec in tools)
 
     def _settle(self, reason: FinishReason) -> list[Delta]:
@@ -183,8 +185,8 @@ class StrictDialect(WrappedDialect):
         return self.dialect
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
-        parser = self.dialect.parser(tools, starts_in)
         if isinstance(self.dialect, AutoDialect):
-            return StrictAutoParser(self.dialect.own, tools, starts_in) if isinstance(parser, AutoParser) else parser
+            return self.dialect.parser_of(StrictAutoParser, tools, starts_in)
+        parser = self.dialect.parser(tools, starts_in)
         assert isinstance(parser, BlockParser), "checked when the dialect was made"
         return StrictParser(parser.format, starts_in, tools)

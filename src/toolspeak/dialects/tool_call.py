@@ -8,6 +8,9 @@ from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCal
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, DialectInfo, Listing, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.grammar.build import WithGrammar
+from toolspeak.dialects.grammar.json_frames import json_call
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.render import (
@@ -55,7 +58,7 @@ You can use tools. To use one, write a <tool_call> block with one JSON object in
 - A response without a block is your answer, and the work is over."""
 
 
-class ToolCallDialect:
+class ToolCallDialect(WithGrammar):
     """Implements `Dialect`."""
 
     name = "tool-call"
@@ -82,6 +85,9 @@ class ToolCallDialect:
             return JsonCalls(_SHAPE, first_index, caps)
 
         return BlockParser(BlockFormat(_TABLE, _BATCH, new_body), starts_in)
+
+    def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
+        return _FRAME, _TABLE.markers, _BATCH
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> ToolCallHistory:
         return ToolCallHistory(tool_role)
@@ -135,6 +141,12 @@ class ToolCallHistory:
         for call in self._untold:
             append_message(self.messages, TextMessage("assistant", _render_call(call)))
         self._untold = []
+
+
+_FRAME = Frame(
+    call=json_call(_LIVE, name_key="name", arguments_key="arguments", before=f"<{CALL}>\n", after=f"\n</{CALL}>"),
+    triggers=lambda _: [f"<{CALL}>"],
+)
 
 
 def _render_call(call: ToolCall | MalformedCall) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from toolspeak.data.deltas import (
-    DIALECT_NOTE,
     BatchEnded,
     CallCompleted,
     CallIgnored,
@@ -16,6 +15,7 @@ from toolspeak.data.deltas import (
     ReasoningDelta,
     TextDelta,
     TurnEnded,
+    other_dialects,
 )
 from toolspeak.data.messages import (
     FinishReason,
@@ -62,7 +62,7 @@ class ParsedTurn:
     @property
     def dialect(self) -> str | None:
         """The dialect that `auto` found, if it was not the model's own."""
-        found = [note.removeprefix(DIALECT_NOTE) for note in self.notes if note.startswith(DIALECT_NOTE)]
+        found = other_dialects(self.notes)
         return found[-1] if found else None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from toolspeak.data.messages import Message, TextMessage, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
+from toolspeak.dialects.grammar.target import Grammar, Target
 
 
 class WrappedDialect(ABC):
@@ -47,6 +48,20 @@ class WrappedDialect(ABC):
 
     def render_results(self, results: Sequence[ToolResult]) -> str:
         return self.written.render_results(results)
+
+    def grammar(
+        self,
+        tools: Sequence[ToolSpec],
+        choice: ToolChoice = ToolChoice(),
+        *,
+        target: Target,
+        max_calls: int | None = None,
+        starts_in: Section = "text",
+        reasoning: bool = True,
+    ) -> Grammar:
+        return self.written.grammar(
+            tools, choice, target=target, max_calls=max_calls, starts_in=starts_in, reasoning=reasoning
+        )
 
     @abstractmethod
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser: ...

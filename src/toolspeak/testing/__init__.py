@@ -5,19 +5,22 @@ from __future__ import annotations
 
 from toolspeak.testing.contract import check_dialect, written_turns
 from toolspeak.testing.dialects import (
-    check_deltas,
     check_results_cannot_forge,
     check_round_trip,
     check_splits,
     parse_pieces,
 )
+from toolspeak.testing.invariants import CheckedParser, TurnChecker, check_deltas, check_nothing_lost
 from toolspeak.testing.journal import JOURNAL_CHECKS
 from toolspeak.testing.splits import chunks, every_split, join_deltas
 
 __all__ = [
     "JOURNAL_CHECKS",
+    "CheckedParser",
+    "TurnChecker",
     "check_deltas",
     "check_dialect",
+    "check_nothing_lost",
     "check_results_cannot_forge",
     "check_round_trip",
     "check_splits",

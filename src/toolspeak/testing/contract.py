@@ -25,12 +25,12 @@ from toolspeak.data.tools import READ_ANYTHING, ToolSpec
 from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.turn import read_turn
 from toolspeak.testing.dialects import (
-    check_deltas,
     check_results_cannot_forge,
     check_round_trip,
     check_splits,
     parse_pieces,
 )
+from toolspeak.testing.invariants import check_deltas
 from toolspeak.testing.splits import chunks, every_split, join_deltas
 
 MAX_HELD = 256

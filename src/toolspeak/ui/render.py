@@ -8,6 +8,7 @@ from rich.console import Console
 
 from toolspeak.agent.run import Watched
 from toolspeak.data.deltas import (
+    DIALECT_NOTE,
     BatchEnded,
     CallCompleted,
     CallIgnored,
@@ -17,6 +18,7 @@ from toolspeak.data.deltas import (
     ReasoningDelta,
     TextDelta,
     ToolProgress,
+    other_dialects,
 )
 from toolspeak.data.events import (
     ApprovalDecided,
@@ -150,8 +152,12 @@ class Renderer:
         self._at_start, self._streaming = False, "call"
 
     def _accepted(self, notes: tuple[str, ...]) -> None:
-        if notes:
-            self._line(f"{_INDENT}accepted leniently: {one_line(', '.join(notes))}", "dim")
+        others = other_dialects(notes)
+        if others:
+            self._line("! not in the model's own dialect, but in ", "yellow", one_line(" and ".join(others)))
+        lenient = [note for note in notes if not note.startswith(DIALECT_NOTE)]
+        if lenient:
+            self._line(f"{_INDENT}accepted leniently: {one_line(', '.join(lenient))}", "dim")
 
     # --- what happened -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,178 @@
+"""Runs other engines' streaming tool-call parsers, without the engine, on the texts that `parsers.py` hands it.
+
+    .venv-peers/bin/python benchmarks/peers/engines.py vllm|sglang
+
+One job a line comes in, `{"parser", "pieces", "tool", "arguments", "cap"}`: a text in the pieces in which a
+detokenizer hands it over (a special token is always a piece of its own), and the call in it. One result a line goes
+out, `{"seconds", "done", "ok"}`: CPU seconds inside of the parser, how many of the pieces it read before the cap, and
+whether the arguments it streamed are those of the call. Or `{"error"}`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Read = Callable[[str], list[str]]
+"""Takes the next piece, gives the fragments of arguments that the engine would send for it."""
+
+
+class Vocabulary(dict[str, int]):
+    """Every text is a token of its own: parsers look their special tokens up, and find them."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = number = len(self) + 10
+        return number
+
+    def __contains__(self, text: object) -> bool:
+        return True
+
+    def get(self, text: str, default: Any = None) -> int:
+        return self[text]
+
+
+class Tokenizer:
+    """As much of a tokenizer as the parsers ask for: what it is given to encode is one token."""
+
+    eos_token, bos_token = "</s>", "<s>"
+    all_special_ids: tuple[int, ...] = ()
+    all_special_tokens: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.vocab = Vocabulary()
+        self.eos_token_id, self.bos_token_id = self.vocab["</s>"], self.vocab["<s>"]
+
+    def get_vocab(self) -> Vocabulary:
+        return self.vocab
+
+    get_added_vocab = get_vocab
+
+    def encode(self, text: str, **_: Any) -> list[int]:
+        return [self.vocab[text]]
+
+    def decode(self, ids: int | list[int], **_: Any) -> str:
+        texts = {number: text for text, number in self.vocab.items()}
+        return "".join(texts[each] for each in ([ids] if isinstance(ids, int) else ids))
+
+    def convert_tokens_to_ids(self, tokens: str | list[str]) -> Any:
+        return self.vocab[tokens] if isinstance(tokens, str) else [self.vocab[token] for token in tokens]
+
+
+def vllm_reader(job: dict[str, Any]) -> tuple[Read, Callable[[], list[str]]]:
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.tool_parsers import ToolParserManager
+
+    tokenizer = Tokenizer()
+    tool = {"type": "function", "function": job["tool"]}
+    request = ChatCompletionRequest(model="m", messages=[{"role": "user", "content": "x"}], tools=[tool])
+    parser: Any = ToolParserManager.get_tool_parser(job["parser"])(tokenizer, request.tools)
+    incremental = getattr(parser, "engine_based_streaming", False)
+    if incremental:
+        parser.skip_reasoning_parsing = True
+    text, ids = "", list[int]()
+
+    def fragments(message: Any) -> list[str]:
+        functions = [call.function for call in (message.tool_calls if message else None) or []]
+        found = [each.get("arguments") if isinstance(each, dict) else each.arguments for each in functions if each]
+        return [each for each in found if each]
+
+    def read(piece: str) -> list[str]:
+        nonlocal text, ids
+        token = [tokenizer.vocab[piece]]
+        before, before_ids = text, ids
+        if not incremental:  # the older ones are handed everything so far at every step
+            text, ids = before + piece, [*before_ids, *token]
+        return fragments(
+            parser.extract_tool_calls_streaming(
+                previous_text=before,
+                current_text=text if not incremental else piece,
+                delta_text=piece,
+                previous_token_ids=before_ids,
+                current_token_ids=ids if not incremental else token,
+                delta_token_ids=token,
+                request=request,
+            )
+        )
+
+    def close() -> list[str]:
+        ended = fragments(parser.finish_streaming()) if hasattr(parser, "finish_streaming") else []
+        calls, sent = getattr(parser, "prev_tool_call_arr", None), getattr(parser, "streamed_args_for_tool", None)
+        if ended or incremental or not (calls and sent):
+            return ended
+        # The server sends what the parser knows of the last call and has not streamed.
+        known = calls[-1].get("arguments", "")
+        known = known if isinstance(known, str) else json.dumps(known, ensure_ascii=False)
+        return [known[len(sent[-1]) :]] if known.startswith(sent[-1]) else []
+
+    return read, close
+
+
+def sglang_reader(job: dict[str, Any]) -> tuple[Read, Callable[[], list[str]]]:
+    from sglang.srt.entrypoints.openai.protocol import Function, Tool
+    from sglang.srt.function_call.function_call_parser import FunctionCallParser
+
+    parser: Any = FunctionCallParser([Tool(type="function", function=Function(**job["tool"]))], job["parser"])
+
+    def read(piece: str) -> list[str]:
+        return [call.parameters for call in parser.parse_stream_chunk(piece)[1] if call.parameters]
+
+    def close() -> list[str]:
+        if not hasattr(parser, "parse_stream_end"):
+            return []
+        return [call.parameters for call in parser.parse_stream_end()[1] if call.parameters]
+
+    return read, close
+
+
+Reader = Callable[[dict[str, Any]], tuple[Read, Callable[[], list[str]]]]
+READERS: dict[str, Reader] = {"vllm": vllm_reader, "sglang": sglang_reader}
+
+
+def run(
+    job: dict[str, Any], reader: Callable[[dict[str, Any]], tuple[Read, Callable[[], list[str]]]]
+) -> dict[str, Any]:
+    read, close = reader(job)
+    pieces, sent, spent, clock = job["pieces"], list[str](), 0.0, time.thread_time
+    for i, piece in enumerate(pieces, 1):
+        before = clock()
+        found = read(piece)
+        spent += clock() - before
+        sent += found
+        if spent > job["cap"]:
+            return {"seconds": spent, "done": i, "ok": None}
+    before = clock()
+    sent += close()
+    spent += clock() - before
+    try:
+        same = json.loads("".join(sent)) == job["arguments"]
+    except ValueError:
+        same = False
+    return {"seconds": spent, "done": len(pieces), "ok": same}
+
+
+def results(engine: str) -> Iterator[dict[str, Any]]:
+    for line in sys.stdin:
+        try:
+            yield run(json.loads(line), READERS[engine])
+        except Exception as error:  # noqa: BLE001 (a peer may raise anything; it is told and the next job runs)
+            yield {"error": f"{type(error).__name__}: {error}"[:300]}
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)
+    os.environ.update(HF_HUB_OFFLINE="1", VLLM_LOGGING_LEVEL="ERROR")
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the engines print is no result
+    for result in results(sys.argv[1]):
+        print(json.dumps(result), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

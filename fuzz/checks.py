@@ -1,0 +1,179 @@
+"""What must hold of every case: the promises of docs/design.md 4.1 that can be checked on any input."""
+
+from __future__ import annotations
+
+import gc
+import random
+import re
+import sys
+import time
+import types
+from collections.abc import Iterable, Sequence
+
+from cases import Case
+
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallMalformed,
+    Delta,
+    ForgedResults,
+    ReasoningDelta,
+    TextDelta,
+)
+from toolspeak.dialects import Dialect, Parser, StrictDialect
+from toolspeak.dialects.scan import MAX_CANDIDATE
+from toolspeak.testing import CheckedParser, check_nothing_lost, chunks, join_deltas
+
+SECONDS, SECONDS_PER_CHARACTER = 2.0, 0.002
+"""CPU time that a case may take: a hundred times what it takes with coverage counted."""
+
+GROWTH = 9.0
+"""How much longer four times the text may take: 4 is linear, 16 quadratic."""
+
+KEPT, KEPT_PER_CHARACTER = 128 * 1024, 16
+"""Bytes a parser may keep: always, and of the block it reads (raw text and values, four bytes a character at most)."""
+
+HELD_PER_CHARACTER = 128
+"""Likewise where whole calls are held back, which is done in the pieces they came in: single characters at worst."""
+
+_READ_OVER = re.compile(r"<[\w:.-]+\s[^<>]*>|\w+<\|content_invoke_tool_json\|>")
+"""An element's attributes, noted on a call or batch if there is one; Inkling's header, which repeats the name."""
+
+LENIENT = ("extra_key:", "attributes", "marker_attributes")
+"""Notes that tell of something that was read and left out."""
+
+
+def check_case(case: Case) -> None:
+    """Raises AssertionError with what is wrong, or whatever a parser raises."""
+    before = time.process_time()
+    whole = join_deltas(_read(case, [case.text]))
+    for pieces in (case.pieces, list(chunks(case.text, 4)), list(chunks(case.text, 1))):
+        found = join_deltas(_read(case, pieces))
+        if found != whole:
+            raise AssertionError(f"splits matter: {_difference(found, whole)}")
+    _check_broken_off(case, whole)
+    if not _left_out(whole):
+        shown = _READ_OVER.sub("", case.text)
+        check_nothing_lost([word for word in case.words if word in shown], whole)
+    spent = time.process_time() - before
+    if spent > SECONDS + SECONDS_PER_CHARACTER * len(case.text):
+        raise AssertionError(f"slow: {spent:.1f} s for {len(case.text)} characters")
+
+
+def _checked(case: Case) -> CheckedParser:
+    return CheckedParser(case.parser(), None if isinstance(case.dialect, StrictDialect) else MAX_CANDIDATE)
+
+
+def _read(case: Case, pieces: Iterable[str]) -> list[Delta]:
+    parser = _checked(case)
+    deltas = [delta for piece in pieces for delta in parser.feed(piece)]
+    return deltas + parser.close(case.finish)
+
+
+def _check_broken_off(case: Case, whole: Sequence[Delta]) -> None:
+    """Where the turn breaks off, nothing was told that the rest revokes, and no call is made up."""
+    parser = _checked(case)
+    said = join_deltas(parser.feed(case.text[: case.stop]))
+    if said and not _is_beginning(said, whole):
+        raise AssertionError(f"revoked: {_difference(said, whole)}")
+    known = {delta.index: delta for delta in whole if isinstance(delta, CallCompleted)}
+    for delta in parser.close("length"):
+        if isinstance(delta, CallCompleted) and known.get(delta.index) != delta:
+            raise AssertionError(f"made up at the token limit: {delta!r}, not {known.get(delta.index)!r}")
+
+
+def _is_beginning(said: Sequence[Delta], whole: Sequence[Delta]) -> bool:
+    if len(said) > len(whole) or said[:-1] != list(whole[: len(said) - 1]):
+        return False
+    last, full = said[-1], whole[len(said) - 1]
+    match last, full:
+        case (TextDelta(text), TextDelta(longer)) | (ReasoningDelta(text), ReasoningDelta(longer)):
+            return longer.startswith(text)
+        case ArgumentsDelta(index, text), ArgumentsDelta(same, longer):
+            return index == same and longer.startswith(text)
+        case _:
+            return last == full
+
+
+def _left_out(deltas: Iterable[Delta]) -> bool:
+    notes = [note for delta in deltas if isinstance(delta, CallCompleted | BatchEnded) for note in delta.notes]
+    return any(note.startswith(LENIENT) for note in notes)
+
+
+def _difference(found: Sequence[Delta], expected: Sequence[Delta]) -> str:
+    for i in range(max(len(found), len(expected))):
+        left, right = (deltas[i] if i < len(deltas) else None for deltas in (found, expected))
+        if left != right:
+            return f"delta {i} is {left!r}, of the whole text {right!r}"
+    return "none"
+
+
+# --- long texts ---------------------------------------------------------------------------------
+
+
+def check_growth(case: Case, seed: int, size: int = 8_000) -> None:
+    """A part of the text, repeated: four times as much of it takes about four times as long, and no memory stays."""
+    chance = random.Random(seed)
+    start = chance.randrange(len(case.text)) if case.text else 0
+    unit = case.text[start : start + chance.choice((1, 2, 5, 30, 300))]
+    if not unit:
+        return
+    step = chance.choice((1, 4, 64, 1 << 20))
+    for length in (size, 2 * size, 8 * size):  # again, longer: noise goes away, a square does not
+        short, long = (case.text[:start] + unit * (total // len(unit)) for total in (length, 4 * length))
+        once, _ = _time(case, short, step)
+        longer, kept = _time(case, long, step)
+        _check_kept(case, long, kept)
+        if longer < max(once, 0.01) * GROWTH:
+            return
+    raise AssertionError(f"growth: {once:.2f} s, then {longer:.2f} s for 4 times {unit!r} behind {case.text[:start]!r}")
+
+
+def _time(case: Case, text: str, step: int) -> tuple[float, int]:
+    """CPU seconds that `text` takes in chunks of `step`, and the bytes kept at its end."""
+    parser = case.parser()
+    pieces = list(chunks(text, step))
+    before = time.process_time()
+    for piece in pieces:
+        parser.feed(piece)
+        if time.process_time() - before > SECONDS + SECONDS_PER_CHARACTER / 10 * len(text):
+            raise AssertionError(
+                f"slow: {len(text)} characters in chunks of {step} take more than {time.process_time() - before:.0f} s"
+            )
+    spent = time.process_time() - before
+    return spent, kept_bytes(parser, case.dialect)
+
+
+def _check_kept(case: Case, text: str, kept: int) -> None:
+    parser = case.parser()
+    calls = sum(isinstance(delta, CallCompleted | CallMalformed) for delta in parser.feed(text))
+    open_block = any(isinstance(each, CallMalformed | CallCompleted | ForgedResults) for each in parser.close("length"))
+    most = KEPT + 64 * calls + (KEPT_PER_CHARACTER * len(text) if open_block else 0)
+    if isinstance(case.dialect, StrictDialect):
+        most += HELD_PER_CHARACTER * len(text)
+    if kept > most:
+        raise AssertionError(f"memory: {kept} bytes kept of {len(text)} characters, {calls} calls, {open_block=}")
+
+
+_SHARED = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, re.Pattern)
+
+
+def kept_bytes(parser: Parser, dialect: Dialect) -> int:
+    """What a parser holds in memory, apart from what belongs to its dialect."""
+    seen = {id(each) for each in _reach(dialect, set())}
+    return sum(sys.getsizeof(each) for each in _reach(parser, seen))
+
+
+def _reach(root: object, seen: set[int]) -> list[object]:
+    found: list[object] = []
+    waiting = [root]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, _SHARED):
+            continue
+        seen.add(id(each))
+        found.append(each)
+        waiting += gc.get_referents(each)
+    return found

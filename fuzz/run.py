@@ -1,0 +1,47 @@
+"""All families one after the other, guided by coverage and made up; the time is shared out among them.
+
+    python fuzz/run.py --seconds 3600 [--work .fuzz]
+
+Ends with 1 if there are findings, and shows them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from cases import GROUPS
+
+HERE = Path(__file__).parent
+SHARES = {"guided.py": 0.75, "made_up.py": 0.25}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--seconds", type=int, default=3600, help="of CPU time, in total")
+    options.add_argument("--work", type=Path, default=Path(".fuzz"), help="corpus and findings; kept between runs")
+    chosen = options.parse_args()
+    broken = False
+    for family, dialects in GROUPS.items():
+        for script, share in SHARES.items():
+            every = sum(map(len, GROUPS.values()))
+            seconds = max(int(chosen.seconds * share * len(dialects) / every), 5)
+            command = [sys.executable, str(HERE / script), "--family", family, "--seconds", str(seconds)]
+            print(f"{family}: {script} for {seconds} s", flush=True)
+            done = subprocess.run([*command, "--work", str(chosen.work)], check=False, stderr=subprocess.DEVNULL)
+            if done.returncode:
+                print(f"{family}: {script} ended with {done.returncode}")
+                broken = True
+    found = sorted((chosen.work / "findings").glob("*.json"))
+    for path in found:
+        shown = json.loads(path.read_text(encoding="utf-8"))
+        print(f"{path}\n  {shown['text']!r}\n  {shown['fault']}")
+    print(f"{len(found)} findings")
+    sys.exit(bool(found) or broken)
+
+
+if __name__ == "__main__":
+    main()

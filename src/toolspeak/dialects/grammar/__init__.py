@@ -1,0 +1,1 @@
+"""Grammars from the live tool set: what a model may write, for matchers that constrain its decoding."""

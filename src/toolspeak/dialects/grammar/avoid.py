@@ -1,0 +1,160 @@
+"""Text that may not contain something: patterns, and the automaton that reads such text a character at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+OTHER = ""
+"""Stands for every character that no pattern names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One character of a set (or, `negated`, outside of it); `loop`: any number of them."""
+
+    chars: frozenset[str]
+    negated: bool = False
+    loop: bool = False
+
+    def takes(self, char: str) -> bool:
+        return (char in self.chars) != self.negated
+
+    def regex(self) -> str:
+        body = "".join(_escaped(char) for char in sorted(self.chars))
+        return f"[{'^' if self.negated else ''}{body}]{'*' if self.loop else ''}"
+
+
+SPACE = Item(frozenset(" \t\r\n"), loop=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A run of characters; `anchored`: only at the beginning of the text."""
+
+    items: tuple[Item, ...]
+    anchored: bool = False
+
+    def regex(self) -> str:
+        return "".join(item.regex() for item in self.items)
+
+
+def exactly(text: str, *, anchored: bool = False, fold: bool = False) -> Pattern:
+    """The pattern of one text; `fold`: in any case, of ASCII letters."""
+    return Pattern(items_of(text, fold=fold), anchored)
+
+
+def items_of(text: str, *, fold: bool = False) -> tuple[Item, ...]:
+    return tuple(Item(frozenset({char.lower(), char.upper()} if fold and char.isascii() else {char})) for char in text)
+
+
+def texts(*each: str) -> tuple[Pattern, ...]:
+    return tuple(exactly(text) for text in each)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """From one state to `target` (None: the end is complete) by one of `chars`, or, `others`, by any but these."""
+
+    chars: str
+    others: bool
+    target: int | None
+
+
+State = frozenset[tuple[int, int]]
+
+
+class Automaton:
+    """The states of text that avoids `patterns` and ends at the first `end`; `states[i]` are the edges of state `i`.
+
+    Built by subsets: a state is how far each pattern has come. Without an end the text may stop in every state.
+    """
+
+    def __init__(self, patterns: Sequence[Pattern], end: str = "") -> None:
+        self._patterns = [*patterns, *([exactly(end)] if end else [])]
+        self._end = len(patterns) if end else -1
+        chars = {char for pattern in self._patterns for item in pattern.items for char in item.chars}
+        self._alphabet = sorted(chars)
+        everywhere = [(i, 0) for i, pattern in enumerate(self._patterns) if not pattern.anchored]
+        self._restart = self._closure(everywhere)
+        anywhere = [(i, 0) for i in range(len(self._patterns))]
+        self._numbers: dict[State, int] = {}
+        self._queue: list[State] = []
+        self.states: list[tuple[Edge, ...]] = []
+        self._number(self._closure(anywhere))
+        while len(self.states) < len(self._queue):
+            self.states.append(self._edges(self._queue[len(self.states)]))
+
+    @property
+    def restart(self) -> int:
+        """The state in which no pattern has begun, which an unanchored text starts in too."""
+        return self._number(self._restart)
+
+    def step(self, state: int, char: str) -> int | None:
+        """The next state; None where a pattern or the end is complete."""
+        edges = self.states[state]
+        found = next((edge for edge in edges if (char in edge.chars) != edge.others), None)
+        return found.target if found else None
+
+    def _edges(self, state: State) -> tuple[Edge, ...]:
+        targets: dict[int | None, list[str]] = {}
+        dead: list[str] = []
+        for char in (*self._alphabet, OTHER):
+            verdict = self._next(state, char)
+            if verdict == "dead":
+                dead.append(char)
+            else:
+                targets.setdefault(None if isinstance(verdict, str) else self._number(verdict), []).append(char)
+        known = set(self._alphabet)
+        edges: list[Edge] = []
+        for target, chars in targets.items():
+            if OTHER in chars:
+                edges.append(Edge("".join(sorted(known - set(chars))), True, target))
+            else:
+                edges.append(Edge("".join(chars), False, target))
+        return tuple(edges)
+
+    def _next(self, state: State, char: str) -> State | Literal["dead", "end"]:
+        moved: list[tuple[int, int]] = []
+        for number, at in state:
+            item = self._patterns[number].items[at]
+            if item.takes(char):
+                moved.append((number, at if item.loop else at + 1))
+        closed = self._closure(moved)
+        complete = {number for number, at in closed if at == len(self._patterns[number].items)}
+        if complete:
+            return "end" if self._end in complete else "dead"
+        return closed | self._restart
+
+    def _closure(self, places: Sequence[tuple[int, int]]) -> State:
+        """Loops may be passed over, at once; one at a pattern's end is passed over too."""
+        found: set[tuple[int, int]] = set()
+        for number, at in places:
+            items = self._patterns[number].items
+            found.add((number, at))
+            while at < len(items) and items[at].loop:
+                at += 1
+                found.add((number, at))
+        return frozenset(found)
+
+    def _number(self, state: State) -> int:
+        if state not in self._numbers:
+            self._numbers[state] = len(self._queue)
+            self._queue.append(state)
+        return self._numbers[state]
+
+
+def _escaped(char: str) -> str:
+    if char in '\\]^-[/"&~#|':
+        return f"\\x{ord(char):02x}"
+    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return named.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 32 else char)
+
+
+def contains(patterns: Sequence[Pattern]) -> list[str]:
+    """Regular expressions of all texts in which one of the patterns occurs."""
+    free = [pattern.regex() for pattern in patterns if not pattern.anchored]
+    bound = [pattern.regex() for pattern in patterns if pattern.anchored]
+    found = [rf"(?s:.*)({'|'.join(free)})(?s:.*)"] if free else []
+    return [*found, rf"({'|'.join(bound)})(?s:.*)"] if bound else found

@@ -1,0 +1,271 @@
+"""What a grammar is made of, before it is written for a matcher: a few frozen nodes over characters.
+
+A dialect describes one call as nodes; `turn` puts calls, free text and reasoning together for a tool choice; `lark`,
+`gbnf` and `structural_tag` write the nodes down.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from toolspeak.dialects.grammar.avoid import Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Exactly this text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    r"""One character of a class, written as in a regular expression without its brackets (`A-Z\x00-\x1f`).
+
+    Only ranges, `\n`, `\t`, `\r`, `\xHH` and a backslash before `\ ] [` may stand in it: what all targets read.
+    """
+
+    body: str
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One after the other."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of these; of none, nothing can be written."""
+
+    options: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """At least `low` and at most `high` times (None: without bound)."""
+
+    part: Node
+    low: int = 0
+    high: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A part without references that a lexer reads as one piece, because what follows cannot continue it."""
+
+    part: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text in which none of the patterns occurs, with `end` behind it, which occurs nowhere else.
+
+    Where the end completes a pattern, the end counts.
+    """
+
+    avoid: tuple[Pattern, ...]
+    end: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """A JSON string, its quotes included, in whose source none of the patterns occurs (the closing quote is part of
+    the source)."""
+
+    avoid: tuple[Pattern, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A JSON value of a schema (as JSON text); `form` is the same for targets that know no JSON Schema, as nodes."""
+
+    schema: str
+    form: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A named rule."""
+
+    name: str
+
+
+Node: TypeAlias = Literal | Chars | Series | Choice | Repeat | Token | Text | JsonText | Json | Ref
+
+COUNTER = Token(Series((Chars("0-9"), Repeat(Chars("0-9"), 0, 8))))
+NINE = Token(Repeat(Chars("0-9A-Za-z"), 9, 9))
+"""An id as Mistral's template demands it."""
+
+EMPTY = Series(())
+NOTHING = Choice(())
+
+
+def series(*parts: Node | str) -> Node:
+    """Parts behind each other, flat, neighbouring literals joined; a literal moves into a choice whose options go on
+    with literals, so that a lexer sees where they differ."""
+    flat: list[Node] = []
+    for part in parts:
+        node = Literal(part) if isinstance(part, str) else part
+        for each in node.parts if isinstance(node, Series) else (node,):
+            last = flat[-1] if flat else None
+            if isinstance(each, Literal) and isinstance(last, Literal):
+                flat[-1] = Literal(last.text + each.text)
+            elif isinstance(each, Choice) and isinstance(last, Literal) and all(map(_begins_literally, each.options)):
+                flat[-1] = choice(*(series(last, option) for option in each.options))
+            elif each != Literal(""):
+                flat.append(each)
+    if NOTHING in flat:
+        return NOTHING
+    return flat[0] if len(flat) == 1 else Series(tuple(flat))
+
+
+def _begins_literally(node: Node) -> bool:
+    match node:
+        case Literal() | Text():
+            return True
+        case Series((first, *_)):
+            return _begins_literally(first)
+        case Choice(options):
+            return all(map(_begins_literally, options))
+        case _:
+            return False
+
+
+def behead(node: Node) -> tuple[Node, Node]:
+    """The literals with which a node begins, and the rest."""
+    match node:
+        case Literal():
+            return node, EMPTY
+        case Series((Literal() as first, *rest)):
+            return first, series(*rest)
+        case Series((Choice(options) as first, *rest)) if all(isinstance(option, Literal) for option in options):
+            return first, series(*rest)
+        case _:
+            return (node, EMPTY) if _begins_literally(node) else (EMPTY, node)
+
+
+def is_regular(node: Node) -> bool:
+    """Whether no rule and no JSON stands in a node, so that a lexer can read it."""
+    match node:
+        case Series(parts) | Choice(parts):
+            return all(map(is_regular, parts))
+        case Repeat(part, _, _) | Token(part):
+            return is_regular(part)
+        case Json() | Ref():
+            return False
+        case _:
+            return True
+
+
+def choice(*options: Node | str) -> Node:
+    """One of the options, each once."""
+    nodes = dict.fromkeys(Literal(option) if isinstance(option, str) else option for option in options)
+    left = [node for node in nodes if node != NOTHING]
+    return left[0] if len(left) == 1 else Choice(tuple(left))
+
+
+def optional(part: Node | str) -> Node:
+    node = Literal(part) if isinstance(part, str) else part
+    return EMPTY if node == NOTHING else Repeat(node, 0, 1)
+
+
+def joined(part: Node, joint: Node | str, low: int, high: int | None) -> Node:
+    """`part` so many times, with `joint` in between; `low` is 0 or more."""
+    if high is not None and high < max(low, 1):
+        return EMPTY if high == 0 == low else NOTHING
+    more = Repeat(series(joint, part), max(low - 1, 0), None if high is None else high - 1)
+    chain = part if high == 1 else series(part, more)
+    return chain if low else optional(chain)
+
+
+@dataclass(slots=True)
+class Rules:
+    """The named rules of a grammar while it is being built."""
+
+    nodes: dict[str, Node] = field(default_factory=dict[str, Node])
+    _names: dict[object, str] = field(default_factory=dict[object, str])
+
+    def add(self, hint: str, node: Node) -> Ref:
+        """A rule of its own for this node; the same node makes no second one."""
+        return self.once(node, hint, lambda: node)
+
+    def once(self, key: object, hint: str, make: Callable[[], Node]) -> Ref:
+        """The rule of this key, made when it is first asked for; it may refer to itself."""
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = self._free(hint)
+            self.nodes[name] = EMPTY  # holds the place while the rule is being made
+            self.nodes[name] = make()
+        return Ref(name)
+
+    def _free(self, hint: str) -> str:
+        base = re.sub("[^a-z0-9]+", "-", hint.lower()).strip("-")[:40] or "x"
+        base = base if base[0].isalpha() else f"r-{base}"
+        name, number = base, 1
+        while name in self.nodes:
+            number += 1
+            name = f"{base}-{number}"
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A whole grammar: the start node and the rules it refers to."""
+
+    start: Node
+    rules: Mapping[str, Node]
+
+
+def reached(node: Node, rules: Mapping[str, Node]) -> list[str]:
+    """The rules that a node refers to, through others too, but not from within JSON values."""
+    found: dict[str, None] = {}
+    waiting = [node]
+    while waiting:
+        match waiting.pop():
+            case Ref(name) if name not in found:
+                found[name] = None
+                waiting.append(rules[name])
+            case Series(parts) | Choice(parts):
+                waiting += parts
+            case Repeat(part, _, _) | Token(part):
+                waiting.append(part)
+            case _:
+                pass
+    return sorted(found)
+
+
+def strip_prefix(node: Node, prefix: str) -> Node:
+    """What is left of a node behind a literal beginning; NOTHING where it cannot begin so."""
+    match node:
+        case _ if not prefix:
+            return node
+        case Literal(text):
+            return Literal(text[len(prefix) :]) if text.startswith(prefix) else NOTHING
+        case Choice(options):
+            return choice(*(strip_prefix(option, prefix) for option in options))
+        case Series((Literal(text), *rest)) if len(text) < len(prefix):
+            inner = strip_prefix(series(*rest), prefix[len(text) :])
+            return inner if prefix.startswith(text) else NOTHING
+        case Series((first, *rest)):
+            return series(strip_prefix(first, prefix), *rest)
+        case Repeat(part, low, high) if high is None or high > 0:
+            left = None if high is None else high - 1
+            return series(strip_prefix(part, prefix), Repeat(part, max(low - 1, 0), left))
+        case _:
+            return NOTHING
+
+
+def quoted(text: str) -> str:
+    """A JSON string's source."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def literals(texts: Iterable[str]) -> Node:
+    return choice(*(Literal(text) for text in texts))

@@ -1,0 +1,105 @@
+"""The frames of calls whose arguments are JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.grammar.ir import Chars, Json, Node, Repeat, Rules, Token, series
+from toolspeak.dialects.grammar.schema import SchemaNodes, closed, json_notation
+from toolspeak.dialects.typed_text import as_mapping
+
+ID = Token(Repeat(Chars("0-9A-Za-z_.:\\x2d"), 1, 64))
+"""An id of a call, as models and runtimes write them."""
+
+
+def arguments(spec: ToolSpec, rules: Rules, live: re.Pattern[str] | None = None) -> Node:
+    """A tool's arguments as a JSON object."""
+    schema = arguments_schema(spec)
+    form = SchemaNodes(json_notation(live=live), spec.parameters, rules, spec.name).value(schema)
+    return Json(json.dumps(schema, ensure_ascii=False), form)
+
+
+def name_source(spec: ToolSpec, live: re.Pattern[str]) -> Node:
+    """A tool's name as a JSON string, its live markers escaped or not."""
+    return json_notation(live=live).text(spec.name)
+
+
+def json_call(
+    live: re.Pattern[str],
+    *,
+    name_key: str,
+    arguments_key: str,
+    id_key: str = "",
+    keyed: bool = False,
+    before: str = "",
+    after: str = "",
+) -> Callable[[ToolSpec, Rules], Node]:
+    """`{"name": …, "arguments": …}` between `before` and `after`; with `keyed`, `{name: …}`; with `id_key` the id
+    behind it."""
+
+    def call(spec: ToolSpec, rules: Rules) -> Node:
+        name, made = name_source(spec, live), arguments(spec, rules, live)
+        if keyed:
+            return series(before, "{", name, ": ", made, "}", after)
+        own = series(f', "{id_key}": "', ID, '"') if id_key else series()
+        return series(before, f'{{"{name_key}": ', name, f', "{arguments_key}": ', made, own, "}", after)
+
+    return call
+
+
+def named_call(
+    live: re.Pattern[str], before: Callable[[str], Node | str], after: str = ""
+) -> Callable[[ToolSpec, Rules], Node]:
+    """The arguments as JSON behind what names the tool."""
+
+    def call(spec: ToolSpec, rules: Rules) -> Node:
+        return series(before(spec.name), arguments(spec, rules, live), after)
+
+    return call
+
+
+def arguments_schema(spec: ToolSpec) -> dict[str, JSON]:
+    """What a matcher enforces: an object, whatever the schema says, that takes no undeclared properties unless the
+    schema says so itself."""
+    schema: dict[str, JSON] = {**as_mapping(closed(spec.parameters)), "type": "object"}
+    schema.setdefault("properties", {})
+    if not schema["properties"]:
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def call_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str) -> JSON:
+    """One call as a JSON object. Each tool's definitions get a place of their own."""
+    definitions: dict[str, JSON] = {}
+    options: list[JSON] = []
+    for spec in tools:
+        place = f"{len(options)}"
+        definitions[place] = _moved(arguments_schema(spec), f"#/$defs/{place}")
+        made: dict[str, JSON] = {name_key: {"const": spec.name}, arguments_key: {"$ref": f"#/$defs/{place}"}}
+        options.append({"type": "object", "properties": made, "required": list(made), "additionalProperties": False})
+    return {"anyOf": options, "$defs": definitions}
+
+
+def calls_schema(tools: Sequence[ToolSpec], name_key: str, arguments_key: str, max_calls: int | None) -> JSON:
+    """A turn's calls as an array."""
+    one = dict(as_mapping(call_schema(tools, name_key, arguments_key)))
+    definitions = one.pop("$defs")
+    bound: dict[str, JSON] = {} if max_calls is None else {"maxItems": max_calls}
+    return {"type": "array", "items": one, "minItems": 1, **bound, "$defs": definitions}
+
+
+def _moved(schema: JSON, place: str) -> JSON:
+    """A schema whose references into itself point to where it now stands."""
+    if isinstance(schema, Mapping):
+        return {
+            key: place + value[1:]
+            if key == "$ref" and isinstance(value, str) and value.startswith("#")
+            else _moved(value, place)
+            for key, value in as_mapping(schema).items()
+        }
+    return [_moved(each, place) for each in cast("list[JSON]", schema)] if isinstance(schema, list) else schema

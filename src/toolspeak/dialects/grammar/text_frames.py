@@ -1,0 +1,67 @@
+"""The frames of calls whose values are text between tags, typed by the tool's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.grammar.avoid import SPACE, Pattern, exactly, items_of
+from toolspeak.dialects.grammar.ir import NOTHING, Node, Repeat, Rules, Text, Token, choice, optional, series
+from toolspeak.dialects.grammar.schema import SchemaNodes, json_notation, split
+
+CDATA, CDATA_END = "<![CDATA[", "]]>"
+STARTS_CDATA = (Pattern((SPACE, *items_of(CDATA)), anchored=True),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """How one argument is written: the tag that opens it for text, for JSON, and for JSON where the schema admits text
+    too (None: not written so); what follows that tag in front of the value (`edge`), and what ends the value.
+
+    `avoid` is what neither a text nor JSON may hold besides `end`. `fixed` writes a whole argument with a value of an
+    enumeration, as the renderer does.
+    """
+
+    text: str
+    json: str
+    marked: str | None
+    edge: str = ""
+    end: str
+    avoid: tuple[str, ...] = ()
+    fixed: Callable[[JSON], str]
+
+
+def argument(spec: ToolSpec, name: str, schema: JSON, rules: Rules, how: Argument) -> Node:
+    """The argument with any value of its schema; NOTHING if there is none."""
+    if schema is False:
+        return NOTHING
+    sorted_ = split(schema, spec.parameters)
+    options: list[Node] = [series(how.fixed(value)) for value in sorted_.values]
+    ending, avoid = how.edge + how.end, tuple(exactly(text) for text in (how.end, *how.avoid))
+    if sorted_.text:
+        plain = Text((*avoid, *STARTS_CDATA), ending)
+        options.append(series(how.text, how.edge, Token(choice(plain, series(cdata(), ending)))))
+    if sorted_.others:
+        nodes = SchemaNodes(json_notation(avoid), spec.parameters, rules, f"{spec.name}-{name}")
+        value = choice(*(nodes.value(other) for other in sorted_.others))
+        opened = how.marked if sorted_.text else how.json
+        if opened is not None:
+            options.append(series(opened, how.edge, value, ending))
+    return choice(*options)
+
+
+def cdata() -> Node:
+    """Sections that hold any text, `]]>` in it divided."""
+    section = series(CDATA, Text((), CDATA_END))
+    return series(section, Repeat(section))
+
+
+def in_order(spec: ToolSpec, write: Callable[[str, JSON], Node]) -> Iterable[Node]:
+    """A tool's arguments in the schema's order, those that are not required left out or not."""
+    required = set(cast("Sequence[str]", spec.parameters.get("required", ())))
+    for name, schema in spec.properties.items():
+        node = write(name, schema)
+        yield node if name in required else optional(node)

@@ -1,0 +1,220 @@
+"""A turn as nodes: reasoning, free text and calls, as a tool choice admits them.
+
+`auto`: text in which no marker of the dialect stands, and calls behind it or none; behind calls the turn ends.
+`required` and a named tool: calls and no text in front. `none`: text alone. Where the dialect has reasoning markers a
+turn may think first, under `required` too: a model that thinks and may not, calls worse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from toolspeak.data.messages import JSON, ToolChoice
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.base import BatchRule, Section
+from toolspeak.dialects.grammar.avoid import SPACE, Item, Pattern, exactly, items_of
+from toolspeak.dialects.grammar.ir import (
+    EMPTY,
+    NOTHING,
+    Chars,
+    Node,
+    Repeat,
+    Rules,
+    Text,
+    Token,
+    behead,
+    choice,
+    optional,
+    series,
+    strip_prefix,
+)
+from toolspeak.dialects.markers import Marker
+from toolspeak.errors import UsageError, suggest
+
+_GAP = Token(Repeat(Chars("\\n"), 0, 2))
+"""What templates write between reasoning and calls."""
+
+WriteCall = Callable[[ToolSpec, Rules], Node]
+Triggers = Callable[[Sequence[ToolSpec]], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """How a dialect frames a turn's calls.
+
+    `start`, the calls with `joint` between them, `end`. `triggers` are the texts with which calls may begin and which
+    therefore end free text: each a beginning of `start` and a call; empty: `start` itself. `avoid` are further
+    patterns that free text must not hold. `lead` is what may stand in front of the first call or of text. Where text
+    has an addressee too, `said` begins it, and `said_first` is how text in front of calls begins, how it ends, and what
+    follows it there; `reasoning` the same of thoughts. `json_schema`, where a turn's calls are one JSON
+    value and nothing else, is its schema for these tools and at most so many calls; it raises UsageError for more
+    than can be said.
+    """
+
+    call: WriteCall
+    start: str = ""
+    joint: str = ""
+    end: str = ""
+    triggers: Triggers | None = None
+    avoid: Callable[[Sequence[ToolSpec]], Iterable[Pattern]] | None = None
+    lead: Node = EMPTY
+    said: str | None = None
+    said_first: tuple[str, str, str] = ("", "", "")
+    reasoning: tuple[tuple[str, str, str], ...] = ()
+    json_schema: Callable[[Sequence[ToolSpec], int | None], JSON] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The parts of a turn for one tool choice, which targets put together in their own way.
+
+    `calls` is NOTHING where none may be written. `auto` holds for each trigger what follows it.
+    """
+
+    choice: ToolChoice
+    calls: Node
+    auto: tuple[tuple[str, Node], ...]
+    avoid: tuple[Pattern, ...]
+    thoughts: tuple[tuple[str, str, str], ...]
+    starts_in: Section
+    frame: Frame
+
+    def node(self) -> Node:
+        """The whole turn."""
+        frame, said = self.frame, Text(self.avoid)
+        match self.choice.mode:
+            case "none":
+                body: Node = series(frame.lead, frame.said or "", said)
+            case "auto" if frame.said is not None:
+                start, end, behind = frame.said_first
+                first = optional(series(start, Text(self.avoid, end), behind))
+                body = series(frame.lead, choice(series(frame.said, said), series(first, self.calls)))
+            case "auto":
+                body = choice(said, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
+            case _:
+                body = series(frame.lead, self.calls)
+        return series(self.thought(), body)
+
+    def thought(self) -> Node:
+        """The reasoning in front: behind its marker, if the prompt has written that; else it may be missing."""
+        gap = _GAP if self.choice.mode in ("required", "specific") else EMPTY
+        inner = [series(Text(self.avoid, end), behind, gap) for _, end, behind in self.thoughts]
+        if not inner:
+            return EMPTY
+        if self.starts_in == "reasoning":
+            return choice(*inner)
+        return optional(
+            choice(*(series(start, each) for (start, _, _), each in zip(self.thoughts, inner, strict=True)))
+        )
+
+
+def build_turn(
+    frame: Frame,
+    markers: Sequence[Marker],
+    batch: BatchRule,
+    tools: Sequence[ToolSpec],
+    tool_choice: ToolChoice,
+    *,
+    max_calls: int | None,
+    starts_in: Section,
+    reasoning: bool,
+) -> tuple[Turn, Rules]:
+    """The turn of these tools and this choice. Raises UsageError for a choice that the tools cannot meet."""
+    used = chosen_tools(tools, tool_choice)
+    rules = Rules()
+    if max_calls is None and tool_choice.mode == "specific":
+        max_calls = 1
+    bounds = [bound for bound in (max_calls, batch.max_calls) if bound is not None]
+    more = min(bounds) - 1 if bounds else None
+    # What begins a call stands with what is in front of it, so that a lexer sees at once which call it is.
+    split = {spec.name: behead(frame.call(spec, rules)) for spec in used}
+    each = [(head, rules.add(f"call-{name}", rest)) for name, (head, rest) in split.items()]
+    later = choice(*(series(frame.joint, head, rest) for head, rest in each))
+    following = Repeat(rules.add("next", later), 0, more) if more != 0 and each else EMPTY
+    first = choice(*(series(frame.start, head, rest) for head, rest in each))
+    calls = series(first, following, frame.end)
+
+    def triggers(specs: Sequence[ToolSpec]) -> list[str]:
+        return list(dict.fromkeys(frame.triggers(specs) if frame.triggers else [frame.start]))
+
+    auto: list[tuple[str, Node]] = []
+    if tool_choice.mode == "auto" and frame.said is None:
+        behind = [(trigger, strip_prefix(calls, trigger)) for trigger in triggers(used)]
+        auto = [(trigger, rest) for trigger, rest in behind if rest != NOTHING]
+    avoid = [*marker_patterns(markers), *(frame.avoid(tools) if frame.avoid else ())]
+    avoid += map(exactly, triggers(tools) if frame.said is None else ())
+    thoughts = frame.reasoning or reasoning_of(markers)
+    return (
+        Turn(
+            tool_choice,
+            calls,
+            tuple(auto),
+            tuple(dict.fromkeys(avoid)),
+            thoughts if reasoning or starts_in == "reasoning" else (),
+            starts_in,
+            frame,
+        ),
+        rules,
+    )
+
+
+def chosen_tools(tools: Sequence[ToolSpec], tool_choice: ToolChoice) -> list[ToolSpec]:
+    """The tools that may be called. Raises UsageError for a name that is none of theirs, or for no tools at all."""
+    if tool_choice.mode == "none":
+        return []
+    if tool_choice.mode == "specific":
+        found = [spec for spec in tools if spec.name == tool_choice.name]
+        if not found:
+            raise UsageError(f"tool_choice names no tool: {suggest(tool_choice.name or '', [t.name for t in tools])}")
+        return found
+    if tool_choice.mode == "required" and not tools:
+        raise UsageError("tool_choice is required, and there are no tools; give some, or choose auto")
+    return list(tools)
+
+
+def reasoning_of(markers: Sequence[Marker]) -> tuple[tuple[str, str, str], ...]:
+    """Start (with its label) and end of a dialect's reasoning, and what always follows."""
+    return tuple(
+        (marker.text + marker.label, marker.end, "") for marker in markers if marker.kind == "reasoning" and marker.end
+    )
+
+
+# The patterns that markers' signatures are made of.
+_LOOPS: dict[str, tuple[Item, ...]] = {
+    r"\s*": (SPACE,),
+    r'[^"\\\x00-\x1f]+': (Item(frozenset('"\\'), True), Item(frozenset('"\\'), True, True)),
+    r"[^<>|\s]{0,160}": (Item(frozenset("<>| \n"), True, True),),
+}
+_KEYS = ("parameters", "arguments", "args")
+
+
+def marker_patterns(markers: Sequence[Marker]) -> list[Pattern]:
+    """What free text must not hold, so that no parser sees a block in it that is none."""
+    found: list[Pattern] = []
+    for marker in markers:
+        if marker.kind == "noise" or (marker.head is not None and not marker.end):
+            continue
+        if marker.signature is not None:
+            found += _signature_patterns(marker.signature.parts)
+        elif marker.element:
+            ending = Item(frozenset("> \t\r\n"))
+            found.append(Pattern((*items_of(f"<{marker.element}", fold=True), ending)))
+        else:
+            found.append(exactly(marker.text))
+    # What ends in another pattern says nothing more.
+    tails = {pattern.items for pattern in found}
+    return [each for each in found if not any(each.items[i:] in tails for i in range(1, len(each.items)))]
+
+
+def _signature_patterns(parts: Sequence[str | re.Pattern[str]]) -> list[Pattern]:
+    runs: list[tuple[Item, ...]] = [()]
+    for part in parts:
+        if isinstance(part, str):
+            runs = [(*run, *items_of(part)) for run in runs]
+        elif part.pattern in _LOOPS:
+            runs = [(*run, *_LOOPS[part.pattern]) for run in runs]
+        else:  # the key behind the name
+            runs = [(*run, *items_of(key)) for run in runs for key in _KEYS]
+    return [Pattern(run) for run in runs]

@@ -1,0 +1,80 @@
+"""The fuzzer's cases and checks work, and hold for a part of what it starts from; the rest is `make fuzz`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+from cases import AGAIN, FRAGMENT, GROUPS, WORD, Case, decode, encode, seeds
+from checks import check_case, check_growth
+from findings import Findings
+
+from toolspeak.data.deltas import TextDelta
+from toolspeak.dialects import get_dialect
+
+
+@pytest.mark.parametrize("family", GROUPS)
+def test_what_a_fuzzer_starts_from_is_sound(family: str):
+    for data in itertools.islice(seeds(GROUPS[family]), 0, None, 40):
+        check_case(decode(data, GROUPS[family]))
+
+
+def test_bytes_say_what_a_case_is():
+    dialects = [get_dialect("hermes"), get_dialect("glm45")]
+    said = encode("a\ud800é", 1, tools=0, starts_in="reasoning") + bytes((AGAIN, 2, WORD, FRAGMENT, 0))
+    case = decode(said, dialects)
+    assert (case.dialect, case.tools, case.starts_in, case.finish) == (dialects[1], (), "reasoning", "stop")
+    assert case.text.startswith("a\ud800é" * 4 + case.words[0] + "<tool_call>")
+    assert "".join(case.pieces) == case.text
+
+
+class Broken:
+    """A dialect whose parser says of every word that it is text, and forgets what stands behind `drop`."""
+
+    def __init__(self, drop: str):
+        self.name, self.drop = "broken", drop
+
+    def parser(self, tools=(), starts_in="text"):
+        return BrokenParser(self.drop)
+
+
+class BrokenParser:
+    def __init__(self, drop):
+        self.drop, self.kept = drop, []
+
+    def feed(self, chunk):
+        if self.drop == "leak":
+            self.kept += [chunk * 500]
+        if "!" in chunk:
+            raise ValueError("a bang")
+        text = chunk.partition(self.drop)[0]
+        return [TextDelta(text)] if text else []
+
+    def close(self, reason):
+        return []
+
+
+@pytest.mark.parametrize(
+    ("text", "drop", "fault"),
+    [
+        ("some Zq0zz words", "Z", "splits matter"),
+        ("a Zq0zz", "\0", None),
+        ("what!", "\0", "ValueError: a bang"),
+    ],
+)
+def test_a_fault_is_kept_with_the_shortest_text(text, drop, fault, tmp_path):
+    case = Case(Broken(drop), text, words=("Zq0zz",) if "Zq" in text else ())  # type: ignore[arg-type]
+    assert Findings(tmp_path).run(case, check_case) == (fault is None)
+    kept = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
+    assert len(kept) == (fault is not None)
+    for each in kept:
+        assert fault in each["fault"]
+        assert len(each["text"]) <= 3
+
+
+def test_memory_that_stays_is_a_fault():
+    case = replace(Case(Broken("leak"), "abcd "), stop=0)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="bytes kept"):
+        check_growth(case, 1)
