@@ -54,6 +54,14 @@ def test_the_page_on_effects_runs_as_one_program(tmp_path):
     assert done.stdout.startswith(shown)
 
 
+@pytest.mark.parametrize("name", ["approvals.md", "interceptors.md"])
+def test_a_page_runs_as_one_program(name, tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / name).read_text("utf-8")
+    source = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    assert "assert" in source
+    subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=tmp_path, check=True, timeout=60)
+
+
 @pytest.mark.parametrize("block", CONSOLE)
 def test_console_examples_print_what_they_show(block, tmp_path):
     for command, printed in session(block):

@@ -12,7 +12,17 @@
 Parsers alone: `toolspeak.dialects`. Built-in file and shell tools: `toolspeak.tools.builtin`.
 """
 
-from toolspeak.agent import Agent, Run, RunResult, RunState, Session, Window
+from toolspeak.agent import (
+    Agent,
+    ModelInterceptor,
+    Run,
+    RunInterceptor,
+    RunResult,
+    RunState,
+    Session,
+    StepInterceptor,
+    Window,
+)
 from toolspeak.data.events import Limits, Record
 from toolspeak.data.messages import (
     MalformedCall,
@@ -25,13 +35,14 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.dialects import get_dialect
-from toolspeak.errors import JournalError, ProviderError, RunError, ToolError, ToolspeakError, UsageError
-from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor
+from toolspeak.errors import AgentStop, JournalError, ProviderError, RunError, ToolError, ToolspeakError, UsageError
+from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor, Rule
 from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
 from toolspeak.tools import Happened, RunContext, Tool, Toolset, tool
 
 __all__ = [
     "Agent",
+    "AgentStop",
     "ApprovalRequest",
     "Concurrency",
     "Decision",
@@ -44,15 +55,19 @@ __all__ = [
     "MalformedCall",
     "MemoryJournal",
     "Message",
+    "ModelInterceptor",
     "ProviderError",
     "Record",
+    "Rule",
     "Run",
     "RunContext",
     "RunError",
+    "RunInterceptor",
     "RunResult",
     "RunState",
     "Session",
     "SqliteJournal",
+    "StepInterceptor",
     "TextPart",
     "Tool",
     "ToolCall",

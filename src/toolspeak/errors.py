@@ -9,6 +9,8 @@
     ├── FormatError              stored data that this version cannot read
     ├── ToolError                raised by a tool: its message goes to the model
     │   └── Unserialisable       (tools/content.py) a tool returned what no model can read
+    ├── AgentStop                raised by a tool or an interceptor: ends the run
+    ├── ToolFailed               (Executor(throw_on_failure=True)) a call failed
     ├── ProviderError            the model API failed (status, retryable)
     └── RunError                 a run that cannot go on (for instance resumed without a decision)
 
@@ -55,6 +57,31 @@ class ToolError(ToolspeakError):
 
     Any other exception fails the call too, with its type in front of its message.
     """
+
+
+class AgentStop(ToolspeakError):
+    """Raise it in a tool, an interceptor or an approver to end the run: no further call of the batch is started.
+
+    `answer` is the run's answer then; without one the run ends unanswered. It comes out of `Executor.run` once the
+    batch's results are recorded; `batch` holds them.
+    """
+
+    def __init__(self, message: str = "", *, answer: str | None = None) -> None:
+        super().__init__(message)
+        self.answer = answer
+        self.batch: Any = None  # a Batch; the rooms above are not known here
+
+
+class ToolFailed(ToolspeakError):
+    """A call failed, and the executor was told to end its batch at the first that does.
+
+    Comes out of `Executor.run` once all results are recorded; `batch` holds them, `execution` the one that failed.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.batch: Any = None
+        self.execution: Any = None
 
 
 class ProviderError(ToolspeakError):

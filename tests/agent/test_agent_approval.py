@@ -71,7 +71,8 @@ def test_a_no_with_its_reason_reaches_the_model():
     assert (result.answer, case.ran) == ("ok", [])
     assert [one.code for one in result.messages[2].results] == ["rejected", None, "rejected"]
     assert "y is not yours" in texts(case.provider.requests[1])[-1]
-    assert case.journal.all(ApprovalDecided)[1] == ApprovalDecided("call_1_2", False, "y is not yours", "Ann")
+    asked, decided = case.journal.all(ApprovalRequested)[1], case.journal.all(ApprovalDecided)[1]
+    assert decided == ApprovalDecided("call_1_2", False, "y is not yours", "Ann", digest=asked.digest)
 
 
 def test_a_part_of_the_decisions_pauses_again():
@@ -177,7 +178,7 @@ def test_an_approver_that_answers_anything_else_is_no_yes():
         return True
 
     case = Case(approve=approve)
-    with pytest.raises(UsageError, match="answers with a Decision, not bool"):
+    with pytest.raises(UsageError, match="answers with a Decision or Escalate, not bool"):
         case.run()
     assert case.ran == []
 

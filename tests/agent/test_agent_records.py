@@ -269,4 +269,5 @@ def test_the_approver_is_recorded_by_name():
         return Decision(True, "fine", by="Ann")
 
     _, journal, _ = play([calling("cogency-json", ("note", {"path": "x"})), "ok"], approve=approve)
-    assert journal.all(ApprovalDecided) == [ApprovalDecided("call_1_0", True, "fine", "Ann")]
+    (decided,) = journal.all(ApprovalDecided)
+    assert (decided.call_id, decided.approved, decided.reason, decided.by) == ("call_1_0", True, "fine", "Ann")

@@ -117,6 +117,56 @@ def test_yes_lets_the_call_run_and_all_of_it_was_shown(folder: Path):
     assert "toolspeak: answered: 3 steps, 2 calls, ~" in screen
 
 
+def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
+    model, kept = book(folder, calls(write("a.txt")), calls(write("b.txt")), "Done."), folder.parent / "rules"
+    with at_terminal(folder, model, "--rules", str(kept)) as process:
+        process.read_until(ASKS)
+        process.type("t\n")
+        code, screen = process.finish()
+    assert (code, screen.count(ASKS)) == (0, 1)
+    assert (folder / "b.txt").exists()
+    again = without_terminal(
+        folder, "the task", "--model", book(folder, calls(write("c.txt")), "Done."), "--rules", str(kept)
+    )
+    assert (again.returncode, (folder / "c.txt").exists()) == (0, True)
+    command = [sys.executable, "-m", "toolspeak.cli", "rules", str(kept)]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert listed == "1  approve write while its definition is what it was (said by user)\n"
+    subprocess.run([*command, "--revoke", "1"], check=True, capture_output=True)
+    again = without_terminal(
+        folder, "the task", "--model", book(folder, calls(write("d.txt")), "Done."), "--rules", str(kept)
+    )
+    assert (again.returncode, (folder / "d.txt").exists()) == (3, False)
+
+
+def test_quit_ends_the_run(folder: Path):
+    model = book(folder, calls(write("a.txt")), "never read")
+    with at_terminal(folder, model) as process:
+        process.read_until(ASKS)
+        process.type("q\n")
+        code, screen = process.finish()
+    assert code == 1
+    assert "no answer (terminated)" in screen
+    assert not (folder / "a.txt").exists()
+
+
+def test_a_repaired_call_is_shown_with_what_the_model_wrote(folder: Path):
+    raw = "<execute>\n[{name: 'write', args: {path: 'a.txt', content: 'x'}}]\n</execute>"
+    model = book(folder, calls(write("first.txt")), raw, "Done.")
+    with at_terminal(folder, model, "--repair") as process:
+        process.read_until(ASKS)
+        process.type("a\n")
+        shown = process.read_until(ASKS)
+        process.type("y\n")
+        code, _ = process.finish()
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert "the model's text was malformed, and was repaired" in plain
+    assert "      [{name: 'write', args: {path: 'a.txt', content: 'x'}}]" in plain
+    assert (code, (folder / "a.txt").exists()) == (0, True)
+    done = without_terminal(folder, "the task", "--model", book(folder, raw, "Done."), "--repair", "--approve", "all")
+    assert "write it again" in done.stderr
+
+
 def test_no_stops_the_call_and_the_model_is_told(folder: Path):
     told = 'I was told: {{find:the call was rejected[^"]*}}.'
     with at_terminal(folder, book(folder, calls(write("a.txt")), told)) as process:
@@ -261,7 +311,8 @@ def test_json_on_standard_output_while_the_terminal_is_asked(folder: Path):
         code, _ = process.finish()
     assert code == 0
     lines = out.read_text()
-    assert events(lines, ApprovalDecided) == [ApprovalDecided("call_1_0", False, "not today", "user")]
+    (decided,) = events(lines, ApprovalDecided)
+    assert (decided.approved, decided.reason, decided.by) == (False, "not today", "user")
     assert [event.preview.splitlines()[-1] for event in events(lines, ApprovalRequested)] == ["+new"]
     assert events(lines, ModelAnswered)[-1].message == Message.assistant("rejected: not today")
 

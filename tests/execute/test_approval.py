@@ -99,15 +99,23 @@ def test_without_an_approver_nothing_runs_and_the_calls_wait():
     assert ran == []
 
 
+def digests(tools=(write, read), calls=WRITES):
+    """What decisions are bound to, by call id."""
+    batch = asyncio.run(run_batch(tools, calls, approver=None))
+    return {request.call.id: request.digest for request in batch.pending}
+
+
 def test_decisions_are_used_without_asking():
-    decided = {"w1": Decision(True), "w2": Decision(False, "no")}
+    decided = {"w1": Decision(True, digest=digests()["w1"]), "w2": Decision(False, "no")}
     results = results_of([write, read], WRITES, approver=None, decided=decided)
     assert [result.code for result in results] == [None, None, "rejected"]
     assert sorted(ran) == ["a", "b"]
 
 
 def test_one_decision_missing_keeps_the_batch_waiting():
-    batch = asyncio.run(run_batch([write, read], WRITES, approver=None, decided={"w1": Decision(True)}))
+    batch = asyncio.run(
+        run_batch([write, read], WRITES, approver=None, decided={"w1": Decision(True, digest=digests()["w1"])})
+    )
     assert [request.call.id for request in batch.pending] == ["w2"]
     assert ran == []
 
@@ -143,7 +151,7 @@ def test_resolve_approver():
     assert resolve_approver("all") is approve_all
     assert resolve_approver("none") == approve_none()
     assert resolve_approver(person) is person
-    with pytest.raises(UsageError, match="'all', 'none'"):
+    with pytest.raises(UsageError, match="'all', 'all\\+repaired', 'none'"):
         resolve_approver("yes")
 
 

@@ -106,13 +106,13 @@ class Trace(Interceptor):
         self.log.append(f"before {self.name}")
         return call
 
-    async def around(self, call, proceed):
+    async def around(self, call, proceed, context):
         self.log.append(f"enter {self.name}")
         result = await proceed(call)
         self.log.append(f"leave {self.name}")
         return result
 
-    async def after(self, call, result):
+    async def after(self, call, result, context):
         self.log.append(f"after {self.name}")
         return result
 
@@ -129,7 +129,7 @@ def test_the_highest_priority_is_outermost_and_equals_keep_their_order():
 
 def test_what_after_returns_is_what_is_recorded():
     class Note(Interceptor):
-        async def after(self, call, result):
+        async def after(self, call, result, context):
             return replace(result, content=(TextPart("seen " + "x" * 100),), call_id="other")
 
     recorder = Recorder()
@@ -140,7 +140,7 @@ def test_what_after_returns_is_what_is_recorded():
 
 def test_around_may_answer_itself():
     class Cache(Interceptor):
-        async def around(self, call, proceed):
+        async def around(self, call, proceed, context):
             return ToolResult(call.id, call.name, "success", (TextPart("from the cache"),))
 
     recorder = Recorder()
@@ -160,7 +160,7 @@ def test_around_sees_a_tools_failure_as_a_result_and_may_try_again():
         return "at last"
 
     class Retry(Interceptor):
-        async def around(self, call, proceed):
+        async def around(self, call, proceed, context):
             result = await proceed(call)
             return result if result.status == "success" else await proceed(call)
 
@@ -173,12 +173,12 @@ class FailsBefore(Interceptor):
 
 
 class FailsAround(Interceptor):
-    async def around(self, call, proceed):
+    async def around(self, call, proceed, context):
         raise ValueError("broken")
 
 
 class FailsAfter(Interceptor):
-    async def after(self, call, result):
+    async def after(self, call, result, context):
         raise ValueError("broken")
 
 
@@ -188,7 +188,7 @@ class ForgetsToReturn(Interceptor):
 
 
 class ReturnsAValue(Interceptor):
-    async def after(self, call, result):
+    async def after(self, call, result, context):
         return 4
 
 
@@ -198,7 +198,7 @@ class ChangesTheId(Interceptor):
 
 
 class Smuggles(Interceptor):
-    async def around(self, call, proceed):
+    async def around(self, call, proceed, context):
         return await proceed(replace(call, arguments={"number": 999}))
 
 
@@ -211,7 +211,7 @@ class Smuggles(Interceptor):
         (ForgetsToReturn, "before returns a ToolCall, a Block or an Answer, not NoneType", False),
         (ReturnsAValue, "around and after return a ToolResult, not int", True),
         (ChangesTheId, "before keeps the call's id 'c'", False),
-        (Smuggles, "around proceeds with the call it was given", False),
+        (Smuggles, "around proceeds with what it was given", False),
     ],
 )
 def test_an_error_in_an_interceptor_fails_that_call_and_names_it(kind, message, entered):
@@ -221,11 +221,11 @@ def test_an_error_in_an_interceptor_fails_that_call_and_names_it(kind, message, 
         async def before(self, call, context):
             return call if call.id == "fine" else await super().before(call, context)
 
-        async def around(self, call, proceed):
-            return await (proceed(call) if call.id == "fine" else super().around(call, proceed))
+        async def around(self, call, proceed, context):
+            return await (proceed(call) if call.id == "fine" else super().around(call, proceed, context))
 
-        async def after(self, call, result):
-            return result if call.id == "fine" else await super().after(call, result)
+        async def after(self, call, result, context):
+            return result if call.id == "fine" else await super().after(call, result, context)
 
     Only.__name__ = kind.__name__
     calls = [a_call("double", "c", number=1), a_call("double", "fine", number=2)]
@@ -241,7 +241,7 @@ def test_an_interceptor_cannot_hide_that_a_fact_could_not_be_recorded():
     failed = []
 
     class Swallows(Interceptor):
-        async def around(self, call, proceed):
+        async def around(self, call, proceed, context):
             try:
                 return await proceed(call)
             except OSError:
@@ -258,7 +258,7 @@ def test_an_interceptor_cannot_hold_a_cancelled_batch(goes_on):
     entered, recorder = asyncio.Event(), Recorder()
 
     class Holds(Interceptor):
-        async def around(self, call, proceed):
+        async def around(self, call, proceed, context):
             entered.set()
             try:
                 await asyncio.Event().wait()
@@ -281,7 +281,7 @@ def test_an_interceptor_cannot_hold_a_cancelled_batch(goes_on):
 
 def test_a_deadline_during_after_keeps_the_tools_result():
     class Slow(Interceptor):
-        async def after(self, call, result):
+        async def after(self, call, result, context):
             await asyncio.Event().wait()
 
     assert through(Slow(), deadline=0.05).structured == 4

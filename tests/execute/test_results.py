@@ -162,7 +162,7 @@ def test_an_after_interceptor_sees_the_whole_result():
     seen = []
 
     class Reads(Interceptor):
-        async def after(self, call, result):
+        async def after(self, call, result, context):
             seen.append(len(result.text))
             return result
 

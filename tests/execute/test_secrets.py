@@ -141,7 +141,7 @@ def test_the_function_alone_sees_the_value():
             seen.append(call)
             return call
 
-        async def after(self, call, result):
+        async def after(self, call, result, context):
             seen.append(result)
             return result
 

@@ -250,7 +250,7 @@ def test_a_call_abandoned_by_an_interceptor_holds_up_its_followers(released):
     ran.clear()
 
     class Impatient(Interceptor):
-        async def around(self, call, proceed):
+        async def around(self, call, proceed, context):
             if call.name != "hang":
                 return await proceed(call)
             entered = asyncio.create_task(proceed(call))

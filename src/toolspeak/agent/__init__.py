@@ -2,7 +2,9 @@
 
 from toolspeak.agent.agent import DEFAULT_DIALECT, Agent, RunResult, result_of
 from toolspeak.agent.compaction import Window
+from toolspeak.agent.decide import Finish
 from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
+from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
 from toolspeak.agent.run import Run, Watched
 from toolspeak.agent.session import Session
 from toolspeak.agent.state import RunState, apply, fold
@@ -11,10 +13,17 @@ __all__ = [
     "DEFAULT_DIALECT",
     "Agent",
     "Driver",
+    "Finish",
+    "ModelInterceptor",
     "Run",
+    "RunInterceptor",
     "RunResult",
+    "RunStart",
     "RunState",
     "Session",
+    "Step",
+    "StepEnd",
+    "StepInterceptor",
     "TextDriver",
     "TurnRequest",
     "Watched",

@@ -12,11 +12,15 @@ from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 from toolspeak.agent.compaction import Window
+from toolspeak.agent.decisions import decisions_of
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.history import paired, without_secrets
-from toolspeak.agent.resume import Place, Resumption, decisions_of, open_of, opening_of
-from toolspeak.agent.run import Run, RunSettings, Watched
-from toolspeak.agent.state import RunState
+from toolspeak.agent.interceptors import AnyInterceptor, by_level
+from toolspeak.agent.paused import dump_run, load_run
+from toolspeak.agent.resume import Place, Resumption, opening_of
+from toolspeak.agent.run import Run, Watched
+from toolspeak.agent.settings import RunSettings
+from toolspeak.agent.state import RunState, fold
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import ApprovalRequested, Limits, RunStarted, RunStatus
 from toolspeak.data.messages import JSON, Message, Usage
@@ -24,14 +28,17 @@ from toolspeak.dialects import AutoDialect, Dialect, Section, get_dialect, known
 from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
     ApprovalRequest,
-    Approver,
+    Approve,
     Concurrency,
     Decision,
     Executor,
     InDoubt,
-    Interceptor,
+    Observer,
+    Policy,
+    Rule,
     ScheduleName,
     Secrets,
+    StandingRules,
     Wait,
     hints,
     resolve_approver,
@@ -103,6 +110,11 @@ class RunResult:
         """Where a tool that declares its effects would have let calls overlap."""
         return hints(self.state.started_calls)
 
+    async def dumps(self) -> str:
+        """The run as text, for `Agent.loads` in another process: its records, and the tools' memory as far as it is
+        JSON."""
+        return dump_run(await self.journal.read(self.run_id), self.memory)
+
     def __str__(self) -> str:
         return self.answer
 
@@ -115,12 +127,19 @@ class Agent:
 
     `model` is a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver. `dialect` is how
     the model writes calls in text: a name or a Dialect; "auto" tells it to write `cogency-json`, which every server
-    passes on, and reads whatever dialect a turn is in. `approve` answers for calls that write or leave the machine:
-    "all", "none", an async callable, or None: then the run pauses and waits (`Agent.resume`). `schedule`:
-    "serializable" (default), "parallel", "sequential", or "native" for what the dialect's specification says.
-    `concurrency` limits how many calls run at once. With `early_start` a call that reads begins while the model still
-    writes the rest of its turn. `starts_in="reasoning"` if the chat template opens the reasoning block. `in_doubt` is
-    what happens on resuming to a call that was started, has no result and must not simply run again: "ask" the person
+    passes on, and reads whatever dialect a turn is in. `starts_in="reasoning"` if the chat template opens the reasoning
+    block.
+
+    `approve` answers for calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none",
+    an async callable, or None: then the run pauses and waits (`Agent.resume`). `policy`, a function or rules, looks at
+    every call first; `rules` are those that are kept because somebody said "always". `interceptors` wrap calls, model
+    requests, steps and runs; `observers` are told of every call.
+
+    `schedule`: "serializable" (default), "parallel", "sequential", or "native" for what the dialect's specification
+    says. `concurrency` limits how many calls run at once. With `early_start` a call that reads begins while the model
+    still writes the rest of its turn (not with interceptors of calls or a policy). `throw_on_failure` ends a run at the
+    first call that fails, `stop_on_block` skips the calls behind one that was blocked or rejected. `in_doubt` is what
+    happens on resuming to a call that was started, has no result and must not simply run again: "ask" the person
     (unattended: report), "report" the unknown outcome to the model, or "repeat" it.
     `window` is how many tokens the model reads: a conversation that fills it is made shorter (see `Window`).
 
@@ -134,12 +153,17 @@ class Agent:
         *,
         dialect: str | Dialect = "auto",
         instructions: str = "",
-        approve: Literal["all", "none"] | Approver | None = None,
+        approve: Approve = None,
+        policy: Policy | Sequence[Rule] | None = None,
+        rules: StandingRules | None = None,
         schedule: ScheduleName | Literal["native"] = "serializable",
         concurrency: Concurrency = Concurrency(),
         early_start: bool = True,
         limits: Limits = Limits(),
-        interceptors: tuple[Interceptor, ...] = (),
+        interceptors: Sequence[AnyInterceptor] = (),
+        observers: Sequence[Observer] = (),
+        throw_on_failure: bool = False,
+        stop_on_block: bool = False,
         journal: Journal | None = None,
         secrets: Secrets | Mapping[str, str] | None = None,
         starts_in: Section = "text",
@@ -155,6 +179,8 @@ class Agent:
             if chosen is None:
                 raise UsageError("schedule='native' needs a text dialect; name a schedule")
             schedule = chosen.info.native_schedule
+        pipelines = by_level(interceptors)
+        self.rules = StandingRules() if rules is None else rules
         self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
         self._limits = limits
         self._journal = journal
@@ -165,9 +191,14 @@ class Agent:
                 self.toolset,
                 schedule=schedule,
                 concurrency=concurrency,
-                call_pipeline=interceptors,
+                call_pipeline=pipelines["call"],
                 tool_timeout=tool_timeout,
                 secrets=self.secrets,
+                throw_on_failure=throw_on_failure,
+                stop_on_block=stop_on_block,
+                policy=policy,
+                rules=self.rules,
+                observers=tuple(observers),
             ),
             journal=self._run_journal(),
             secrets=self.secrets,
@@ -175,6 +206,7 @@ class Agent:
             instructions=self.secrets.hide_text(instructions),
             agent=name,
             early_start=early_start,
+            pipelines=pipelines,
             in_doubt=in_doubt,
             window=Window(window) if isinstance(window, int) else window,
             clock=clock,
@@ -260,7 +292,7 @@ class Agent:
         if isinstance(run, str):
             if self._journal is None:
                 raise UsageError("to resume a run by its id, give the agent the journal that has it: Agent(journal=…)")
-            loading = Resumption(self._journal, run, decided, self.secrets)
+            loading = Resumption(self._journal, run, decided, self.secrets, self.rules)
             settings = replace(self._settings, journal=self._journal, deps=deps)
             return Run(settings, run, (), load=loading.load)
         if run.status != "awaiting_approval":
@@ -273,8 +305,18 @@ class Agent:
             traceparent=run.state.traceparent,
             parent_run_id=run.state.parent_run_id,
         )
-        opening = opening_of(run.state, decided, self.secrets)
+        opening = opening_of(run.state, decided, self.secrets, self.rules)
         return Run(settings, run.run_id, opening, run.state, run.memory)
+
+    async def loads(self, text: str) -> RunResult:
+        """The run that `RunResult.dumps` wrote; hand it to `resume`. A yes holds if this agent's tool and the call are
+        those that were asked about, else it is asked again. Raises FormatError for anything else."""
+        records, memory = load_run(text)
+        journal = MemoryJournal()
+        for record in records:
+            await journal.append(record)
+        state = fold(records)
+        return _result(state.run_id, state, memory, journal)
 
     async def aclose(self) -> None:
         """Closes the model's connections."""
@@ -316,17 +358,21 @@ class Agent:
 
 def result_of(run: Run, state: RunState) -> RunResult:
     """The result of a run that has ended or waits."""
-    open_requests = open_of(state)
+    return _result(run.run_id, state, run.memory, run.journal)
+
+
+def _result(run_id: str, state: RunState, memory: dict[str, Any], journal: Journal) -> RunResult:
+    open_requests = state.undecided if state.status == "awaiting_approval" else {}
     return RunResult(
-        run_id=run.run_id,
+        run_id=run_id,
         status=state.status,
         answer=state.answer or "",
         reason=state.reason,
         waiting=tuple(open_requests),
         requests=tuple(open_requests.values()),
         state=state,
-        memory=run.memory,
-        journal=run.journal,
+        memory=memory,
+        journal=journal,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from toolspeak.agent.compaction import Plan, Window, plan_compaction
 from toolspeak.agent.state import RunState
-from toolspeak.data.events import LimitReached, RunStatus
+from toolspeak.data.events import LimitReached, RunStatus, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolChoice
 
 _MAX_FRUITLESS_TURNS = 2  # a model that says nothing twice in a row will not start talking
@@ -68,6 +68,8 @@ def _next(state: RunState) -> Action:
         return Finish("failed", "", "model_error")
     if state.batch:
         return _batch(state)
+    if state.stop is not None:
+        return _stopped(state.stop)
     if state.limit is not None and state.wrapped_up:
         return Finish("answered" if state.answer else "no_answer", state.answer or "", state.limit)
     if state.answer is not None and not state.queued:
@@ -80,11 +82,15 @@ def _next(state: RunState) -> Action:
     return AskModel(ToolChoice("none"), reached) if reached else AskModel()
 
 
+def _stopped(stop: StopRequested) -> Finish:
+    if stop.reason in ("tool_failure", "interceptor_failure"):
+        return Finish("failed", "", stop.reason)
+    return Finish("no_answer" if stop.answer is None else "answered", stop.answer or "", stop.reason)
+
+
 def _batch(state: RunState) -> Action:
-    decided = {decision.call_id for decision in state.decisions}
-    undecided = tuple(request.call_id for request in state.waiting if request.call_id not in decided)
-    if state.status == "awaiting_approval" and undecided:
-        return AwaitApproval(undecided)
+    if state.status == "awaiting_approval" and state.undecided:
+        return AwaitApproval(tuple(state.undecided))
     allowed = state.limits.calls
     if allowed is None:
         return RunTools(state.batch)

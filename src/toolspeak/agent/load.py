@@ -15,7 +15,7 @@ from toolspeak.journal.base import Journal
 from toolspeak.tools.kept import keep
 
 
-async def load_run(journal: Journal, run_id: str) -> tuple[RunState, dict[str, Any]]:
+async def load_with_memory(journal: Journal, run_id: str) -> tuple[RunState, dict[str, Any]]:
     """The run's state, and what its tools' memory can be rebuilt of: the results that `read_result` pages through."""
     records = await journal.read(run_id)
     memory: dict[str, Any] = {}

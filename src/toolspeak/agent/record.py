@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from toolspeak.agent.compaction import characters
 from toolspeak.agent.history import hide_call, without_secrets
+from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
     Event,
+    InterceptorFailed,
+    MetadataSet,
     ModelAnswered,
     ModelAsked,
+    Record,
+    StopRequested,
     ToolFinished,
     ToolStarted,
 )
-from toolspeak.data.messages import MalformedCall, ToolCall, Usage
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects import ParsedTurn
-from toolspeak.execute import Decision, Secrets
+from toolspeak.execute import Secrets
 
 
 def answered(turn: ParsedTurn, usage: Usage, estimated: bool, secrets: Secrets, *, wrapping_up: bool) -> ModelAnswered:
@@ -39,8 +46,38 @@ def answered(turn: ParsedTurn, usage: Usage, estimated: bool, secrets: Secrets, 
     )
 
 
+class Estimate:
+    """Estimates the tokens of a run's turns, whose history only grows."""
+
+    def __init__(self) -> None:
+        self._counted = self._characters = 0
+
+    def of(self, history: Sequence[Message], prompt: str, turn: ParsedTurn) -> Usage:
+        """Tokens at four characters each: the usual rule of thumb for English text and code."""
+        for i in range(self._counted, len(history)):
+            self._characters += characters(history[i])
+        self._counted = len(history)
+        return Usage((len(prompt) + self._characters) // 4, (characters(turn.message) + len(turn.reasoning)) // 4)
+
+
+def stamped(event: Event, run_id: str, state: RunState | None, settings: RunSettings) -> Record:
+    """The event as the next record of its run."""
+    return Record(
+        event,
+        run_id,
+        seq=state.seq if state else 0,
+        step=step_of(event, state),
+        time=settings.clock(),
+        agent=settings.agent,
+        call_id=call_of(event),
+        parent_run_id=state.parent_run_id if state else settings.parent_run_id,
+        principal=state.principal if state else settings.principal,
+        traceparent=state.traceparent if state else settings.traceparent,
+    )
+
+
 def step_of(event: Event, state: RunState | None) -> int:
-    """The step an event belongs to."""
+    """The step a record of this event belongs to."""
     step = state.step if state else 0
     return step + 1 if isinstance(event, ModelAsked) else step
 
@@ -50,15 +87,14 @@ def call_of(event: Event) -> str | None:
     match event:
         case ToolFinished(result):
             return result.call_id
-        case ToolStarted() | ApprovalRequested() | ApprovalDecided():
+        case (
+            ToolStarted()
+            | ApprovalRequested()
+            | ApprovalDecided()
+            | MetadataSet()
+            | InterceptorFailed()
+            | StopRequested()
+        ):
             return event.call_id
         case _:
             return None
-
-
-def doubts_of(state: RunState) -> dict[str, Decision | None]:
-    """The calls in doubt, each with what was decided of it since."""
-    return {
-        call_id: None if decided is None else Decision(decided.approved, decided.reason, decided.by)
-        for call_id, decided in state.in_doubt.items()
-    }

@@ -3,45 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
-from toolspeak.agent.compaction import Plan, Window, characters, to_summarise, tokens_of
+from toolspeak.agent.channel import Channel
+from toolspeak.agent.compaction import Plan
 from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
-from toolspeak.agent.driver import Driver, TurnRequest, text_digest, tools_digest
+from toolspeak.agent.decisions import decision_of, doubts_of
+from toolspeak.agent.driver import TurnRequest, text_digest, tools_digest
+from toolspeak.agent.frame import RunFrame
 from toolspeak.agent.history import call_id, hide_call, without_secrets
 from toolspeak.agent.hold import holding
+from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering, turn_of
 from toolspeak.agent.partial import PartialTurn
-from toolspeak.agent.record import answered, call_of, doubts_of, step_of
+from toolspeak.agent.record import Estimate, answered, stamped
+from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, apply
-from toolspeak.agent.summary import LEFT_OUT, summarise
+from toolspeak.agent.summary import compact
 from toolspeak.data.deltas import CallCompleted, Delta, ToolProgress, TurnEnded
 from toolspeak.data.events import (
     Event,
-    HistoryCompacted,
     LimitReached,
     ModelAsked,
     ModelFailed,
     Record,
     RunFinished,
     RunPaused,
+    RunStarted,
     UserMessageQueued,
 )
-from toolspeak.data.messages import (
-    MalformedCall,
-    Message,
-    ToolCall,
-    Usage,
-)
+from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.dialects import ParsedTurn, TurnCollector
-from toolspeak.errors import ProviderError, RunError
-from toolspeak.execute import Approver, BatchContext, Decision, Doubts, EarlyStart, Executor, InDoubt, RunScope, Secrets
+from toolspeak.errors import AgentStop, ProviderError, RunError, ToolFailed
+from toolspeak.execute import Answer, BatchContext, Doubts, EarlyStart, HookContext, HookNotes, RunScope
 from toolspeak.journal.base import Journal, Lease
-from toolspeak.tools import Toolset
 
 Watched: TypeAlias = Delta | Record
 """What `stream` yields: the transient pieces of a turn, and every record once it is durable."""
@@ -52,29 +49,6 @@ Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event], dict[s
 Publish: TypeAlias = Callable[[Watched], Awaitable[None]]
 _FINAL = frozenset({"answered", "no_answer", "failed"})
 _WRAP_UP_SECONDS = 60.0
-_QUEUE = 256  # pieces a slow reader of `stream` may lag behind before the model is made to wait
-
-
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """What an agent gives each of its runs."""
-
-    driver: Driver
-    toolset: Toolset
-    executor: Executor
-    journal: Journal
-    secrets: Secrets = Secrets()
-    approver: Approver | None = None
-    instructions: str = ""
-    agent: str = "agent"
-    deps: Any = None
-    principal: str | None = None
-    traceparent: str | None = None
-    parent_run_id: str | None = None
-    early_start: bool = True
-    in_doubt: InDoubt = "ask"
-    window: Window | None = None
-    clock: Callable[[], float] = time.time
 
 
 class Run:
@@ -107,10 +81,9 @@ class Run:
         self._progress: Callable[[Watched], None] | None = None
         self._inbox: list[Message] = []
         self._prompt = self._prompt_digest = ""
-        self._counted = self._characters = 0  # of the history, for estimates
+        self._estimate = Estimate()
         self._memo: dict[str, Any] = {}
-        self._partial: PartialTurn | None = None
-        self._saving: asyncio.Task[None] | None = None
+        self._partial = PartialTurn(settings.secrets, self.record)
         self._error: ProviderError | None = None
         self._specs = tuple(settings.toolset.specs)
         self._digest = tools_digest(self._specs)
@@ -118,6 +91,8 @@ class Run:
         self.memory: dict[str, Any] = {} if memory is None else memory
         self._scope = RunScope()
         self._early: EarlyStart | None = None
+        self._stage = Stage(settings.pipelines, self._hook_context, settings.secrets.hide_text)
+        self._frame: RunFrame | None = None
 
     @property
     def journal(self) -> Journal:
@@ -143,18 +118,7 @@ class Run:
         """Makes an event durable, then true, then visible."""
         async with self._lock:
             state, settings = self._state, self._settings
-            record = Record(
-                event,
-                self.run_id,
-                seq=state.seq if state else 0,
-                step=step_of(event, state),
-                time=settings.clock(),
-                agent=settings.agent,
-                call_id=call_of(event),
-                parent_run_id=state.parent_run_id if state else settings.parent_run_id,
-                principal=state.principal if state else settings.principal,
-                traceparent=state.traceparent if state else settings.traceparent,
-            )
+            record = stamped(event, self.run_id, state, settings)
             await settings.journal.append(record, self._lease)
             self._state = apply(state, record, self._before)
             if self._publish is not None:  # inside the lock, so that a watcher sees the journal's order
@@ -185,164 +149,212 @@ class Run:
                     yield state
         finally:
             self._ended = True
+            if self._frame is not None:
+                await self._frame.leave()
             await self._drop_early()
-            await self._saved()
+            await self._partial.close()
 
     async def _steps(self) -> AsyncGenerator[RunState]:
-        if self._load is not None:
-            self._state, self._opening, remembered = await self._load()
-            self.memory.update(remembered)
-        for event in self._opening:
-            await self.record(event)
+        await self._open()
         while self.state.status not in _FINAL:
-            while self._inbox:
-                await self.record(UserMessageQueued(self._inbox.pop(0)))
+            await self._read_inbox()
             action = decide(self.state, self._settings.window)
             match action:
-                case AskModel():
-                    await self._ask(action)
-                    if self.state.batch:
-                        continue
-                    await self._drop_early()
+                case AskModel() | RunTools():
+                    await self._step(action)
                 case Compact(plan):
                     await self._compact(plan)
                     continue
-                case RunTools():
-                    await self._run_tools(action)
                 case AwaitApproval():
                     break
-                case Finish(status, answer, reason):
-                    await self.record(RunFinished(status, answer, reason))
+                case Finish():
+                    await self._end(action)
             if self.state.status == "running":
                 yield self.state
+        if self._frame is not None and self.state.status == "awaiting_approval":
+            await self._record_all((await self._frame.end(Finish("awaiting_approval", "", "")))[1])
         yield self.state
-        if self._error is not None:
+        if self._error is not None and self.state.status == "failed":
             raise self._error
+
+    async def _open(self) -> None:
+        """Records how the run begins, and enters what surrounds it."""
+        if self._load is not None:
+            self._state, self._opening, remembered = await self._load()
+            self.memory.update(remembered)
+        start, facts = RunStart(()), list[Event]()
+        for event in self._opening:
+            if isinstance(event, RunStarted):
+                start = RunStart(event.messages)
+                if self._stage.has("run"):
+                    verdict, facts = await self._stage.before("run", start)
+                    if isinstance(verdict, RunStart):
+                        start = verdict
+                    elif verdict is not None:
+                        facts = [*facts, answering(verdict.value)]
+                    event = replace(event, messages=start.messages)
+            await self.record(event)
+        await self._record_all(facts)
+        if self._stage.has("run") and self.state.stop is None:
+            self._frame = RunFrame(self._stage, start, lambda: self.state.metadata)
+            if not await self._frame.enter():
+                await self._end(Finish("no_answer", "", ""))
+
+    async def _end(self, finish: Finish) -> None:
+        frame, self._frame = self._frame, None
+        if frame is not None:
+            ended, facts = await frame.end(finish)
+            await self._record_all(facts)
+            finish = ended or cast("Finish", decide(self.state))
+        await self.record(RunFinished(finish.status, finish.answer, finish.reason))
+
+    async def _read_inbox(self) -> None:
+        while self._inbox:
+            await self.record(UserMessageQueued(self._inbox.pop(0)))
+
+    async def _record_all(self, facts: Iterable[Event]) -> None:
+        for fact in facts:
+            await self.record(fact)
+
+    async def _step(self, action: AskModel | RunTools) -> None:
+        """One turn and its batch; what remains of them when the run goes on after a pause."""
+        if not self._stage.has("step"):
+            await self._take_step(action)
+            return
+        step: Step | None = Step(self.state.step + isinstance(action, AskModel))
+        if isinstance(action, AskModel):
+            verdict, facts = await self._stage.before("step", step, self.state.metadata)
+            if isinstance(verdict, Answer):
+                facts = [*facts, answering(verdict.value)]
+            await self._record_all(facts)
+            if not isinstance(verdict, Step):
+                return
+
+        async def inner() -> StepEnd:
+            await self._take_step(action)
+            return StepEnd(self.state)
+
+        end, facts = await self._stage.around(
+            "step", step, inner, lambda: self.state.metadata, lambda end: end.state.status != "awaiting_approval"
+        )
+        await self._record_all(facts)
+        for text in () if end is None else end.say:
+            await self.record(UserMessageQueued(without_secrets(Message.user(text), self._settings.secrets)))
+
+    async def _take_step(self, action: AskModel | RunTools) -> None:
+        if isinstance(action, AskModel):
+            await self._ask(action)
+            await self._read_inbox()
+            following = decide(self.state)
+            if not self.state.batch or not isinstance(following, RunTools):
+                await self._drop_early()
+                return
+            action = following
+        await self._run_tools(action)
 
     async def stream(self) -> AsyncGenerator[Watched]:
         """Deltas as they come and records once they are durable. Leaving the loop early cancels the run."""
         self._claim()
-        queue: asyncio.Queue[Watched | None] = asyncio.Queue(_QUEUE)
-        self._publish = queue.put
-
-        def progress(item: Watched) -> None:
-            with contextlib.suppress(asyncio.QueueFull):  # a progress line may be lost, a fact may not
-                queue.put_nowait(item)
+        channel: Channel[Watched] = Channel()
+        self._publish, self._progress = channel.put, channel.offer
 
         async def work() -> None:
-            try:
-                async for _ in self._advance():
-                    pass
-            finally:
-                if self._publish is not None:
-                    await queue.put(None)
+            async for _ in self._advance():
+                pass
 
-        self._progress = progress
-        task = asyncio.create_task(work())
         try:
-            while (item := await queue.get()) is not None:
-                yield item
-            await task
+            async with aclosing(channel.read(work())) as items:
+                async for item in items:
+                    yield item
         finally:
             self._publish = self._progress = None
-            task.cancel()
-            await asyncio.wait([task])
-            if not task.cancelled():
-                task.exception()  # a reader who left early does not want it, and asyncio would complain
 
     async def _ask(self, action: AskModel) -> None:
         if action.reached is not None:
             await self.record(action.reached)
         settings, choice = self._settings, action.choice
         request = TurnRequest(self.state.messages, self._specs, settings.instructions, choice, self._memo)
+        ready, own_messages = None, False
+        if self._stage.has("model"):
+            sent = replace(request, messages=(*self.state.history, *self.state.queued))
+            given, facts = await self._stage.before("model", sent, self.state.metadata)
+            await self._record_all(facts)
+            if given is None:
+                return
+            ready = turn_of(given.value) if isinstance(given, Answer) else None
+            request = sent if isinstance(given, Answer) else given
+            own_messages = request.messages is not sent.messages
         prompt = settings.driver.prompt(request)
         if prompt is not self._prompt:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
-        await self.record(ModelAsked(settings.driver.name, self._digest, self._prompt_digest, choice))
-        request = replace(request, messages=self.state.messages)
+        digest = self._digest if request.tools is self._specs else tools_digest(request.tools)
+        await self.record(ModelAsked(settings.driver.name, digest, self._prompt_digest, request.choice))
+        # A driver keeps what it has rendered of a run's messages: it must not take others for those.
+        request = replace(request, memo={}) if own_messages else replace(request, messages=self.state.messages)
         wrapping_up = choice.mode == "none"
         scope = asyncio.timeout(_WRAP_UP_SECONDS if wrapping_up else self._seconds_left())
         try:
             async with scope:
-                turn = await self._read_turn(request)
+                turn = await self._turn(request, ready)
         except TimeoutError:
             if not scope.expired():
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
-            await self._keep_partial()
+            await self._partial.keep()
             if wrapping_up:
-                await self.record(RunFinished("no_answer", "", self.state.limit or "seconds"))
+                await self._end(Finish("no_answer", "", self.state.limit or "seconds"))
             else:
                 await self.record(self._time_is_over())
             return
         except ProviderError as error:
             self._error = error
-            await self._keep_partial()
+            await self._partial.keep()
             await self.record(ModelFailed(settings.secrets.hide_text(str(error)), error.status))
+            return
+        if turn is None:
             return
         usage, estimated = turn.usage, turn.usage.total is None
         if estimated:
-            usage = self._estimate(turn)
+            usage = self._estimate.of(self.state.history, self._prompt, turn)
         await self.record(answered(turn, usage, estimated, settings.secrets, wrapping_up=wrapping_up))
 
     async def _compact(self, plan: Plan) -> None:
-        settings, window, summary, usage = self._settings, self._settings.window, "", Usage()
-        if plan.upto:
-            summary = LEFT_OUT
-            if window is not None and window.summarise:
-                old = to_summarise(self.state.history, plan, window)
-                request = TurnRequest(old, self._specs, settings.instructions)
-                summary, usage = await summarise(settings.driver, request, self._seconds_left())
-                summary = settings.secrets.hide_text(summary)
-        after = plan.tokens_after + tokens_of(Message.user(summary))
-        await self.record(
-            HistoryCompacted(plan.cleared, plan.upto, plan.kept, summary, plan.tokens_before, after, usage)
-        )
+        settings, request = self._settings, TurnRequest(self.state.history, self._specs, self._settings.instructions)
+        await self.record(await compact(plan, settings, request, self._seconds_left()))
         self._memo.clear()  # what the driver rendered is no longer what was said
-        self._counted = self._characters = 0
+        self._estimate = Estimate()
+
+    async def _turn(self, request: TurnRequest, ready: ParsedTurn | None) -> ParsedTurn | None:
+        """The turn with what surrounds it; None when the run is to end. `ready` stands for the model's."""
+        if not self._stage.has("model"):
+            return await self._read_turn(request)
+        if ready is not None:
+            return ready
+        turn, facts = await self._stage.around(
+            "model", request, lambda: self._read_turn(request), lambda: self.state.metadata
+        )
+        await self._record_all(facts)
+        return turn
 
     async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
         turn = self.state.turns_before + self.state.step
         collector = TurnCollector(lambda index: call_id(turn, index))
         publish = self._publish
-        settings, now = self._settings, asyncio.get_running_loop().time
-        self._partial = partial = PartialTurn(settings.secrets, now())
+        settings = self._settings
+        await self._drop_early()
+        self._partial.begin()
         if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
             self._early = settings.executor.early(self._context())
         stream = cast("AsyncGenerator[Delta]", self._settings.driver.turn(request))
         async with aclosing(stream):
             async for delta in stream:
                 collector.add(delta)
-                partial.add(delta)
-                piece = partial.due(now())
-                if piece is not None:
-                    await self._save(piece)
+                await self._partial.add(delta)
                 if self._early is not None and isinstance(delta, CallCompleted):
                     self._offer(self._early, collector.call(delta.index))
                 if publish is not None and not isinstance(delta, TurnEnded):
                     await publish(delta)
         return collector.turn()
-
-    async def _save(self, event: Event) -> None:
-        """Records a fact that a timeout may interrupt the wait for, and never the recording."""
-        await self._saved()
-        self._saving = asyncio.create_task(self.record(event))
-        await asyncio.shield(self._saving)
-
-    async def _saved(self) -> None:
-        saving, self._saving = self._saving, None
-        if saving is not None:
-            await asyncio.wait([saving])
-            if not self._ended:
-                saving.result()
-            elif not saving.cancelled():
-                saving.exception()  # what ended the run has said more
-
-    async def _keep_partial(self) -> None:
-        await self._saved()
-        piece = None if self._partial is None else self._partial.rest()
-        if piece is not None:
-            await self.record(piece)
 
     def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:
         if isinstance(call, ToolCall):
@@ -357,7 +369,13 @@ class Run:
             state=self.state,
             progress=self._report,
             scope=self._scope,
+            agent=self._settings.agent,
+            parent_run_id=self._settings.parent_run_id,
         )
+
+    def _hook_context(self, notes: HookNotes, name: str) -> HookContext:
+        step = 0 if self._state is None else self._state.step
+        return HookContext(self.run_id, step, self._settings.deps, self.memory, self._state, notes, name)
 
     async def _drop_early(self) -> None:
         early, self._early = self._early, None
@@ -369,31 +387,25 @@ class Run:
         early, self._early = self._early, None
         seconds, loop = self._seconds_left(), asyncio.get_running_loop()
         until = None if seconds is None else loop.time() + seconds
-        batch = await settings.executor.run(
-            action.calls,
-            emit=self.record,
-            context=self._context(),
-            approver=settings.approver,
-            decided={d.call_id: Decision(d.approved, d.reason, d.by) for d in state.decisions},
-            finished={result.call_id: result for result in state.results},
-            doubts=Doubts(doubts_of(state), settings.in_doubt),
-            deadline=seconds,
-            max_calls=action.max_calls,
-            early=early,
-        )
+        try:
+            batch = await settings.executor.run(
+                action.calls,
+                emit=self.record,
+                context=self._context(),
+                approver=settings.approver,
+                decided={decided.call_id: decision_of(decided) for decided in state.decisions},
+                finished={result.call_id: result for result in state.results},
+                doubts=Doubts(doubts_of(state.in_doubt), settings.in_doubt),
+                deadline=seconds,
+                max_calls=action.max_calls,
+                early=early,
+            )
+        except (AgentStop, ToolFailed) as stop:
+            batch = stop.batch  # that the run is to end is recorded
         if batch.pending:
             await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))
         elif until is not None and loop.time() >= until + batch.waited:
             await self.record(self._time_is_over())
-
-    def _estimate(self, turn: ParsedTurn) -> Usage:
-        """Tokens at four characters each: the usual rule of thumb for English text and code."""
-        history = self.state.history
-        for i in range(self._counted, len(history)):
-            self._characters += characters(history[i])
-        self._counted = len(history)
-        sent = len(self._prompt) + self._characters
-        return Usage(sent // 4, (characters(turn.message) + len(turn.reasoning)) // 4)
 
     def _report(self, call_id: str, message: str) -> None:
         if self._progress is not None:

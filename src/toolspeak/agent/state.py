@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from toolspeak.data.events import (
     LimitName,
     LimitReached,
     Limits,
+    MetadataSet,
     ModelAnswered,
     ModelAsked,
     ModelFailed,
@@ -26,11 +27,21 @@ from toolspeak.data.events import (
     RunResumed,
     RunStarted,
     RunStatus,
+    StopRequested,
     ToolFinished,
     ToolStarted,
     UserMessageQueued,
 )
-from toolspeak.data.messages import NORMAL_END, MalformedCall, Message, ToolCall, ToolResult, Usage
+from toolspeak.data.messages import (
+    JSON,
+    NORMAL_END,
+    MalformedCall,
+    Message,
+    ToolCall,
+    ToolResult,
+    Usage,
+    no_extra,
+)
 from toolspeak.errors import RunError
 
 WRAP_UP = {
@@ -61,6 +72,7 @@ class RunState:
     of the current step is a poll. `context` is what the next turn reads, in tokens (estimated from the last turn on),
     `task` the number of the history's last message of a person, `compacted` is set when the history was since the last
     turn. `answer` is set once a turn held text and no calls.
+    `metadata` is what interceptors keep with the run; `stop` is set once it is to end.
     """
 
     run_id: str
@@ -98,6 +110,8 @@ class RunState:
     context: int = 0
     task: int = 0
     compacted: bool = False
+    metadata: Mapping[str, JSON] = field(default_factory=no_extra)
+    stop: StopRequested | None = None
     paused: float | None = None
     asked: float | None = None
 
@@ -117,6 +131,13 @@ class RunState:
     @property
     def messages(self) -> Sequence[Message]:
         return self.history
+
+    @property
+    def undecided(self) -> dict[str, ApprovalRequested]:
+        """The calls of the step that nobody has decided about as they are now, by id."""
+        decided = {(decision.call_id, decision.digest) for decision in self.decisions}
+        latest = {request.call_id: request for request in self.waiting}
+        return {name: each for name, each in latest.items() if (name, each.digest) not in decided}
 
 
 def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()) -> RunState:
@@ -176,6 +197,10 @@ def _changed(state: RunState, record: Record) -> RunState:
                 begun = begun.append(decided)
             decisions = state.decisions.append(decided)
             return _with(state, decisions=decisions, begun=begun, asked=None, started=state.started + waited)
+        case MetadataSet(values):
+            return _with(state, metadata={**state.metadata, **values})
+        case StopRequested() as stop:
+            return _with(state, stop=state.stop or stop)
         case LimitReached() as reached:
             note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed, used=reached.used)} {_WRAP_UP_TASK}"
             return _with(state, limit=reached.limit, history=state.history.append(Message.user(note)))

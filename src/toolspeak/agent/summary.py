@@ -8,8 +8,11 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import cast
 
+from toolspeak.agent.compaction import Plan, to_summarise, tokens_of
 from toolspeak.agent.driver import Driver, TurnRequest
+from toolspeak.agent.settings import RunSettings
 from toolspeak.data.deltas import Delta
+from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import Message, ToolChoice, Usage
 from toolspeak.dialects import TurnCollector
 from toolspeak.errors import ProviderError
@@ -24,6 +27,19 @@ _TASK = (
     " done and decided; what was found out (names, paths, numbers, errors); what failed; and what is still to be done."
     " Do not call a tool and do not go on with the task. Answer with the summary alone."
 )
+
+
+async def compact(plan: Plan, settings: RunSettings, request: TurnRequest, seconds: float | None) -> HistoryCompacted:
+    """The event that carries out a plan for the request's messages; asks the model for the summary if one is needed."""
+    summary, usage, window = "", Usage(), settings.window
+    if plan.upto:
+        summary = LEFT_OUT
+        if window is not None and window.summarise:
+            old = replace(request, messages=to_summarise(request.messages, plan, window))
+            summary, usage = await summarise(settings.driver, old, seconds)
+            summary = settings.secrets.hide_text(summary)
+    after = plan.tokens_after + tokens_of(Message.user(summary))
+    return HistoryCompacted(plan.cleared, plan.upto, plan.kept, summary, plan.tokens_before, after, usage)
 
 
 async def summarise(driver: Driver, request: TurnRequest, seconds: float | None) -> tuple[str, Usage]:

@@ -19,7 +19,7 @@ from toolspeak.ui import make_console, show_request
 from toolspeak.ui.render import write
 
 DEVICE = "/dev/tty"
-PROMPT = "  Run it? y = yes, n = no, a = yes to all from now on, or say why not: "
+PROMPT = "  Run it? (y)es, (n)o, (a)ll from now on, (t)his tool always, (q)uit the run, or say why not: "
 _LINE = 4096  # the longest line a terminal hands over at once
 
 
@@ -44,7 +44,8 @@ def terminal_approver(console: Console | None = None) -> Approver:
 
 
 class TerminalApprover:
-    """Implements `Approver`. Answers: `y`, `n`, `a` (yes to everything from now on), or the reason for a no."""
+    """Implements `Approver`. Answers: `y`, `n`, `a` (yes to everything from now on, but for repaired calls), `t` (a
+    rule that says yes to this tool is kept), `q` (no, and the run ends), or the reason for a no."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -54,13 +55,14 @@ class TerminalApprover:
         try:
             with _opened() as fd, _console_at(fd, self._console) as console:
                 show_request(console, request)
-                if self._all:
+                if self._all and request.repaired_from is None:
                     return Decision(True, by="user")
                 answer = await self._answer(fd, console)
         except OSError as error:
             return Decision(False, f"nobody could be asked: {error.strerror or error}", by="user")
-        self._all = answer.all
-        return Decision(answer.yes, answer.reason, by="user")
+        self._all = self._all or answer.all
+        always = request.always() if answer.tool else None
+        return Decision(answer.yes, answer.reason, by="user", always=always, ends_run=answer.ends)
 
     async def _answer(self, fd: int, console: Console) -> _Answer:
         _forget_typed(fd)
@@ -84,6 +86,8 @@ class _Answer:
     yes: bool
     reason: str = ""
     all: bool = False
+    tool: bool = False
+    ends: bool = False
 
 
 def _understand(line: str) -> _Answer | None:
@@ -95,6 +99,10 @@ def _understand(line: str) -> _Answer | None:
             return _Answer(True)
         case "a" | "all":
             return _Answer(True, all=True)
+        case "t" | "tool":
+            return _Answer(True, tool=True)
+        case "q" | "quit":
+            return _Answer(False, "the user ended the run", ends=True)
         case "n" | "no":
             return _Answer(False)
         case _:

@@ -26,7 +26,7 @@ from toolspeak.data.deltas import DIALECT_NOTE, other_dialects
 from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolResult
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn
-from toolspeak.errors import UsageError
+from toolspeak.errors import AgentStop, UsageError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.tools.builtin.seen import KEY as FILES_READ
@@ -37,9 +37,10 @@ from toolspeak.tools.builtin.seen import KEY as FILES_READ
 @workspace_option
 @click.option(
     "--approve",
-    type=click.Choice(["ask", "all", "none"]),
+    type=click.Choice(["ask", "all", "all+repaired", "none"]),
     default="ask",
-    help="Who answers for calls that write: you at the terminal (default), always yes, always no.",
+    help="Who answers for calls that write: you at the terminal (default), always yes (to a mended call too, or not), "
+    "always no.",
 )
 @click.option(
     "--schedule",
@@ -60,7 +61,7 @@ def execute(
     model: str | None,
     strict: bool,
     workspace: str,
-    approve: Literal["ask", "all", "none"],
+    approve: Literal["ask", "all", "all+repaired", "none"],
     schedule: ScheduleName | Literal["native"],
     reads: str | None,
     starts_in: Section,
@@ -90,16 +91,18 @@ def execute(
 
 
 async def _run(
-    executor: Executor, turn: ParsedTurn, approve: Literal["ask", "all", "none"], memory: dict[str, Any]
+    executor: Executor, turn: ParsedTurn, approve: Literal["ask", "all", "all+repaired", "none"], memory: dict[str, Any]
 ) -> tuple[ToolResult, ...]:
     approver = terminal_approver() if approve == "ask" else resolve_approver(approve)
 
     async def emit(_event: Event) -> None:
         """A filter keeps no journal: its caller has the reply and gets the results."""
 
-    batch = await executor.run(
-        turn.calls, emit=emit, context=BatchContext(run_id=uuid.uuid4().hex, memory=memory), approver=approver
-    )
+    context = BatchContext(run_id=uuid.uuid4().hex, memory=memory)
+    try:
+        batch = await executor.run(turn.calls, emit=emit, context=context, approver=approver)
+    except AgentStop as stop:  # `q` at a question: what ran before it has its results
+        batch = stop.batch
     return batch.results
 
 

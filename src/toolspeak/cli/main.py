@@ -13,6 +13,7 @@ from toolspeak.cli.grammar import grammar
 from toolspeak.cli.listing import dialects, tools
 from toolspeak.cli.parse import parse
 from toolspeak.cli.resume import resume
+from toolspeak.cli.rules import rules
 from toolspeak.cli.run import run
 from toolspeak.cli.sessions import sessions
 from toolspeak.cli.show import diff, show
@@ -41,6 +42,7 @@ for command in (
     grammar,
     dialects,
     tools,
+    rules,
     demo,
 ):
     cli.add_command(command)

@@ -88,6 +88,11 @@ def repair_option(command: CommandT) -> CommandT:
     return click.option("--repair", is_flag=True, help=text)(command)
 
 
+def rules_option(command: CommandT) -> CommandT:
+    text = "Keep what you always say yes to in FILE, and go by it (see `toolspeak rules`)."
+    return click.option("--rules", metavar="FILE", type=click.Path(dir_okay=False), help=text)(command)
+
+
 def chosen_dialect(
     name: str | None, *, model: str | None = None, strict: bool = False, repair: bool = False
 ) -> Dialect:

@@ -30,7 +30,11 @@ _LOOK = 1.0
 @click.argument("run", required=False)
 @click.option("--all", "every", is_flag=True, help="Every run that was interrupted, one after the other.")
 @click.option("--watch", is_flag=True, help="Stay, and go on with each run whose process dies; with --all.")
-@click.option("--approve", type=click.Choice(["ask", "all", "none"]), help="Instead of what the run was started with.")
+@click.option(
+    "--approve",
+    type=click.Choice(["ask", "all", "all+repaired", "none"]),
+    help="Instead of what the run was started with.",
+)
 @click.option(
     "--in-doubt",
     type=click.Choice(["ask", "report", "repeat"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Literal
 
 import click
@@ -11,7 +12,15 @@ from toolspeak.agent import Agent, Run, Session
 from toolspeak.agent.sessions import new_session_id
 from toolspeak.cli.find import find_session
 from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import journal_of, journal_option, read_reply, starts_in_option, workspace_option
+from toolspeak.cli.options import (
+    journal_of,
+    journal_option,
+    read_reply,
+    repair_option,
+    rules_option,
+    starts_in_option,
+    workspace_option,
+)
 from toolspeak.cli.work import Approve, Setup, Shown, open_streams, work
 from toolspeak.data.events import Limits
 from toolspeak.dialects import Section
@@ -33,10 +42,12 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
 @workspace_option
 @click.option(
     "--approve",
-    type=click.Choice(["ask", "all", "none"]),
+    type=click.Choice(["ask", "all", "all+repaired", "none"]),
     default="ask",
-    help="Who answers for calls that write or leave the machine: you at the terminal (default), always yes, always no.",
+    help="Who answers for calls that write or leave the machine: you at the terminal (default), always yes (to a call "
+    "that had to be mended too, or not), always no.",
 )
+@rules_option
 @click.option(
     "--schedule",
     type=click.Choice(["serializable", "parallel", "sequential", "native"]),
@@ -56,6 +67,7 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
     help="How many tokens the model reads: a conversation that fills them is made shorter (default: unknown, never).",
 )
 @starts_in_option
+@repair_option
 @click.option(
     "--timeline",
     metavar="FILE",
@@ -72,11 +84,13 @@ def run(
     dialect: str,
     workspace: str,
     approve: Approve,
+    rules: str | None,
     schedule: ScheduleName | Literal["native"],
     max_steps: int,
     max_seconds: float | None,
     window: int | None,
     starts_in: Section,
+    repair: bool,
     journal: str | None,
     session: str | None,
     goes_on: bool,
@@ -95,7 +109,8 @@ def run(
         raise UsageError("the task is empty: say what is to be done")
     open_streams()
     limits = Limits(steps=max_steps, seconds=max_seconds)
-    setup = Setup(model, dialect, workspace, approve, schedule, starts_in, window)
+    kept = "" if rules is None else str(Path(rules).resolve())
+    setup = Setup(model, dialect, workspace, approve, schedule, starts_in, "yes" if repair else "no", kept, window)
     shown = Shown(as_json, timeline)
     sys.exit(run_to_end(_run(text, setup, limits, journal_of(journal), session, goes_on, shown)))
 

@@ -12,17 +12,18 @@ from typing import Literal
 import click
 from rich.console import Console
 
-from toolspeak.agent import Agent, Run, RunResult, RunState
+from toolspeak.agent import DEFAULT_DIALECT, Agent, Run, RunResult, RunState
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.run import Watched
 from toolspeak.cli.ask import has_terminal, terminal_approver
 from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER
 from toolspeak.cli.options import write_text
+from toolspeak.cli.rules import open_rules
 from toolspeak.cli.timeline import write_timeline
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import Record
 from toolspeak.data.messages import JSON
-from toolspeak.dialects import Section
+from toolspeak.dialects import Section, get_dialect, repaired
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, InDoubt, ScheduleName
 from toolspeak.journal import Journal
@@ -31,7 +32,7 @@ from toolspeak.tools.builtin import recall_tool, workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
 from toolspeak.ui.lanes import batches
 
-Approve = Literal["ask", "all", "none"]
+Approve = Literal["ask", "all", "all+repaired", "none"]
 
 _INSTRUCTIONS = """\
 You work in a folder of the user's machine, with the tools below. Do the task with them: look before you change
@@ -49,6 +50,8 @@ class Setup:
     approve: Approve
     schedule: ScheduleName | Literal["native"]
     starts_in: Section
+    repair: Literal["yes", "no"] = "no"
+    rules: str = ""
     window: int | None = None
 
     def recorded(self) -> dict[str, JSON]:
@@ -57,7 +60,8 @@ class Setup:
     @classmethod
     def of(cls, run_id: str, recorded: Mapping[str, JSON]) -> Setup:
         """What a run was set up with. Raises UsageError for a run of another program."""
-        names = [field.name for field in fields(cls) if field.default is MISSING]
+        optional = {field.name for field in fields(cls) if field.default is not MISSING and field.name not in recorded}
+        names = [field.name for field in fields(cls) if field.name not in optional | {"window"}]
         window = recorded.get("window")
         if not all(isinstance(recorded.get(name), str) for name in names) or not isinstance(window, int | None):
             raise UsageError(f"run {run_id} was not started by `toolspeak run`: resume it with the program that did")
@@ -92,7 +96,8 @@ async def work(
     agent = Agent(
         setup.model,
         Toolset([*workspace_tools(setup.workspace), recall_tool(journal)]),
-        dialect=setup.dialect,
+        dialect=repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
+        rules=open_rules(setup.rules) if setup.rules else None,
         instructions=_INSTRUCTIONS,
         approve=approver,
         schedule=setup.schedule,
@@ -124,13 +129,20 @@ async def work(
     return _finish(result, shown.as_json)
 
 
-def _approver(approve: Approve, live: Console, as_json: bool) -> Approver | Literal["all", "none"] | None:
+def _written_in(dialect: str) -> str:
+    return DEFAULT_DIALECT if dialect == "auto" else dialect
+
+
+def _approver(
+    approve: Approve, live: Console, as_json: bool
+) -> Approver | Literal["all", "all+repaired", "none"] | None:
     match approve:
         case "none":
             return "none"
-        case "all":
+        case "all" | "all+repaired":
             # Shown all the same, unless nobody watches: previews take time.
-            return "all" if as_json else InStep(AnnouncingApprover(live, "--approve all"))
+            announcing = AnnouncingApprover(live, f"--approve {approve}", approve == "all+repaired")
+            return approve if as_json else InStep(announcing)
         case "ask":
             # With nobody to ask the run pauses: that is no refusal, and the exit code says so.
             return InStep(terminal_approver(live)) if has_terminal() else None

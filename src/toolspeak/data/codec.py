@@ -26,7 +26,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, NoReturn
 
-from toolspeak.data import deltas, events, messages, tools
+from toolspeak.data import approvals, deltas, events, messages, tools
 from toolspeak.data.checks import (
     SCALARS,
     Convert,
@@ -55,7 +55,7 @@ READABLE = (1,)
 
 CLASSES: Mapping[str, type] = {
     name: found
-    for module in (messages, tools, deltas, events)
+    for module in (messages, tools, approvals, deltas, events)
     for name, found in vars(module).items()
     if isinstance(found, type) and is_dataclass(found) and found.__module__ == module.__name__
 }

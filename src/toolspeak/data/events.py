@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from toolspeak.data.approvals import Rule
 from toolspeak.data.messages import (
     JSON,
     FinishReason,
@@ -23,6 +24,7 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import Effects
 
 RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval"]
+StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interceptor_failure"]
 LimitName = Literal["steps", "calls", "seconds", "tokens", "repeats", "failures"]
 
 
@@ -125,20 +127,33 @@ class ModelFailed:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
-    """A call waits for a yes. `preview` shows what it would change (a unified diff, a command)."""
+    """A call waits for a yes: `call` as it would run. `preview` shows what it would change (a unified diff, a command).
+
+    `digest` (SHA-256, hex) is that of the tool's definition, the arguments and the effects: a decision holds for it
+    alone.
+    """
 
     call_id: str
     reason: str
     preview: str = ""
+    call: ToolCall | None = None
+    effects: Effects | None = None
+    digest: str = ""
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecided:
+    """A yes or a no to the request with this digest; the fields are those of `Decision`."""
+
     call_id: str
     approved: bool
     reason: str = ""
     by: str = ""
+    digest: str = ""
+    arguments: Mapping[str, JSON] | None = None
+    ends_run: bool = False
+    always: Rule | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -148,6 +163,7 @@ class ToolStarted:
 
     `waited_for` are the calls of the batch that had to finish before this one might start, `effects` what it
     touches. `early`: the function was entered while the model still wrote; nothing was made of it before this.
+    `changed` is the call as it runs, if an interceptor or an approval made another of the model's.
     """
 
     call_id: str
@@ -156,6 +172,7 @@ class ToolStarted:
     waited_for: tuple[str, ...] = ()
     effects: Effects | None = None
     early: bool = False
+    changed: ToolCall | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -168,6 +185,46 @@ class ToolFinished:
 
     result: ToolResult
     whole: str | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSet:
+    """What interceptors keep with the run: `values` are added to its metadata. `by` names the interceptor."""
+
+    values: Mapping[str, JSON]
+    by: str = ""
+    call_id: str | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class InterceptorFailed:
+    """An interceptor raised, or gave back what it must not: what it was asked about fails. `level` is what it wraps,
+    `hook` where it failed (before, around, after)."""
+
+    interceptor: str
+    level: Literal["call", "model", "step", "run"]
+    hook: Literal["before", "around", "after"]
+    error: str
+    call_id: str | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """The run is to end as soon as the calls of its step have their results.
+
+    `reason` says what asked for it: `stopped` (`AgentStop`; `answer` is the run's answer, if there is one),
+    `tool_failure` (of a run that ends at the first), `terminated` (by a decision about a call), `blocked` or
+    `interceptor_failure`.
+    """
+
+    reason: StopReason
+    message: str
+    call_id: str | None = None
+    answer: str | None = None
+    by: str = ""
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -217,7 +274,8 @@ class RunResumed:
 @dataclass(frozen=True, slots=True)
 class RunFinished:
     """`reason` says why in a word: `answer`, `answer_cut` (by the token limit), a limit's name, `empty_answer`,
-    `forged_results` (the model made up results), `model_error`, or the model's own finish reason."""
+    `forged_results` (the model made up results), `model_error`, a stop's reason (see `StopRequested`), or the model's
+    own finish reason."""
 
     status: RunStatus
     answer: str
@@ -244,6 +302,9 @@ Event: TypeAlias = (
     | ApprovalDecided
     | ToolStarted
     | ToolFinished
+    | MetadataSet
+    | InterceptorFailed
+    | StopRequested
     | LimitReached
     | HistoryCompacted
     | RunPaused

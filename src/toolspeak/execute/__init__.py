@@ -1,9 +1,12 @@
 """Running the calls a model made: in order, at once, with a yes where one is needed; each with a result."""
 
+from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
 from toolspeak.execute.approval import (
     ApprovalRequest,
+    Approve,
     Approver,
-    Decision,
+    BatchApprover,
+    Policy,
     approve_all,
     approve_none,
     resolve_approver,
@@ -13,19 +16,25 @@ from toolspeak.execute.doubts import Doubts, InDoubt
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.executor import Executor
 from toolspeak.execute.gates import Concurrency
-from toolspeak.execute.interceptors import Answer, Block, Interceptor, Proceed
+from toolspeak.execute.hooks import Answer, Block, HookContext, HookError, HookNotes, Level, Passage, applied, in_order
+from toolspeak.execute.interceptors import Interceptor, Proceed
+from toolspeak.execute.observe import Observer, ToolCallBlocked, ToolCallCompleted, ToolCallStarted, ToolExecution
 from toolspeak.execute.recall import ANSWERED_FROM
 from toolspeak.execute.report import Wait, hints, waits
+from toolspeak.execute.rules import StandingRules, rules_policy
 from toolspeak.execute.schedule import ScheduleName, plan
 from toolspeak.execute.scope import RunScope
 from toolspeak.execute.secrets import Secrets
 
 __all__ = [
     "ANSWERED_FROM",
+    "Action",
     "Answer",
     "ApprovalRequest",
+    "Approve",
     "Approver",
     "Batch",
+    "BatchApprover",
     "BatchContext",
     "Block",
     "Concurrency",
@@ -33,18 +42,36 @@ __all__ = [
     "Doubts",
     "EarlyStart",
     "Emit",
+    "Escalate",
     "Executor",
+    "HookContext",
+    "HookError",
+    "HookNotes",
     "InDoubt",
     "Interceptor",
+    "Level",
+    "Observer",
+    "Passage",
+    "Policy",
     "Proceed",
+    "Rule",
     "RunScope",
     "ScheduleName",
     "Secrets",
+    "StandingRule",
+    "StandingRules",
+    "ToolCallBlocked",
+    "ToolCallCompleted",
+    "ToolCallStarted",
+    "ToolExecution",
     "Wait",
+    "applied",
     "approve_all",
     "approve_none",
     "hints",
+    "in_order",
     "plan",
     "resolve_approver",
+    "rules_policy",
     "waits",
 ]

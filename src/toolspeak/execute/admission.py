@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-from toolspeak.data.events import ApprovalDecided, ApprovalRequested
+from toolspeak.data.approvals import Decision, Escalate
+from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
-from toolspeak.data.tools import Effects
-from toolspeak.errors import suggest
+from toolspeak.errors import AgentStop, suggest
 from toolspeak.execute.approval import (
     ApprovalRequest,
     Approver,
-    Decision,
+    BatchApprover,
     StandingApprover,
     approval_reason,
     ask,
+    ask_together,
+    request_digest,
 )
 from toolspeak.execute.arguments import read_arguments
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
 from toolspeak.execute.doubts import ASKED, Doubts, has_person, unknown_outcome
-from toolspeak.execute.early import Begun, EarlyStart, key_of
-from toolspeak.execute.interceptors import Answer, Interceptor, run_before
+from toolspeak.execute.early import EarlyStart
+from toolspeak.execute.entries import REFUSED, Entry, Held, Ready, Settled, Stopping, call_of, stopped_result
+from toolspeak.execute.hooks import Answer, Block, HookError, HookNotes
+from toolspeak.execute.ids import key_of
+from toolspeak.execute.interceptors import Interceptor, hook_failure, passage_of
+from toolspeak.execute.judge import Judge, changed_note, no_unasked_repair
 from toolspeak.execute.results import cap_text, describe, result_of
 from toolspeak.execute.secrets import Secrets, hide_effects
 from toolspeak.execute.threads import in_thread
@@ -37,76 +43,139 @@ ResultT = TypeVar("ResultT")
 _PREVIEW_SECONDS = 30.0
 _PREVIEW_BYTES = 64 * 1024
 """More than a person reads before saying yes, and small enough to record."""
+_ENDED = "not started: the run was ended by a decision"
 
 
 class _TooLateError(Exception):
     """The run's time was over while a call was being admitted."""
 
 
-@dataclass(slots=True)  # not frozen: one is made for every call, and freezing doubles its cost
-class Ready:
-    """A call that may run. `arguments` hold revealed secrets and are for the function alone. `begun` is set when the
-    function was entered already, while the model still wrote."""
-
-    call: ToolCall
-    tool: Tool
-    arguments: Mapping[str, Any]
-    effects: Effects
-    idempotency_key: str
-    begun: Begun | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """A call that has its result without running now; `recorded` says whether the journal has it already."""
-
-    result: ToolResult
-    recorded: bool = False
-
-
-Admitted: TypeAlias = Ready | Settled | ApprovalRequest
-
-
 @dataclass(slots=True)
 class Admission:
-    """Admits the calls of one batch; make a new one for each. `waited` are the seconds an approver took so far."""
+    """Admits the calls of one batch; make a new one for each. `waited` are the seconds an approver took so far.
+
+    `stop` is set once the run is to end; `notes` hold what the interceptors leave behind.
+    """
 
     tools: Toolset
     pipeline: Sequence[Interceptor]
     secrets: Secrets
     context: BatchContext
     emit: Emit
-    approver: Approver | None
-    decided: Mapping[str, Decision]
-    doubts: Doubts
+    judge: Judge
+    approver: Approver | BatchApprover | None
     deadline: Deadline
+    doubts: Doubts = Doubts()
+    stopping: Stopping = Stopping()
     early: EarlyStart | None = None
     waited: float = 0.0
+    stop: StopRequested | None = None
+    notes: HookNotes = field(default_factory=HookNotes)
+    _rest: str = ""
+    _earlier: list[ToolCall] = field(default_factory=list[ToolCall])
 
     async def admit_all(
         self, calls: Sequence[ToolCall | MalformedCall], finished: Mapping[str, ToolResult], max_calls: int | None
-    ) -> list[Admitted]:
-        """One entry per call. Calls that are finished already or malformed do not count towards `max_calls`."""
-        admitted: list[Admitted] = []
+    ) -> list[Entry]:
+        """One entry per call; those that are held wait for `ask_all`. Calls that are finished already or malformed do
+        not count towards `max_calls`."""
+        entries: list[Entry] = []
         counted = 0
         for call in calls:
             if call.id in finished:
-                admitted.append(Settled(finished[call.id], recorded=True))
+                entries.append(Settled(finished[call.id], recorded=True))
                 continue
-            if isinstance(call, MalformedCall):
-                admitted.append(Settled(failure(call, "malformed", call.reason)))
+            counted += not isinstance(call, MalformedCall)
+            over = max_calls is not None and counted > max_calls
+            entry = await self._entry(call, over=over)
+            if isinstance(entry, Settled) and isinstance(call, ToolCall):
+                entry = replace(entry, result=self.doubts.told(call, entry.result))
+            if self.judge.looks_back and not isinstance(entry, Settled):
+                self._earlier.append(entry.call if isinstance(entry, Ready) else entry.ready.call)
+            self._consider(entry)
+            entries.append(entry)
+        return entries
+
+    async def _entry(self, call: ToolCall | MalformedCall, *, over: bool) -> Entry:
+        if self._rest:
+            return self._skipped(call)
+        if isinstance(call, MalformedCall):
+            return Settled(failure(call, "malformed", call.reason))
+        if over:
+            return Settled(failure(call, "skipped", "the run's limit on calls is reached"))
+        try:
+            return self._late(call) if self.deadline.passed() else await self._admit(call)
+        except _TooLateError:
+            return self._late(call)
+        except AgentStop as stop:
+            self._stop_run(stop, call)
+            return Settled(stopped_result(call, stop))
+
+    def _consider(self, entry: Entry) -> None:
+        """Whether what became of a call ends the batch: then the calls behind it are skipped."""
+        if not isinstance(entry, Settled) or entry.recorded or self._rest:
+            return
+        if self.ends_run:
+            self._rest = _ENDED
+            return
+        code = entry.result.code
+        if code in REFUSED:
+            if self.stopping.on_block:
+                self._rest = f"not started: {entry.result.name} was blocked before it"
+        elif self.stopping.on_failure and code is not None and code != "skipped":
+            self._rest = f"not started: {entry.result.name or 'a call'} failed before it"
+            self.stop = StopRequested("tool_failure", entry.result.text, entry.result.call_id)
+
+    def _skipped(self, call: ToolCall | MalformedCall) -> Settled:
+        return Settled(failure(call, "skipped", self._rest))
+
+    def _stop_run(self, stop: AgentStop, call: ToolCall) -> None:
+        self._rest = "not started: the run was told to stop before it"
+        message = self.secrets.hide_text(str(stop))
+        answer = None if stop.answer is None else self.secrets.hide_text(stop.answer)
+        self.stop = StopRequested("stopped", message, call.id, answer)
+
+    async def ask_all(self, entries: list[Entry]) -> list[Entry]:
+        """Asks about the calls that are held, in call order or all at once; those nobody has answered stay held."""
+        held = [entry for entry in entries if isinstance(entry, Held)]
+        if not held or self.ends_run:
+            return entries
+        entries, self._rest = list(entries), ""
+        together = await self._ask_together(held) if isinstance(self.approver, BatchApprover) else {}
+        for place, entry in enumerate(entries):
+            if self._rest:
+                if not (isinstance(entry, Settled) and (entry.recorded or entry.result.code == "skipped")):
+                    entries[place] = self._skipped(call_of(entry))
                 continue
-            counted += 1
-            if max_calls is not None and counted > max_calls:
-                reason = "the run's limit on calls is reached"
-                admitted.append(Settled(self.doubts.told(call, failure(call, "skipped", reason))))
-                continue
-            try:
-                entry = self._late(call) if self.deadline.passed() else await self._admit(call)
-            except _TooLateError:
-                entry = self._late(call)
-            admitted.append(Settled(self.doubts.told(call, entry.result)) if isinstance(entry, Settled) else entry)
-        return admitted
+            if isinstance(entry, Held):
+                entry = entries[place] = await self._answered(entry, together)
+            self._consider(entry)
+            if self.ends_run:
+                break
+        return entries
+
+    def settled(self, entries: Sequence[Entry]) -> list[Ready | Settled]:
+        """What runs and what does not, once nothing is held. When a decision has ended the run, nothing runs."""
+        ends = self.ends_run
+        found: list[Ready | Settled] = []
+        for entry in entries:
+            if isinstance(entry, Held) or (ends and isinstance(entry, Ready)):
+                call = call_of(entry)
+                entry = Settled(failure(call, "skipped", _ENDED))
+            found.append(entry)
+        return found
+
+    def facts(self) -> list[Event]:
+        """What is to be recorded before the calls run: what interceptors leave behind, and that the run is to end.
+        Not while calls wait: they are admitted anew then."""
+        hide = self.secrets.hide_text
+        failed = [replace(each, error=hide(each.error)) for each in self.notes.failed]
+        return [*failed, *(kept.fact for kept in self.notes.kept), *([] if self.stop is None else [self.stop])]
+
+    @property
+    def ends_run(self) -> bool:
+        """Whether a decision has ended the run: then nothing of the batch runs."""
+        return self.stop is not None and self.stop.reason == "terminated"
 
     def _late(self, call: ToolCall) -> Settled:
         return Settled(failure(call, "skipped", self.deadline.before_start()))
@@ -122,92 +191,176 @@ class Admission:
                 raise _TooLateError from None
             raise
 
-    async def _admit(self, call: ToolCall) -> Admitted:
-        tool = self.tools.get(call.name)
+    async def _admit(self, call: ToolCall) -> Entry:
+        tool, given = self.tools.get(call.name), call
         if tool is not None and self.pipeline:
-            verdict = await self._in_time(run_before(self.pipeline, call, self.context))
+            passage = passage_of(call, self.pipeline, self.context, self.notes)
+            try:
+                verdict = await self._in_time(passage.before(call))
+            except HookError as error:
+                return Settled(hook_failure(call, error, self.notes), by=error.name)
+            if isinstance(verdict, Block):
+                return Settled(failure(call, "blocked", verdict.reason), by=self.notes.last)
             if isinstance(verdict, Answer):
                 return Settled(result_of(call, verdict.value, self.secrets))
-            if isinstance(verdict, ToolResult):
-                return Settled(verdict)
             call, tool = verdict, self.tools.get(verdict.name)
+        ready = self._ready(call, tool)
+        if isinstance(ready, Settled):
+            return ready
+        ready.changed = call is not given and call != given
+        if call in self.doubts:
+            return await self._doubted(ready)
+        if not self.judge.is_needed(ready.call, ready.effects):
+            return self._taken(ready)
+        return await self._judged(ready)
+
+    def _ready(self, call: ToolCall, tool: Tool | None) -> Ready | Settled:
         if tool is None:
             known = suggest(call.name, (one.name for one in self.tools))
             return Settled(failure(call, "unknown_tool", f"no tool is called {known}"))
         arguments = read_arguments(tool, call, self.secrets)
         if isinstance(arguments, ToolResult):
             return Settled(arguments)
-        effects = tool.effects_of(arguments)
-        key = key_of(self.context.run_id, call.id)
-        if call in self.doubts:
-            refused = await self._doubted(call, tool, arguments, effects, key)
-            return refused or Ready(call, tool, arguments, effects, key)
-        reason = approval_reason(effects)
-        if reason or call.id in self.decided:
-            refused = await self._refusal(call, tool, arguments, effects, reason)
-            if refused is not None:
-                return refused
-        begun = None if self.early is None else self.early.take(call, effects)
-        return Ready(call, tool, arguments, effects, key, begun)
+        return Ready(call, tool, arguments, tool.effects_of(arguments), key_of(self.context.run_id, call.id))
 
-    async def _doubted(
-        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, key: str
-    ) -> Settled | ApprovalRequest | None:
-        """None if a call that was started before runs again. Its approval stands: it is not asked for again."""
-        settled = await self.doubts.settle(call, tool, arguments, effects, self._run_context(call, key))
+    def _taken(self, ready: Ready) -> Ready:
+        """With what has begun of it already."""
+        if self.early is not None:
+            ready.begun = self.early.take(ready.call, ready.effects)
+        return ready
+
+    async def _doubted(self, ready: Ready) -> Entry:
+        """What becomes of a call that was started before. Its approval stands: it is not asked for again."""
+        call, tool, effects = ready.call, ready.tool, hide_effects(ready.effects, self.secrets)
+        digest = request_digest(call, tool.spec, effects, again=True)
+        context = self._run_context(call, ready.idempotency_key)
+        doubts = self.doubts.bound(call, digest)
+        settled = await doubts.settle(call, tool, ready.arguments, ready.effects, context)
         if isinstance(settled, Happened):
             return Settled(result_of(call, settled.value, self.secrets))
         if settled is None and (self.approver is None or has_person(self.approver)):
-            request = await self._request(call, tool, arguments, effects, ASKED)
-            if self.approver is None:
-                return request
-            settled = (await self._ask(self.approver, request)).approved
-        return None if settled else Settled(unknown_outcome(call))
+            request = ApprovalRequest(call, tool.spec, effects, "", ASKED, digest, state=self.context.state)
+            return Held(ready, replace(request, preview=await self._preview(ready)), in_doubt=True)
+        return ready if settled else Settled(unknown_outcome(call))
 
-    async def _refusal(
-        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, reason: str
-    ) -> Settled | ApprovalRequest | None:
+    async def _preview(self, ready: Ready) -> str:
+        shown = await self._in_time(_preview(ready.tool, ready.arguments, self._run_context(ready.call)))
+        return cap_text(self.secrets.hide_text(shown), _PREVIEW_BYTES)
+
+    async def _judged(self, ready: Ready) -> Entry:
+        effects = hide_effects(ready.effects, self.secrets)
+        reason = self.secrets.hide_text(approval_reason(effects))
+        call, tool = ready.call, ready.tool.spec
         if reason and call.repaired_from is not None:
             reason += "; the model's text was malformed, and was repaired"
-        decision = self.decided.get(call.id)
-        if decision is None:
-            if isinstance(self.approver, StandingApprover):
-                decision = self.approver.decision
-            else:
-                request = await self._request(call, tool, arguments, effects, reason)
-                if self.approver is None:
-                    return request
-                decision = await self._ask(self.approver, request)
-        if decision.approved:
-            return None
-        told = f": {decision.reason}" if decision.reason else ""
-        return Settled(failure(call, "rejected", f"the call was rejected{told}"))
+        request = ApprovalRequest(
+            call,
+            tool,
+            effects,
+            "",
+            reason,
+            request_digest(call, tool, effects),
+            tuple(self._earlier),
+            self.context.state,
+        )
+        answer = self.judge.answer(request)
+        if answer is None:
+            return self._taken(ready)
+        if isinstance(answer, Decision):
+            return self._decided(ready, answer)
+        if answer.reason:
+            request = replace(request, reason="; ".join(part for part in (answer.reason, reason) if part))
+        if isinstance(self.approver, StandingApprover):
+            if self.approver.decision.approved and not self.approver.repaired and no_unasked_repair(request):
+                return Settled(failure(call, "rejected", no_unasked_repair(request)), by=self.approver.decision.by)
+            return self._decided(ready, self.approver.decision)
+        return Held(ready, replace(request, preview=await self._preview(ready)))
 
-    async def _ask(self, approver: Approver, request: ApprovalRequest) -> Decision:
-        await self.emit(ApprovalRequested(request.call.id, request.reason, request.preview))
-        # A person's time does not count: the question is not under the deadline, which moves on instead.
+    def _decided(self, ready: Ready, decision: Decision) -> Ready | Settled:
+        call = ready.call
+        if not decision.approved:
+            told = f": {decision.reason}" if decision.reason else ""
+            if decision.ends_run:
+                self.stop = StopRequested("terminated", decision.reason, call.id, by=decision.by)
+            return Settled(failure(call, "rejected", f"the call was rejected{told}"), by=decision.by)
+        if decision.arguments is None or decision.arguments == call.arguments:
+            return ready
+        changed = self._ready(replace(call, arguments=decision.arguments), ready.tool)
+        if isinstance(changed, Ready):
+            changed.changed, changed.note = True, changed_note(changed.call, decision.reason)
+        return changed
+
+    async def _answered(self, held: Held, together: Mapping[str, Decision | Escalate]) -> Entry:
+        """What an answer makes of a call; it stays held if there is none."""
+        call_id = held.request.call.id
+        if not together:
+            await self._record_question(held.request)
+        if self.approver is None:
+            return held
+        try:
+            answer = together.get(call_id) or await self._ask(self.approver, held.request)
+        except AgentStop as stop:
+            self._stop_run(stop, held.request.call)
+            return Settled(stopped_result(held.request.call, stop))
+        if isinstance(answer, Escalate):
+            return held
+        answer = replace(answer, reason=self.secrets.hide_text(answer.reason), digest=held.request.digest)
+        await self.emit(
+            ApprovalDecided(
+                call_id,
+                answer.approved,
+                answer.reason,
+                answer.by,
+                answer.digest,
+                answer.arguments,
+                answer.ends_run,
+                answer.always,
+            )
+        )
+        self.judge.keep(answer)
+        if held.in_doubt and not answer.ends_run:
+            return held.ready if answer.approved else Settled(unknown_outcome(held.ready.call))
+        decided = self._decided(held.ready, answer)
+        if isinstance(decided, Settled):
+            return replace(decided, result=self.doubts.told(held.ready.call, decided.result))
+        return decided
+
+    async def _record_question(self, request: ApprovalRequest) -> None:
+        call = request.call
+        await self.emit(
+            ApprovalRequested(call.id, request.reason, request.preview, call, request.effects, request.digest)
+        )
+
+    async def _ask(self, approver: Approver | BatchApprover, request: ApprovalRequest) -> Decision | Escalate:
+        if isinstance(approver, BatchApprover):
+            raise TypeError("an approver of whole batches is not asked about one call")
+        return await self._timed(ask(approver, request))
+
+    async def _ask_together(self, held: Sequence[Held]) -> dict[str, Decision | Escalate]:
+        if not isinstance(self.approver, BatchApprover):
+            return {}
+        requests = [each.request for each in held]
+        for request in requests:
+            await self._record_question(request)
+        try:
+            answers = await self._timed(ask_together(self.approver, requests))
+        except AgentStop as stop:
+            self._stop_run(stop, requests[0].call)
+            return {}
+        return {request.call.id: answer for request, answer in zip(requests, answers, strict=True)}
+
+    async def _timed(self, question: Awaitable[ResultT]) -> ResultT:
+        """A person's time does not count: the question is not under the deadline, which moves on instead."""
         clock = asyncio.get_running_loop()
         asked = clock.time()
-        decision = await ask(approver, request)
+        answer = await question
         waited = clock.time() - asked
         self.waited += waited
         self.deadline.move_on(waited)
-        decision = replace(decision, reason=self.secrets.hide_text(decision.reason))
-        await self.emit(ApprovalDecided(request.call.id, decision.approved, decision.reason, decision.by))
-        return decision
+        return answer
 
     def _run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
         return RunContext(self.context.deps, call, key, memory=self.context.memory, state=self.context.state)
-
-    async def _request(
-        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], effects: Effects, reason: str
-    ) -> ApprovalRequest:
-        preview = cap_text(
-            self.secrets.hide_text(await self._in_time(_preview(tool, arguments, self._run_context(call)))),
-            _PREVIEW_BYTES,
-        )
-        effects = hide_effects(effects, self.secrets)
-        return ApprovalRequest(call, tool.spec, effects, preview, self.secrets.hide_text(reason))
 
 
 async def _preview(tool: Tool, arguments: Mapping[str, Any], context: RunContext[Any]) -> str:

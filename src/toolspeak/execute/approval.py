@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
+from toolspeak.data.approvals import Decision, Escalate, Rule
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import UsageError
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A yes or a no. `reason` of a no goes to the model; `by` says who decided."""
-
-    approved: bool
-    reason: str = ""
-    by: str = ""
+from toolspeak.tools.context import StateView
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """One call that waits for a yes, with secrets as placeholders.
+    """One call that may need a yes, with secrets as placeholders.
 
-    `preview` shows what the call would change, "" when its tool cannot tell; `reason` says why it needs a yes.
+    `preview` shows what the call would change, "" when its tool cannot tell (or when a policy is asked: it is made for
+    people); `reason` says why it needs a yes, "" if by its effects it does not. `digest` is what a decision is bound
+    to. `earlier` are the calls of its batch before it that are to run, `state` is the run before the batch.
     """
 
     call: ToolCall
@@ -32,25 +29,63 @@ class ApprovalRequest:
     effects: Effects
     preview: str
     reason: str
+    digest: str = ""
+    earlier: tuple[ToolCall, ...] = ()
+    state: StateView | None = None
+
+    @property
+    def repaired_from(self) -> str | None:
+        """What the model wrote, if that was malformed and the call is what repair made of it."""
+        return self.call.repaired_from
+
+    def always(self) -> Rule:
+        """A rule that says yes to every call of this tool, for as long as its definition stays what it is."""
+        return Rule("approve", tool=literal(self.tool.name), definition=definition_digest(self.tool))
+
+
+Answer: TypeAlias = Decision | Escalate
 
 
 class Approver(Protocol):
-    """Answers one request; requests come one at a time, in call order."""
+    """Answers one request; requests come one at a time, in call order. With `Escalate` the run pauses and waits."""
 
-    async def __call__(self, request: ApprovalRequest, /) -> Decision: ...
+    async def __call__(self, request: ApprovalRequest, /) -> Answer: ...
+
+
+@runtime_checkable
+class BatchApprover(Protocol):
+    """An approver that is shown all the requests of a batch at once, and answers them in the same order."""
+
+    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Answer]: ...
+
+
+Policy: TypeAlias = Callable[[ApprovalRequest], Answer | None]
+"""Looks at every call, those that only read too, and decides, escalates, or has no opinion (None: the effects decide).
+A plain function; one that raises escalates."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandingApprover:
-    """Gives every request the same answer. Nobody is asked, so no preview is made and no question recorded."""
+    """Gives every request the same answer. Nobody is asked, so no preview is made and no question recorded.
+
+    Its yes is none for a call that was repaired and does more than read, unless `repaired`: the model has to write
+    such a call again.
+    """
 
     decision: Decision
+    repaired: bool = False
 
     async def __call__(self, request: ApprovalRequest, /) -> Decision:
         return self.decision
 
 
+Approve: TypeAlias = Literal["all", "all+repaired", "none"] | Approver | BatchApprover | None
+"""What a person may write as `approve=`."""
+
 approve_all = StandingApprover(Decision(True, by="approve_all"))
+"""Says yes to every call, except to a repaired one that does more than read."""
+
+approve_all_and_repaired = StandingApprover(Decision(True, by="approve_all"), repaired=True)
 """Says yes to every call."""
 
 
@@ -59,30 +94,50 @@ def approve_none(reason: str = "changes are not allowed in this run") -> Standin
     return StandingApprover(Decision(False, reason, by="approve_none"))
 
 
-def resolve_approver(approve: Literal["all", "none"] | Approver | None) -> Approver | None:
-    """What a person may write as `approve=`: "all", "none", an async callable, or None (pause and wait).
+def resolve_approver(approve: Approve) -> Approver | BatchApprover | None:
+    """What a person may write as `approve=`: "all", "all+repaired", "none", an async callable, or None (pause and
+    wait).
 
     Raises UsageError for anything else.
     """
-    if approve is None:
-        return None
-    if approve == "all":
-        return approve_all
-    if approve == "none":
-        return approve_none()
-    if not callable(approve):
-        raise UsageError(f"approve is 'all', 'none', an async callable or None, not {approve!r}")
-    return approve
+    match approve:
+        case None:
+            return None
+        case "all":
+            return approve_all
+        case "all+repaired":
+            return approve_all_and_repaired
+        case "none":
+            return approve_none()
+        case _:
+            given = cast("object", approve)
+            if callable(given) or isinstance(given, BatchApprover):
+                return approve
+            raise UsageError(f"approve is 'all', 'all+repaired', 'none', an async callable or None, not {approve!r}")
 
 
-async def ask(approver: Approver, request: ApprovalRequest) -> Decision:
-    """The approver's decision. Raises UsageError when the answer is anything but a Decision."""
+async def ask(approver: Approver, request: ApprovalRequest) -> Answer:
+    """The approver's answer. Raises UsageError when it is anything but a Decision or Escalate."""
     # Typed callers cannot get this wrong; others must not have a forgotten `async` read as a yes.
     answer = cast("object", approver(request))
     if isinstance(answer, Awaitable):
         answer = await cast("Awaitable[object]", answer)
-    if not isinstance(answer, Decision):
-        raise UsageError(f"an approver answers with a Decision, not {type(answer).__name__}")
+    return _checked(answer)
+
+
+async def ask_together(approver: BatchApprover, requests: Sequence[ApprovalRequest]) -> list[Answer]:
+    """The answers to all requests. Raises UsageError unless there is one for each."""
+    answers = [_checked(answer) for answer in await approver.together(requests)]
+    if len(answers) != len(requests):
+        raise UsageError(f"an approver answers every request: {len(requests)} were asked, {len(answers)} answered")
+    return answers
+
+
+def _checked(answer: object) -> Answer:
+    if not isinstance(answer, Decision | Escalate):
+        raise UsageError(f"an approver answers with a Decision or Escalate, not {type(answer).__name__}")
+    if isinstance(answer, Decision) and not isinstance(cast("object", answer.approved), bool):
+        raise UsageError(f"Decision(approved={answer.approved!r}): it is True or False")
     return answer
 
 
@@ -99,3 +154,30 @@ def approval_reason(effects: Effects) -> str:
     if effects.external:
         reasons.append("leaves this machine")
     return " and ".join(reasons)
+
+
+def definition_digest(tool: ToolSpec) -> str:
+    """SHA-256 (hex) of what a tool says it is: name, description, parameters, effects at most."""
+    return _digest([tool.name, tool.description, tool.parameters, _listed(tool.effects)])
+
+
+def request_digest(call: ToolCall, tool: ToolSpec, effects: Effects, *, again: bool = False) -> str:
+    """SHA-256 (hex) of the tool's definition, the exact arguments and the effects they have. `again`: whether it may
+    run a second time is another question than whether it may run."""
+    asked = [definition_digest(tool), call.name, call.arguments, _listed(replace(effects, version=""))]
+    return _digest([*asked, "again"] if again else asked)
+
+
+def literal(name: str) -> str:
+    """A pattern that fits this text alone."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in name)
+
+
+def _listed(effects: Effects) -> list[Any]:
+    flags = (effects.external, effects.idempotent, effects.destructive, effects.declared, effects.repeatable)
+    return [sorted(effects.reads), sorted(effects.writes), *flags]
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=dict)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

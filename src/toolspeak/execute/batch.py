@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from toolspeak.data.events import Event
-from toolspeak.data.messages import ToolResult
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.execute.approval import ApprovalRequest
+from toolspeak.execute.ids import key_of
+from toolspeak.execute.observe import ToolExecution
 from toolspeak.execute.scope import RunScope
 from toolspeak.tools.context import StateView
 
@@ -40,18 +42,32 @@ class BatchContext:
     state: StateView | None = None
     progress: Callable[[str, str], None] = _no_progress
     scope: RunScope = field(default_factory=RunScope)
+    agent: str = "agent"
+    parent_run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The results, complete and in call order; or no results and the calls that wait for a decision,
     in which case nothing was executed. `waited` are the seconds an approver took: they moved the deadline on.
-    `lingering` are the run's calls that were abandoned in their threads and have not ended yet, by id."""
+    `lingering` are the run's calls that were abandoned in their threads and have not ended yet, by id. `calls` are
+    those of the results, as they ran; `times` when each started and completed, in Unix seconds."""
 
     results: tuple[ToolResult, ...]
     pending: tuple[ApprovalRequest, ...] = ()
     waited: float = 0.0
     lingering: tuple[str, ...] = ()
+    run_id: str = ""
+    calls: tuple[ToolCall | MalformedCall, ...] = ()
+    times: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def executions(self) -> tuple[ToolExecution, ...]:
+        """Each call with its result and times, in call order."""
+        return tuple(
+            ToolExecution(key_of(self.run_id, result.call_id), call, result, started, completed)
+            for call, result, (started, completed) in zip(self.calls, self.results, self.times, strict=True)
+        )
 
 
 @dataclass(slots=True)

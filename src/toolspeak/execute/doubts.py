@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
+from toolspeak.data.approvals import Decision
 from toolspeak.data.messages import ToolCall, ToolResult, failure
 from toolspeak.data.tools import Effects
-from toolspeak.execute.approval import Approver, Decision, StandingApprover
+from toolspeak.execute.approval import Approver, BatchApprover, StandingApprover
 from toolspeak.execute.threads import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.tool import Tool
@@ -48,6 +49,13 @@ class Doubts:
     def __contains__(self, call: ToolCall) -> bool:
         return call.id in self.calls
 
+    def bound(self, call: ToolCall, digest: str) -> Doubts:
+        """Without what was decided of another question about this call than the one with this digest."""
+        decision = self.calls[call.id]
+        if decision is None or decision.digest in ("", digest):
+            return self
+        return replace(self, calls={**self.calls, call.id: None})
+
     def told(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """The result of a call that does not run, as it may be told: of one in doubt nobody can say that it did not."""
         if call in self and result.code in _NOT_RUN:
@@ -74,7 +82,7 @@ class Doubts:
 NO_DOUBTS = Doubts()
 
 
-def has_person(approver: Approver | None) -> bool:
+def has_person(approver: Approver | BatchApprover | None) -> bool:
     """Whether somebody answers who can look at what happened."""
     return approver is not None and not isinstance(approver, StandingApprover)
 

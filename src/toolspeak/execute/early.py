@@ -18,6 +18,7 @@ from toolspeak.execute.approval import approval_reason
 from toolspeak.execute.arguments import read_arguments
 from toolspeak.execute.batch import BatchContext
 from toolspeak.execute.gates import Concurrency, Gate
+from toolspeak.execute.ids import key_of
 from toolspeak.execute.invoke import Invocation, seconds_of
 from toolspeak.execute.schedule import Conflicts, ScheduleName
 from toolspeak.execute.secrets import Secrets
@@ -182,11 +183,6 @@ _MISSING = object()
 
 def _copied(memory: dict[str, Any]) -> dict[str, Any]:
     return {key: copy.copy(value) for key, value in memory.items()}
-
-
-def key_of(run_id: str, call_id: str) -> str:
-    """A call's idempotency key: the same when the same call is run again."""
-    return f"{run_id}:{call_id}"
 
 
 def _release(gates: tuple[Gate, ...]) -> None:

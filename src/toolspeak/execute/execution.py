@@ -5,53 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, cast
+from time import time
+from typing import Any, cast
 
-from toolspeak.data.events import ToolFinished, ToolStarted
-from toolspeak.data.messages import ToolCall, ToolResult, failure
-from toolspeak.execute.admission import Ready, Settled
+from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
+from toolspeak.data.messages import JSON, MalformedCall, TextPart, ToolCall, ToolResult, failure, no_extra
+from toolspeak.errors import AgentStop
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
 from toolspeak.execute.doubts import NO_DOUBTS, Doubts
-from toolspeak.execute.gates import Concurrency, Gate
-from toolspeak.execute.interceptors import Interceptor, run_around
+from toolspeak.execute.entries import Ready, Settled, stopped_result
+from toolspeak.execute.gates import Gate
+from toolspeak.execute.hooks import HookNotes, applied
+from toolspeak.execute.interceptors import passage_of
 from toolspeak.execute.invoke import Invocation, seconds_of
 from toolspeak.execute.lingering import Abandoned
-from toolspeak.execute.results import ResultCap, describe, finish_result, result_of
-from toolspeak.execute.schedule import ScheduleName, plan
-from toolspeak.execute.secrets import Secrets, hide_effects
+from toolspeak.execute.results import describe, finish_result, result_of
+from toolspeak.execute.secrets import hide_effects
+from toolspeak.execute.settings import ExecutionSettings
 from toolspeak.execute.threads import Outcome
 from toolspeak.execute.timers import Timers
+from toolspeak.execute.turns import Turn, Watch, chain
 from toolspeak.tools.kept import kept
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionSettings:
-    """What an executor gives each of its batches. `tool_timeout` is in seconds."""
-
-    schedule: ScheduleName
-    concurrency: Concurrency
-    pipeline: Sequence[Interceptor]
-    secrets: Secrets
-    tool_timeout: float | None
-    cap: ResultCap
-
-
-@dataclass(slots=True, eq=False)
-class _Turn:
-    """One call on its way; `returned` is what its function brought, `result` what was recorded."""
-
-    entry: Ready | Settled
-    waits: int = 0
-    waited_for: tuple[str, ...] = ()
-    followers: list[_Turn] = field(default_factory=list["_Turn"])
-    phase: Literal["new", "queued", "waiting", "starting", "running", "settling", "recording", "done"] = "new"
-    gates: tuple[Gate, ...] = ()
-    returned: ToolResult | None = None
-    result: ToolResult | None = None
-    task: asyncio.Task[None] | None = None
 
 
 class Execution:
@@ -59,6 +36,7 @@ class Execution:
 
     def __init__(
         self,
+        calls: Sequence[ToolCall | MalformedCall],
         entries: Sequence[Ready | Settled],
         settings: ExecutionSettings,
         *,
@@ -66,16 +44,20 @@ class Execution:
         context: BatchContext,
         deadline: Deadline,
         doubts: Doubts = NO_DOUBTS,
+        metadata: Mapping[str, JSON] = no_extra(),
     ) -> None:
+        self.stop: StopRequested | None = None
+        self._metadata = metadata
+        self._watch = Watch(settings.observers, context)
         self._settings = settings
         self._emit = emit
         self._context = context
         self._scope = context.scope
         self._deadline = deadline
         self._doubts = doubts
-        self._turns = [_Turn(entry) for entry in entries]
+        self._turns = [Turn(call, entry) for call, entry in zip(calls, entries, strict=True)]
         self._calls = [(turn, turn.entry) for turn in self._turns if isinstance(turn.entry, Ready)]
-        _chain(self._calls, settings.schedule)
+        chain(self._calls, settings.schedule)
         limit = settings.concurrency.batch
         self._gates = () if limit is None else (Gate(limit),)
         self._places: dict[str, tuple[Gate, ...]] = {}
@@ -116,7 +98,15 @@ class Execution:
                 self._close()
         if self._error is not None:
             raise self._error
+        if self._settings.pipeline:
+            for fact in applied((turn.notes for turn in self._turns), self._metadata, "call"):
+                await self._emit(fact)
         return tuple(cast("ToolResult", turn.result) for turn in self._turns)
+
+    @property
+    def times(self) -> tuple[tuple[float, float], ...]:
+        """When each call started and completed, in Unix seconds."""
+        return tuple((turn.started or turn.completed, turn.completed) for turn in self._turns)
 
     def _start_ready(self) -> None:
         # A task may run at once (eager task factories) and come back here: the loop below takes its turns too.
@@ -127,7 +117,7 @@ class Execution:
             self._start(self._ready.popleft())
         self._starting = False
 
-    def _start(self, turn: _Turn) -> None:
+    def _start(self, turn: Turn) -> None:
         entry = turn.entry
         if self._stopping or turn.task is not None or turn.result is not None:
             return
@@ -142,7 +132,7 @@ class Execution:
         # A copy of the batch's context: a call must not see what the call before it has set.
         turn.task = self._loop.create_task(self._take(turn), context=self._vars.copy())
 
-    def _has_place(self, turn: _Turn, entry: Ready) -> bool:
+    def _has_place(self, turn: Turn, entry: Ready) -> bool:
         """Takes the places the call needs, all or none; without them it is started again when there may be some."""
         gates = self._places.get(entry.tool.name)
         if gates is None:
@@ -160,16 +150,20 @@ class Execution:
             turn.gates = gates
         return True
 
-    async def _take(self, turn: _Turn) -> None:
+    async def _take(self, turn: Turn) -> None:
         entry, settings = turn.entry, self._settings
         try:
             result = self._remembered(turn) if self._recalls else None
             if result is None:
-                result = await self._run_call(turn, entry) if isinstance(entry, Ready) else entry.result
-                if isinstance(entry, Ready):
-                    result = self._doubts.told(entry.call, result)
+                ready = isinstance(entry, Ready)
+                result = self._doubts.told(entry.call, await self._run_call(turn, entry)) if ready else entry.result
                 result = finish_result(result, settings.secrets, settings.cap, self._context.memory)
+            if turn.notes is not None:
+                for failed in turn.notes.failed:
+                    await self._emit(replace(failed, error=settings.secrets.hide_text(failed.error)))
             turn.phase = "recording"
+            if settings.stopping.on_failure and result.status == "failure" and isinstance(entry, Ready):
+                await self._halt_on(result)
             handle = result.extra.get("handle")
             await self._emit(ToolFinished(result, None if handle is None else kept(self._context.memory, handle)))
         except BaseException as error:  # noqa: BLE001 - run() raises it; a task's own exception would be lost
@@ -177,18 +171,21 @@ class Execution:
         else:
             self._finish(turn, result)
 
-    def _remembered(self, turn: _Turn) -> ToolResult | None:
+    def _remembered(self, turn: Turn) -> ToolResult | None:
         """The result of a read that was made before, unless something in this batch may change it first."""
         entry = turn.entry
         if not isinstance(entry, Ready) or turn.waited_for:
             return None
         return self._scope.recall.answer(entry.call, entry.effects)
 
-    def _finish(self, turn: _Turn, result: ToolResult) -> None:
+    def _finish(self, turn: Turn, result: ToolResult) -> None:
         # The task has nothing left to do: a batch of thousands must not keep them all.
         turn.result, turn.phase, turn.task = result, "done", None
+        turn.completed = time()
+        if self._settings.observers:
+            self._watch.ended(turn, result)
         if turn.gates:
-            _leave(turn)
+            turn.leave()
         for follower in turn.followers:
             follower.waits -= 1
             if not follower.waits:
@@ -199,9 +196,21 @@ class Execution:
         if self._ready:
             self._start_ready()
 
-    async def _run_call(self, turn: _Turn, entry: Ready) -> ToolResult:
+    async def _halt_on(self, result: ToolResult) -> None:
+        if result.code != "skipped":
+            await self._halt(StopRequested("tool_failure", result.text, result.call_id))
+
+    async def _halt(self, stop: StopRequested) -> None:
+        """From here on no call is started; those that are under way go on."""
+        if self.stop is None:
+            self.stop = stop
+            await self._emit(stop)
+
+    async def _run_call(self, turn: Turn, entry: Ready) -> ToolResult:
         if self._is_late():
             return failure(entry.call, "skipped", self._deadline.before_start())
+        if self.stop is not None:
+            return failure(entry.call, "skipped", "not started: the run was told to stop before it")
         if self._scope.lingering.calls:
             obstacle = self._obstacle(turn, entry)
             if obstacle:
@@ -210,8 +219,13 @@ class Execution:
         pipeline = self._settings.pipeline
         try:
             if not pipeline:
-                return await self._call_tool(turn, entry)
-            result = await run_around(pipeline, entry.call, partial(self._call_tool, turn, entry))
+                return self._noted(entry, await self._call_tool(turn, entry))
+            turn.notes = HookNotes(self._metadata)
+            passage = passage_of(entry.call, pipeline, self._context, turn.notes)
+            result = self._noted(entry, await passage.around(entry.call, partial(self._call_tool, turn, entry)))
+        except AgentStop as stop:
+            await self._told_to_stop(entry.call, stop)
+            return turn.returned or stopped_result(entry.call, stop)
         except asyncio.CancelledError as error:
             if self._is_being_cancelled():
                 raise
@@ -222,7 +236,15 @@ class Execution:
             raise asyncio.CancelledError
         return result
 
-    def _obstacle(self, turn: _Turn, entry: Ready) -> str:
+    def _noted(self, entry: Ready, result: ToolResult) -> ToolResult:
+        return replace(result, content=(TextPart(entry.note), *result.content)) if entry.note else result
+
+    async def _told_to_stop(self, call: ToolCall, stop: AgentStop) -> None:
+        hide = self._settings.secrets.hide_text
+        answer = None if stop.answer is None else hide(stop.answer)
+        await self._halt(StopRequested("stopped", hide(str(stop)), call.id, answer))
+
+    def _obstacle(self, turn: Turn, entry: Ready) -> str:
         """Which calls that go on after their timeout keep this one from starting, "" if none does."""
         scope, name = self._scope, entry.tool.name
         if self._settings.schedule != "parallel":
@@ -234,7 +256,7 @@ class Execution:
             return f"earlier calls of {name} are still running after their timeout, and no more may run at once"
         return ""
 
-    async def _call_tool(self, turn: _Turn, entry: Ready) -> ToolResult:
+    async def _call_tool(self, turn: Turn, entry: Ready) -> ToolResult:
         if self._is_being_cancelled():
             raise asyncio.CancelledError
         turn.phase, turn.returned = "starting", None
@@ -244,6 +266,9 @@ class Execution:
             self._abort(error)
             raise
         turn.phase = "running"
+        turn.started = turn.started or time()
+        if self._settings.observers:
+            self._watch.started(turn, entry.call)
         if self._is_late():
             result = failure(entry.call, "skipped", self._deadline.before_start())
         else:
@@ -258,17 +283,21 @@ class Execution:
                 _forget_cancellations()
                 result = self._interrupted(turn, entry.call, error)
             else:
+                if isinstance(outcome.error, AgentStop):
+                    await self._told_to_stop(entry.call, outcome.error)
                 result = self._result(turn, entry, invocation, outcome, timed_out)
         turn.phase, turn.returned = "settling", result
         return result
 
     def _result(
-        self, turn: _Turn, entry: Ready, invocation: Invocation, outcome: Outcome, timed_out: bool
+        self, turn: Turn, entry: Ready, invocation: Invocation, outcome: Outcome, timed_out: bool
     ) -> ToolResult:
         call, secrets = entry.call, self._settings.secrets
         if outcome.error is None:
             # Even if it was told to stop, or the batch is being cancelled: what was done is recorded if it can be.
             return result_of(call, outcome.value, secrets)
+        if isinstance(outcome.error, AgentStop):
+            return stopped_result(call, outcome.error)
         if timed_out:
             return self._timed_out(turn, entry, invocation)
         if isinstance(outcome.error, Exception):
@@ -277,10 +306,13 @@ class Execution:
             return self._interrupted(turn, call, outcome.error)
         raise outcome.error
 
-    def _started(self, turn: _Turn, entry: Ready) -> ToolStarted:
+    def _started(self, turn: Turn, entry: Ready) -> ToolStarted:
         effects = hide_effects(entry.effects, self._settings.secrets)
         early = entry.begun is not None
-        return ToolStarted(entry.call.id, entry.tool.name, entry.idempotency_key, turn.waited_for, effects, early)
+        changed = entry.call if entry.changed else None
+        return ToolStarted(
+            entry.call.id, entry.tool.name, entry.idempotency_key, turn.waited_for, effects, early, changed
+        )
 
     def _invocation(self, entry: Ready) -> Invocation:
         return Invocation(
@@ -293,14 +325,14 @@ class Execution:
             self._settings.secrets,
         )
 
-    def _timed_out(self, turn: _Turn, entry: Ready, invocation: Invocation) -> ToolResult:
+    def _timed_out(self, turn: Turn, entry: Ready, invocation: Invocation) -> ToolResult:
         told = f"{entry.tool.name} did not finish within {invocation.seconds:g} seconds"
         if not self._give_up(turn, entry, invocation):
             return failure(entry.call, "timeout", told)
         result = failure(entry.call, "timeout", f"{told}; it may still be running")
         return replace(result, extra={"still_running": True})
 
-    def _give_up(self, turn: _Turn, entry: Ready, invocation: Invocation) -> bool:
+    def _give_up(self, turn: Turn, entry: Ready, invocation: Invocation) -> bool:
         """Whether the call goes on although nobody waits for it any more: a thread cannot be stopped."""
         ended = invocation.ended
         if ended is None or ended.is_set():
@@ -314,7 +346,7 @@ class Execution:
             own.linger()
         return True
 
-    def _interrupted(self, turn: _Turn, call: ToolCall, error: asyncio.CancelledError) -> ToolResult:
+    def _interrupted(self, turn: Turn, call: ToolCall, error: asyncio.CancelledError) -> ToolResult:
         """The failure of a call that got a CancelledError although nobody cancels the batch."""
         if not self._is_late():
             return failure(call, "cancelled", self._settings.secrets.hide_text(f"the tool gave up: {describe(error)}"))
@@ -376,26 +408,9 @@ class Execution:
         """Gives everything back; nothing of the batch runs any more."""
         self._timers.close()
         for turn, _ in self._calls:
-            _leave(turn)
+            turn.leave()
         done = ((entry.call, entry.effects, turn.result) for turn, entry in self._calls)
         self._scope.recall.learn(done, ordered=self._settings.schedule != "parallel")
-
-
-def _chain(calls: Sequence[tuple[_Turn, Ready]], schedule: ScheduleName) -> None:
-    waits: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()
-    for (turn, _), found in zip(calls, plan([entry.effects for _, entry in calls], schedule), strict=True):
-        if found is not waits:
-            waits, names = found, tuple(calls[index][1].call.id for index in found)
-        turn.waits, turn.waited_for = len(waits), names
-        for index in waits:
-            calls[index][0].followers.append(turn)
-
-
-def _leave(turn: _Turn) -> None:
-    gates, turn.gates = turn.gates, ()
-    for gate in gates:
-        gate.release()
 
 
 def _forget_cancellations() -> None:

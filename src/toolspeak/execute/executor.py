@@ -6,20 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from toolspeak.data.events import ApprovalRequested
-from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
-from toolspeak.execute.admission import Admission, Ready
-from toolspeak.execute.approval import ApprovalRequest, Approver, Decision
+from toolspeak.data.approvals import Decision, Rule
+from toolspeak.data.events import StopRequested
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
+from toolspeak.errors import AgentStop, ToolFailed
+from toolspeak.execute.admission import Admission
+from toolspeak.execute.approval import Approver, BatchApprover, Policy
 from toolspeak.execute.batch import Batch, BatchContext, Deadline, Emit
 from toolspeak.execute.doubts import NO_DOUBTS, Doubts
 from toolspeak.execute.early import EarlyStart
-from toolspeak.execute.execution import Execution, ExecutionSettings
+from toolspeak.execute.entries import Held, Ready, Settled, Stopping
+from toolspeak.execute.execution import Execution
 from toolspeak.execute.gates import Concurrency
+from toolspeak.execute.hooks import HookNotes, in_order
 from toolspeak.execute.ids import unique
-from toolspeak.execute.interceptors import Interceptor, in_order
+from toolspeak.execute.interceptors import Interceptor
+from toolspeak.execute.judge import Judge
+from toolspeak.execute.observe import Observer
 from toolspeak.execute.results import ResultCap
+from toolspeak.execute.rules import StandingRules, resolve_policy
 from toolspeak.execute.schedule import ScheduleName, check_schedule
 from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.settings import ExecutionSettings
 from toolspeak.tools.kept import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 
@@ -31,8 +39,14 @@ class Executor:
     """Runs batches of calls; holds nothing of a batch, so one executor may run several at the same time.
 
     `concurrency` says how many calls run at once. `max_result_bytes` is what a result may hold of text and JSON
-    (UTF-8 bytes). `tool_timeout` is in seconds, for calls whose tool names none; None is no limit. Raises UsageError
-    for an unknown schedule.
+    (UTF-8 bytes). `tool_timeout` is in seconds, for calls whose tool names none; None is no limit.
+
+    With `throw_on_failure` the batch ends at the first call that fails: no further one is started, and ToolFailed is
+    raised once all results are recorded. With `stop_on_block` the calls behind one that is blocked or rejected are
+    skipped. `policy` looks at every call before anybody is asked, a function or rules of which the first that fits
+    decides; `rules` are those that are kept. `observers` are told of every call as it happens.
+
+    Raises UsageError for an unknown schedule and for a rule that makes no sense.
     """
 
     def __init__(
@@ -45,11 +59,18 @@ class Executor:
         max_result_bytes: int = 16 * 1024,
         tool_timeout: float | None = 120.0,
         secrets: Secrets | None = None,
+        throw_on_failure: bool = False,
+        stop_on_block: bool = False,
+        policy: Policy | Sequence[Rule] | None = None,
+        rules: StandingRules | None = None,
+        observers: tuple[Observer, ...] = (),
     ) -> None:
         check_schedule(schedule)
         self._tools = tools
         self._pipeline = in_order(call_pipeline)
         self._secrets = Secrets() if secrets is None else secrets
+        self._policy = resolve_policy(policy)
+        self.rules = StandingRules() if rules is None else rules
         self._settings = ExecutionSettings(
             schedule,
             concurrency,
@@ -57,11 +78,14 @@ class Executor:
             self._secrets,
             tool_timeout,
             ResultCap(max_result_bytes, pages=READ_RESULT in tools),
+            Stopping(throw_on_failure, stop_on_block),
+            tuple(observers),
         )
 
     def early(self, context: BatchContext) -> EarlyStart | None:
-        """What starts the calls of a turn before it is over, None if interceptors must see every call first."""
-        if self._pipeline:
+        """What starts the calls of a turn before it is over, None if interceptors or a policy must see every call
+        first."""
+        if self._pipeline or self._policy is not None:
             return None
         settings = self._settings
         return EarlyStart(
@@ -79,7 +103,7 @@ class Executor:
         *,
         emit: Emit,
         context: BatchContext,
-        approver: Approver | None,
+        approver: Approver | BatchApprover | None,
         decided: Mapping[str, Decision] = _NO_DECISIONS,
         finished: Mapping[str, ToolResult] = _NO_RESULTS,
         doubts: Doubts = NO_DOUBTS,
@@ -89,9 +113,10 @@ class Executor:
     ) -> Batch:
         """Runs the calls and returns their results in call order, whatever finished first.
 
-        With no approver, a call that needs a yes and is not in `decided` stops the batch before anything runs:
-        the Batch then lists the calls that wait. `finished` results (by call id) are returned as they are;
-        what becomes of calls that were started and have none is said in `doubts`.
+        With no approver, or one that escalates, a call that needs a yes stops the batch before anything runs: the
+        Batch then lists the calls that wait. `decided` answers them, by call id; a yes is bound to its request
+        (`Decision.digest`), and holds only if the tool and the arguments are still the same. `finished` results (by
+        call id) are returned as they are; what becomes of calls that were started and have none is said in `doubts`.
         `deadline` is in seconds from now: calls that are not finished then are cancelled, calls not started are
         skipped. What the approver takes does not count; `Batch.waited` is that time. Past `max_calls` calls are
         skipped; malformed and finished ones do not count. `early` is what this turn's calls were offered to.
@@ -99,10 +124,16 @@ class Executor:
         Calls whose id is missing or was used before in the batch get one of their own, in their results and facts
         too; the id they came with is their `provider_id` then.
 
+        What interceptors set is recorded: by `before` ahead of the calls, by `around` and `after` behind them, in call
+        order.
+
         A tool's failure is a result. A synchronous tool cannot be stopped at its timeout: while it goes on, calls
-        that conflict with it are skipped (except in the schedule "parallel"). Raises what `emit` or the approver
-        raises: a fact that cannot be recorded stops the batch, and the call it was about does not run. Cancelling
-        cancels the async tools and waits for them, abandons the synchronous ones, and records nothing for either.
+        that conflict with it are skipped (except in the schedule "parallel").
+
+        Raises AgentStop, with the batch, if a tool, an interceptor or the approver did or a decision ended the run, and
+        ToolFailed (`throw_on_failure`). Raises what `emit` or the approver raises: a fact that cannot be recorded stops
+        the batch, and the call it was about does not run. Cancelling cancels the async tools and waits for them,
+        abandons the synchronous ones, and records nothing for either.
         """
         limit = Deadline.after(deadline)
         admission = Admission(
@@ -111,27 +142,61 @@ class Executor:
             secrets=self._secrets,
             context=context,
             emit=emit,
+            judge=Judge(self._policy, self.rules, decided),
             approver=approver,
-            decided=decided,
             doubts=doubts,
             deadline=limit,
+            stopping=self._settings.stopping,
             early=early,
+            notes=HookNotes(no_extra() if context.state is None else context.state.metadata),
         )
         try:
-            admitted = await admission.admit_all(unique(calls), finished, max_calls)
-            pending = tuple(entry for entry in admitted if isinstance(entry, ApprovalRequest))
-            if pending:
-                for request in pending:
-                    await emit(ApprovalRequested(request.call.id, request.reason, request.preview))
-                return Batch((), pending)
-            entries = [entry for entry in admitted if not isinstance(entry, ApprovalRequest)]
+            known = unique(calls)
+            admitted = await admission.ask_all(await admission.admit_all(known, finished, max_calls))
+            pending = tuple(entry.request for entry in admitted if isinstance(entry, Held))
+            if pending and not admission.ends_run:
+                return Batch((), pending, admission.waited)
+            entries = admission.settled(admitted)
             if early is not None and not early.is_wanted:
                 entries = [replace(entry, begun=None) if isinstance(entry, Ready) else entry for entry in entries]
                 await early.drop()
-            execution = Execution(entries, self._settings, emit=emit, context=context, deadline=limit, doubts=doubts)
+            for fact in admission.facts():
+                await emit(fact)
+            ran = _as_run(known, entries)
+            execution = Execution(
+                ran,
+                entries,
+                self._settings,
+                emit=emit,
+                context=context,
+                deadline=limit,
+                doubts=doubts,
+                metadata=admission.notes.seen,
+            )
             results = await execution.run()
         finally:
             if early is not None:
                 await early.drop()
         running = tuple(call.call_id for call in context.scope.lingering.running())
-        return Batch(results, waited=admission.waited, lingering=running)
+        batch = Batch(results, (), admission.waited, running, context.run_id, ran, execution.times)
+        stop = admission.stop or execution.stop
+        if stop is not None:
+            raise _stopped(stop, batch)
+        return batch
+
+
+def _as_run(
+    calls: Sequence[ToolCall | MalformedCall], entries: Sequence[Ready | Settled]
+) -> tuple[ToolCall | MalformedCall, ...]:
+    """The calls as they run or would have."""
+    return tuple(entry.call if isinstance(entry, Ready) else call for call, entry in zip(calls, entries, strict=True))
+
+
+def _stopped(stop: StopRequested, batch: Batch) -> AgentStop | ToolFailed:
+    if stop.reason == "tool_failure":
+        error = ToolFailed(f"the call {stop.call_id} failed: {stop.message}")
+        error.execution = next((each for each in batch.executions if each.result.call_id == stop.call_id), None)
+    else:
+        error = AgentStop(stop.message, answer=stop.answer)
+    error.batch = batch
+    return error

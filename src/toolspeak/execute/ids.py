@@ -28,6 +28,11 @@ def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | Mal
     return found
 
 
+def key_of(run_id: str, call_id: str) -> str:
+    """A call's idempotency key: the same when the same call is run again."""
+    return f"{run_id}:{call_id}"
+
+
 def _free(stem: str, taken: set[str], last: dict[str, int]) -> str:
     """A name that is not taken; `last` keeps a batch of one id for all its calls from trying all numbers each time."""
     number = last.get(stem, 1) + 1

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from toolspeak.data.messages import Message, ToolCall
+from toolspeak.data.messages import JSON, Message, ToolCall
 
 DepsT = TypeVar("DepsT")
 
@@ -27,6 +27,9 @@ class StateView(Protocol):
 
     @property
     def messages(self) -> Sequence[Message]: ...
+
+    @property
+    def metadata(self) -> Mapping[str, JSON]: ...
 
 
 def _ignore(_message: str) -> None:

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from toolspeak.agent.run import Watched
 from toolspeak.data.events import ApprovalRequested, Record
-from toolspeak.execute import ApprovalRequest, Approver, Decision
-from toolspeak.ui.format import one_line, request_arguments
+from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
+from toolspeak.execute.judge import no_unasked_repair
+from toolspeak.ui.format import one_line, printable, request_arguments
 from toolspeak.ui.render import write, write_preview
 
 
@@ -21,19 +22,26 @@ def show_request(console: Console, request: ApprovalRequest) -> None:
     write(console, f"  {one_line(request.reason)}", "yellow")
     for line in request_arguments(request):
         write(console, f"    {line}")
+    if request.repaired_from is not None:
+        write(console, "    the model wrote this, which is not valid:", "yellow")
+        for line in printable(request.repaired_from).strip("\n").split("\n"):
+            write(console, f"      {line}", "dim")
     write_preview(console, request.preview)
 
 
 @dataclass(frozen=True, slots=True)
 class AnnouncingApprover:
-    """Implements `Approver`: shows every request and says yes. `by` is who is said to have decided."""
+    """Implements `Approver`: shows every request and says yes, to a repaired call only if `repaired`. `by` is who is
+    said to have decided."""
 
     console: Console
     by: str
+    repaired: bool = False
 
     async def __call__(self, request: ApprovalRequest, /) -> Decision:
         show_request(self.console, request)
-        return Decision(True, by=self.by)
+        refused = "" if self.repaired else no_unasked_repair(request)
+        return Decision(not refused, refused, by=self.by)
 
 
 class InStep:
@@ -51,6 +59,6 @@ class InStep:
         if isinstance(item, Record) and isinstance(item.event, ApprovalRequested):
             self._seen[item.event.call_id].set()
 
-    async def __call__(self, request: ApprovalRequest, /) -> Decision:
+    async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate:
         await self._seen[request.call.id].wait()
         return await self._approver(request)

@@ -24,12 +24,14 @@ from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
     HistoryCompacted,
+    InterceptorFailed,
     LimitReached,
     ModelAnswered,
     ModelAsked,
     Record,
     RunFinished,
     RunPaused,
+    StopRequested,
     ToolFinished,
 )
 from toolspeak.data.messages import NORMAL_END, MalformedCall, ToolCall, ToolResult
@@ -185,6 +187,11 @@ class Renderer:
                 self._line(f"! the limit of {allowed:g} {limit} is reached: asking for a final answer", "yellow")
             case HistoryCompacted() as event:
                 self._line(f"· {compaction_text(event)}", "dim")
+            case InterceptorFailed(interceptor, level, hook, error):
+                where = f"! the interceptor {one_line(interceptor)} failed ({hook} a {level}): "
+                self._line(where, "red", one_line(error))
+            case StopRequested(reason, message):
+                self._line(f"! the run stops ({reason.replace('_', ' ')}): ", "yellow", one_line(message))
             case RunPaused(_, call_ids):
                 self._show_waiting(call_ids)
             case RunFinished():

@@ -1,0 +1,245 @@
+"""Wrapping model requests, steps and runs with one's own code: the same shape as for calls.
+
+`before` changes the value, blocks it or answers it; `around` surrounds what happens; `after` changes the outcome. An
+error in one is recorded with its name (`InterceptorFailed`) and ends the run as failed: a guard that breaks lets
+nothing pass. `AgentStop` ends the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from toolspeak.agent.decide import Finish
+from toolspeak.agent.driver import TurnRequest
+from toolspeak.agent.state import RunState
+from toolspeak.data.events import Event, MetadataSet, StopRequested
+from toolspeak.data.messages import JSON, Message, TextPart, Usage, no_extra
+from toolspeak.dialects import ParsedTurn
+from toolspeak.errors import AgentStop, UsageError
+from toolspeak.execute import (
+    Answer,
+    Block,
+    HookContext,
+    HookError,
+    HookNotes,
+    Interceptor,
+    Level,
+    Passage,
+    applied,
+    in_order,
+)
+
+ValueT = TypeVar("ValueT")
+OutcomeT = TypeVar("OutcomeT")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A model turn and its batch of calls; numbered from 1."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """The run after a step. What `say` holds is said to the model as the user: the run goes on then, even if it had
+    its answer."""
+
+    state: RunState
+    say: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """The messages a run starts with, the task last."""
+
+    messages: tuple[Message, ...]
+
+
+class ModelInterceptor(Protocol):
+    """Wraps each request to the model; subclass it and override, or have the same attributes."""
+
+    level: Level = "model"
+    priority: int = 0
+
+    async def before(self, request: TurnRequest, context: HookContext) -> TurnRequest | Block | Answer:
+        """The request to go on with: what is changed in it is told to the model in this turn alone. An Answer holds a
+        text or a ParsedTurn in place of the model's; a Block ends the run."""
+        return request
+
+    async def around(
+        self, request: TurnRequest, proceed: Callable[[TurnRequest], Awaitable[ParsedTurn]], context: HookContext
+    ) -> ParsedTurn:
+        """The model's turn; `proceed` may raise ProviderError, and may be called again then."""
+        return await proceed(request)
+
+    async def after(self, request: TurnRequest, turn: ParsedTurn, context: HookContext) -> ParsedTurn:
+        """The turn to record; its `message` holds the calls that will run."""
+        return turn
+
+
+class StepInterceptor(Protocol):
+    """Wraps each step; subclass it and override, or have the same attributes."""
+
+    level: Level = "step"
+    priority: int = 0
+
+    async def before(self, step: Step, context: HookContext) -> Step | Block | Answer:
+        """The step as it is; an Answer holds the run's answer, a Block ends the run without one."""
+        return step
+
+    async def around(self, step: Step, proceed: Callable[[Step], Awaitable[StepEnd]], context: HookContext) -> StepEnd:
+        """A step that waits for approval is left with `state.status` "awaiting_approval", and surrounded anew when it
+        goes on."""
+        return await proceed(step)
+
+    async def after(self, step: Step, end: StepEnd, context: HookContext) -> StepEnd:
+        """Called once the step is over; what it adds to `say` is said to the model."""
+        return end
+
+
+class RunInterceptor(Protocol):
+    """Wraps each run; subclass it and override, or have the same attributes."""
+
+    level: Level = "run"
+    priority: int = 0
+
+    async def before(self, start: RunStart, context: HookContext) -> RunStart | Block | Answer:
+        """The messages to start with; an Answer holds the run's answer. Not asked again when a run is resumed."""
+        return start
+
+    async def around(
+        self, start: RunStart, proceed: Callable[[RunStart], Awaitable[Finish]], context: HookContext
+    ) -> Finish:
+        """How the run ends. A run that pauses proceeds to "awaiting_approval", and is surrounded anew when it goes on.
+        Context variables that are set here are not seen inside."""
+        return await proceed(start)
+
+    async def after(self, start: RunStart, finish: Finish, context: HookContext) -> Finish:
+        """How the run ends: its status, answer and reason. A failed run may be given an answer here."""
+        return finish
+
+
+AnyInterceptor: TypeAlias = Interceptor | ModelInterceptor | StepInterceptor | RunInterceptor
+
+
+def by_level(interceptors: Sequence[AnyInterceptor]) -> Mapping[Level, tuple[Any, ...]]:
+    """The interceptors of each level, the outermost first. Raises UsageError for one of no known level."""
+    levels: tuple[Level, ...] = ("call", "model", "step", "run")
+    for each in interceptors:
+        if getattr(each, "level", None) not in levels:
+            raise UsageError(
+                f"{type(each).__name__}.level is one of {', '.join(levels)}; subclass Interceptor, ModelInterceptor, "
+                "StepInterceptor or RunInterceptor"
+            )
+    return {level: in_order([each for each in interceptors if each.level == level]) for level in levels}
+
+
+class Stage:
+    """Takes values of the levels above calls through their interceptors; records nothing itself."""
+
+    def __init__(
+        self,
+        pipelines: Mapping[Level, tuple[Any, ...]],
+        context: Callable[[HookNotes, str], HookContext],
+        hide: Callable[[str], str],
+    ) -> None:
+        self._pipelines = pipelines
+        self._context = context
+        self._hide = hide
+
+    def has(self, level: Level) -> bool:
+        return bool(self._pipelines.get(level))
+
+    async def before(
+        self, level: Level, value: ValueT, metadata: Mapping[str, JSON] = no_extra()
+    ) -> tuple[ValueT | Answer | None, list[Event]]:
+        """The value to go on with, what answers it, or None when the run is to end; and what to record."""
+        notes = HookNotes(metadata)
+        try:
+            verdict = await self._passage(level, notes, value).before(value)
+        except (HookError, AgentStop) as error:
+            return None, self._facts(level, notes, metadata, error)
+        if isinstance(verdict, Block):
+            blocked = StopRequested("blocked", self._hide(verdict.reason), by=notes.last)
+            return None, [*self._facts(level, notes, metadata), blocked]
+        return verdict, self._facts(level, notes, metadata)
+
+    async def around(
+        self,
+        level: Level,
+        value: object,
+        inner: Callable[[], Awaitable[OutcomeT]],
+        metadata: Callable[[], Mapping[str, JSON]],
+        is_over: Callable[[OutcomeT], bool] = lambda _: True,
+    ) -> tuple[OutcomeT | None, list[Event]]:
+        """The outcome, None when the run is to end; and what to record. `after` is for what `is_over`."""
+        notes = HookNotes(metadata())
+        passage: Passage[Any, Any] = self._passage(level, notes, value)
+        try:
+            outcome = await passage.surround(value, inner)
+            if is_over(outcome):
+                kept = [fact for fact in applied([notes], metadata(), level) if isinstance(fact, MetadataSet)]
+                notes.seen = {**metadata(), **{key: fact.values[key] for fact in kept for key in fact.values}}
+                outcome = await passage.after(value, outcome)
+        except (HookError, AgentStop) as error:
+            return None, self._facts(level, notes, metadata(), error)
+        return outcome, self._facts(level, notes, metadata())
+
+    def _passage(self, level: Level, notes: HookNotes, value: object) -> Passage[Any, Any]:
+        def seen_by(name: str) -> HookContext:
+            notes.last = name
+            return self._context(notes, name)
+
+        def check(verdict: object) -> object:
+            if type(verdict) is not type(value):
+                known = f"a {type(value).__name__}, a Block or an Answer"
+                raise UsageError(f"before returns {known}, not {type(verdict).__name__}")
+            return verdict
+
+        def own(outcome: object) -> object:
+            wanted = _OUTCOMES[level]
+            if not isinstance(outcome, wanted):
+                raise UsageError(f"around and after return a {wanted.__name__}, not {type(outcome).__name__}")
+            return outcome
+
+        def contain(error: HookError) -> object:
+            raise error
+
+        return Passage(self._pipelines[level], level, seen_by, check, own, contain)
+
+    def _facts(
+        self, level: Level, notes: HookNotes, metadata: Mapping[str, JSON], error: HookError | AgentStop | None = None
+    ) -> list[Event]:
+        facts: list[Event] = [*applied([notes], metadata, level)]
+        if isinstance(error, HookError):
+            fact = error.fact()
+            facts.append(replace(fact, error=self._hide(fact.error)))
+            facts.append(StopRequested("interceptor_failure", self._hide(str(error)), by=error.name))
+        elif error is not None:
+            facts.append(stop_of(error, self._hide, notes.last))
+        return facts
+
+
+_OUTCOMES: Mapping[Level, type] = {"model": ParsedTurn, "step": StepEnd, "run": Finish}
+
+
+def stop_of(stop: AgentStop, hide: Callable[[str], str], by: str) -> StopRequested:
+    """The fact of an AgentStop."""
+    return StopRequested("stopped", hide(str(stop)), answer=None if stop.answer is None else hide(stop.answer), by=by)
+
+
+def answering(value: object, by: str = "") -> StopRequested:
+    """The fact of a run that an interceptor answered."""
+    return StopRequested("stopped", "answered by an interceptor", answer=str(value), by=by)
+
+
+def turn_of(value: object) -> ParsedTurn:
+    """A turn in place of the model's: a ParsedTurn as it is, anything else as its text. It cost nothing."""
+    if isinstance(value, ParsedTurn):
+        return value
+    text = str(value)
+    message = Message("assistant", (TextPart(text),) if text else ())
+    return ParsedTurn(text, "", message, (), (), (), (), "stop", Usage(0, 0), None)

@@ -1,0 +1,37 @@
+"""What an agent gives each of its runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolspeak.agent.compaction import Window
+from toolspeak.agent.driver import Driver
+from toolspeak.execute import Approver, BatchApprover, Executor, InDoubt, Level, Secrets
+from toolspeak.journal.base import Journal
+from toolspeak.tools import Toolset
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """See `Agent` and `RunOptions`; `pipelines` are the interceptors of each level, the outermost first."""
+
+    driver: Driver
+    toolset: Toolset
+    executor: Executor
+    journal: Journal
+    secrets: Secrets = Secrets()
+    approver: Approver | BatchApprover | None = None
+    instructions: str = ""
+    agent: str = "agent"
+    deps: Any = None
+    principal: str | None = None
+    traceparent: str | None = None
+    parent_run_id: str | None = None
+    early_start: bool = True
+    in_doubt: InDoubt = "ask"
+    window: Window | None = None
+    pipelines: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])
+    clock: Callable[[], float] = time.time

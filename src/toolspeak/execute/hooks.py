@@ -1,0 +1,222 @@
+"""What interceptors of every level share: the shape before / around / after, their order, and what becomes of an error.
+
+A level is what is wrapped: a call, a model request, a step, a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+
+from toolspeak.data.events import InterceptorFailed, MetadataSet
+from toolspeak.data.messages import JSON, no_extra
+from toolspeak.errors import AgentStop, UsageError
+from toolspeak.execute.results import describe
+from toolspeak.tools.content import jsonable
+from toolspeak.tools.context import StateView
+
+ValueT = TypeVar("ValueT")
+OutcomeT = TypeVar("OutcomeT")
+Level: TypeAlias = Literal["call", "model", "step", "run"]
+HookName: TypeAlias = Literal["before", "around", "after"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """It does not happen; the reason goes to the model where there is one to tell, else it ends the run."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """It does not happen; the value stands for what would have come of it."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Metadata to keep: `fact` as the hook saw it, `change` what to make of the value there is when it is applied."""
+
+    fact: MetadataSet
+    change: Callable[[JSON], JSON] | None = None
+
+
+class HookNotes:
+    """What the hooks around one thing leave behind: metadata to keep, and which of them failed.
+
+    `seen` is the metadata as the next hook sees it, `last` the interceptor that was asked last.
+    """
+
+    __slots__ = ("failed", "kept", "last", "seen")
+
+    def __init__(self, metadata: Mapping[str, JSON] = no_extra()) -> None:
+        self.seen: Mapping[str, JSON] = metadata
+        self.kept: list[Kept] = []
+        self.failed: list[InterceptorFailed] = []
+        self.last = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HookContext:
+    """The run as a hook may see it. `memory` is what the run's tools share and lives as long as its process."""
+
+    run_id: str
+    step: int
+    deps: Any
+    memory: dict[str, Any]
+    state: StateView | None
+    _notes: HookNotes = field(repr=False)
+    _by: str = ""
+    _call_id: str | None = None
+
+    @property
+    def metadata(self) -> Mapping[str, JSON]:
+        """What interceptors have kept with the run so far, by key."""
+        return self._notes.seen
+
+    def set(self, key: str, value: JSON) -> None:
+        """Keeps a JSON value with the run: it is recorded, and later hooks and tools find it in the metadata.
+
+        What `before` sets for a call holds from the next call on; what `around` and `after` set holds once the batch
+        is over, in call order. Raises Unserialisable for what is no JSON.
+        """
+        self._keep(key, value, None)
+
+    def update(self, key: str, change: Callable[[JSON], JSON]) -> None:
+        """Keeps what `change` makes of the value (None if there is none): for counts and lists. Where several calls of
+        a batch do so it is applied to each other's values, in call order, and so called more than once. Raises what
+        `change` raises."""
+        self._keep(key, change(self._notes.seen.get(key)), change)
+
+    def _keep(self, key: str, value: JSON, change: Callable[[JSON], JSON] | None) -> None:
+        kept = jsonable(value)
+        self._notes.seen = {**self._notes.seen, key: kept}
+        self._notes.kept.append(Kept(MetadataSet({key: kept}, self._by, self._call_id), change))
+
+
+class HookError(Exception):
+    """An interceptor raised, or gave back what it must not."""
+
+    def __init__(self, interceptor: object, level: Level, hook: HookName, error: Exception, *, ran: bool) -> None:
+        self.name = type(interceptor).__name__
+        self.level: Level = level
+        self.hook: HookName = hook
+        self.error = error
+        what = {"call": "the tool itself", "model": "the model", "step": "the step", "run": "the run"}[level]
+        told = f" ({what} had run)" if ran else ""
+        super().__init__(f"the interceptor {self.name} failed{told}: {describe(error)}")
+
+    def fact(self, call_id: str | None = None) -> InterceptorFailed:
+        return InterceptorFailed(self.name, self.level, self.hook, describe(self.error), call_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage(Generic[ValueT, OutcomeT]):
+    """One value on its way through the interceptors of a level, the outermost first in `pipeline`.
+
+    `check` raises UsageError for a value that `before` must not give back, `own` for an outcome that is none; it may
+    change it. `contain` turns an error into the outcome of what it happened to, or raises it.
+    """
+
+    pipeline: Sequence[Any]
+    level: Level
+    context: Callable[[str], HookContext]
+    check: Callable[[object], ValueT]
+    own: Callable[[object], OutcomeT]
+    contain: Callable[[HookError], OutcomeT]
+
+    async def before(self, value: ValueT) -> ValueT | Block | Answer:
+        """The value to go on with, or what takes its place. Raises HookError."""
+        for interceptor in self.pipeline:
+            try:
+                verdict = cast("object", await interceptor.before(value, self._for(interceptor)))
+                if isinstance(verdict, Block | Answer):
+                    return verdict
+                value = self.check(verdict)
+            except AgentStop:
+                raise
+            except Exception as error:
+                raise HookError(interceptor, self.level, "before", error, ran=False) from error
+        return value
+
+    async def around(self, value: ValueT, innermost: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
+        """The outcome with every `around` around `innermost`, then through every `after`."""
+        return await self.after(value, await self.surround(value, innermost))
+
+    async def surround(self, value: ValueT, innermost: Callable[[], Awaitable[OutcomeT]]) -> OutcomeT:
+        """The outcome with every `around` around `innermost`."""
+        for interceptor in reversed(self.pipeline):
+            innermost = self._wrapped(interceptor, value, innermost)
+        return await innermost()
+
+    async def after(self, value: ValueT, outcome: OutcomeT) -> OutcomeT:
+        """The outcome through every `after`."""
+        for interceptor in reversed(self.pipeline):
+            try:
+                outcome = self.own(await interceptor.after(value, outcome, self._for(interceptor)))
+            except AgentStop:
+                raise
+            except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises is contained
+                outcome = self.contain(HookError(interceptor, self.level, "after", error, ran=True))
+        return outcome
+
+    def _for(self, interceptor: object) -> HookContext:
+        return self.context(type(interceptor).__name__)
+
+    def _wrapped(
+        self, interceptor: Any, value: ValueT, inner: Callable[[], Awaitable[OutcomeT]]
+    ) -> Callable[[], Awaitable[OutcomeT]]:
+        async def run() -> OutcomeT:
+            ran = False
+            inside: list[Exception] = []
+
+            async def proceed(given: ValueT) -> OutcomeT:
+                nonlocal ran
+                if given is not value and given != value:
+                    raise UsageError("around proceeds with what it was given; change it in before")
+                try:
+                    outcome = await inner()
+                except Exception as error:
+                    inside.append(error)
+                    raise
+                ran = True
+                return outcome
+
+            try:
+                return self.own(await interceptor.around(value, proceed, self._for(interceptor)))
+            except (AgentStop, HookError):
+                raise
+            except Exception as error:
+                if error in inside:  # what is inside failed, not the interceptor
+                    raise
+                return self.contain(HookError(interceptor, self.level, "around", error, ran=ran))
+
+        return run
+
+
+def applied(
+    notes: Iterable[HookNotes | None], metadata: Mapping[str, JSON], level: Level
+) -> list[MetadataSet | InterceptorFailed]:
+    """What the hooks around several things that ran at once keep, one thing after the other."""
+    facts: list[MetadataSet | InterceptorFailed] = []
+    current = dict(metadata)
+    for kept in (kept for each in notes if each is not None for kept in each.kept):
+        fact = kept.fact
+        try:
+            if kept.change is not None:
+                values = {key: jsonable(kept.change(current.get(key))) for key in fact.values}
+                fact = MetadataSet(values, fact.by, fact.call_id)
+        except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises is contained
+            facts.append(InterceptorFailed(fact.by, level, "after", describe(error), fact.call_id))
+            continue
+        current.update(fact.values)
+        facts.append(fact)
+    return facts
+
+
+def in_order(pipeline: Sequence[Any]) -> tuple[Any, ...]:
+    """The interceptors, the outermost first: by priority, equals as they were given."""
+    return tuple(sorted(pipeline, key=lambda interceptor: -interceptor.priority))

@@ -1,0 +1,89 @@
+"""Who decides about a call, and in which order: an earlier decision, the policy, a kept rule, the effects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from toolspeak.data.approvals import Decision, Escalate
+from toolspeak.data.messages import ToolCall
+from toolspeak.data.tools import Effects
+from toolspeak.errors import AgentStop
+from toolspeak.execute.approval import Answer, ApprovalRequest, Policy, approval_reason
+from toolspeak.execute.results import describe
+from toolspeak.execute.rules import StandingRules
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Decides without asking anybody. `decided` are the answers to questions of this batch that were asked before."""
+
+    policy: Policy | None
+    rules: StandingRules
+    decided: Mapping[str, Decision]
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether anybody may want to know the calls before."""
+        return self.policy is not None or len(self.rules) > 0
+
+    def is_needed(self, call: ToolCall, effects: Effects) -> bool:
+        """Whether the call is judged at all: most reads are not."""
+        return self.policy is not None or call.id in self.decided or bool(approval_reason(effects))
+
+    def answer(self, request: ApprovalRequest) -> Answer | None:
+        """A decision, `Escalate` (somebody has to be asked), or None: it runs unasked.
+
+        A yes that nobody gave to this very call does not hold for a repaired one that does more than read.
+        """
+        decided = self.decided.get(request.call.id)
+        if decided is not None and self._holds(decided, request):
+            return decided
+        answer = None if self.policy is None else self._by_policy(self.policy, request)
+        if answer is None and request.reason:
+            answer = Escalate()
+        if isinstance(answer, Escalate):
+            answer = self.rules.decide(request) or answer
+        if isinstance(answer, Decision) and answer.approved and no_unasked_repair(request):
+            return Escalate()
+        return answer
+
+    def keep(self, decision: Decision) -> None:
+        """Keeps the rule that came with a decision."""
+        if decision.always is not None:
+            self.rules.add(decision.always, decision.by)
+
+    def _holds(self, decision: Decision, request: ApprovalRequest) -> bool:
+        """A yes is for what was asked; a no that is bound to nothing is for whatever bears the id."""
+        return decision.digest == request.digest or (not decision.approved and not decision.digest)
+
+    def _by_policy(self, policy: Policy, request: ApprovalRequest) -> Answer | None:
+        try:
+            answer = cast("object", policy(request))
+            if answer is None or isinstance(answer, Decision | Escalate):
+                return answer
+            problem = f"the policy answered with {type(answer).__name__}, not a Decision, Escalate or None"
+        except AgentStop:
+            raise
+        except Exception as error:  # noqa: BLE001 - foreign code: a person decides when it cannot
+            problem = f"the policy failed: {describe(error)}"
+        return Escalate(problem)
+
+
+def no_unasked_repair(request: ApprovalRequest) -> str:
+    """What the model is told of a repaired call that may not run unasked, "" for every other call."""
+    if request.repaired_from is None or not approval_reason(request.effects):
+        return ""
+    read = json.dumps(request.call.arguments, ensure_ascii=False)
+    return (
+        "the call was not written correctly, and a call that does more than read runs only as it was written. It was "
+        f"understood as {request.call.name} with {read}. If that is what you meant, write it again, as valid JSON"
+    )
+
+
+def changed_note(call: ToolCall, reason: str) -> str:
+    """What the model is told of a call that was let run with other arguments than its own."""
+    told = f" ({reason})" if reason else ""
+    return f"[This call was changed before it ran{told}: its arguments were {json.dumps(call.arguments)}]\n"

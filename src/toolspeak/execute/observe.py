@@ -1,0 +1,146 @@
+"""What an observer is told of calls as they happen, and a call with what came of it as one value.
+
+Observer events are for logs, metrics and user interfaces. They are no journal facts: nothing is folded from them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from toolspeak.data.messages import JSON, JsonPart, MalformedCall, TextPart, ToolCall, ToolResult
+
+_LOG = logging.getLogger("toolspeak")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolExecution:
+    """One call and what came of it. `id` is the same when the call is taken up again after a pause; `started` and
+    `completed` are Unix seconds, equal for a call whose function was not entered."""
+
+    id: str
+    call: ToolCall | MalformedCall
+    result: ToolResult
+    started: float
+    completed: float
+
+    @property
+    def name(self) -> str:
+        return self.call.name or ""
+
+    @property
+    def args(self) -> Mapping[str, JSON]:
+        """The arguments the tool was given, with secrets as placeholders."""
+        return self.call.arguments if isinstance(self.call, ToolCall) else {}
+
+    @property
+    def value(self) -> JSON:
+        """What the tool returned: text or JSON, as much of it as the model gets; None for a failure."""
+        if self.has_error:
+            return None
+        if self.result.structured is not None:
+            return self.result.structured
+        if len(self.result.content) == 1 and isinstance(self.result.content[0], JsonPart):
+            return self.result.content[0].value
+        texts = [part.text for part in self.result.content if isinstance(part, TextPart)]
+        return "".join(texts) if texts else None
+
+    @property
+    def has_error(self) -> bool:
+        return self.result.status == "failure"
+
+    @property
+    def error_message(self) -> str:
+        """What went wrong, as the model reads it; "" for a success."""
+        return self.result.text if self.has_error else ""
+
+    @property
+    def was_blocked(self) -> bool:
+        """Whether the call was not let run, by an interceptor or by an approval."""
+        return self.result.code in ("blocked", "rejected")
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What every observer event says: which run, which step, on whose part."""
+
+    run_id: str
+    step: int
+    agent: str
+    parent_run_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """The tool's function is about to be entered. `at` is Unix seconds."""
+
+    tool: str
+    args: Mapping[str, JSON]
+    at: float
+    tool_call_id: str
+    run: Observed
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallCompleted:
+    """The call has its result, as the model gets it: interceptors have seen it, and it is recorded."""
+
+    tool: str
+    success: bool
+    error: str
+    result: ToolResult
+    started: float
+    completed: float
+    tool_call_id: str
+    run: Observed
+
+    @property
+    def duration_ms(self) -> float:
+        return 1000 * (self.completed - self.started)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallBlocked:
+    """The call was not let run. `hook` is the interceptor's class or who decided; the model is told `reason`."""
+
+    tool: str
+    args: Mapping[str, JSON]
+    reason: str
+    hook: str
+    tool_call_id: str
+    run: Observed
+
+
+ToolEvent: TypeAlias = ToolCallStarted | ToolCallCompleted | ToolCallBlocked
+Observer: TypeAlias = Callable[[ToolEvent], object]
+"""Is called in the event loop and must not take long; what it raises is logged (logger `toolspeak`) and changes
+nothing."""
+
+
+def tell(observers: Sequence[Observer], event: ToolEvent) -> None:
+    """Hands the event to all observers, whatever some of them do with it."""
+    for observer in observers:
+        try:
+            observer(event)
+        except Exception:  # noqa: BLE001 - foreign code, and a log is no reason to fail a call
+            _LOG.exception("the observer %r failed at %s of %s", observer, type(event).__name__, event.tool)
+
+
+def ended(execution: ToolExecution, by: str, run: Observed) -> ToolEvent:
+    """What is told once a call has its result."""
+    if execution.was_blocked:
+        return ToolCallBlocked(
+            execution.name, execution.args, execution.error_message, by, execution.result.call_id, run
+        )
+    return ToolCallCompleted(
+        execution.name,
+        not execution.has_error,
+        execution.error_message,
+        execution.result,
+        execution.started,
+        execution.completed,
+        execution.result.call_id,
+        run,
+    )

@@ -1,0 +1,216 @@
+"""Rules: which calls one fits, a policy made of several, and those that are kept because somebody said "always"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
+from toolspeak.data.codec import dumps, loads
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import EVERYTHING, Effects, covers
+from toolspeak.errors import FormatError, UsageError
+from toolspeak.execute.approval import Answer, ApprovalRequest, Policy, definition_digest
+
+_LETS_PASS: frozenset[Action] = frozenset({"approve", "modify"})
+_NEVER_RAN = frozenset({"blocked", "rejected", "skipped", "malformed", "unknown_tool", "invalid_arguments"})
+
+
+def rules_policy(rules: Iterable[Rule], by: str = "rule") -> Policy:
+    """The first rule that fits decides. Raises UsageError for a rule that cannot be meant as it is."""
+    checked = tuple(rules)
+    for rule in checked:
+        check_rule(rule)
+
+    def decide(request: ApprovalRequest) -> Answer | None:
+        for rule in checked:
+            action = fitting(rule, request)
+            if action is not None:
+                return _answer(action, rule, request, by)
+        return None
+
+    return decide
+
+
+def resolve_policy(policy: Policy | Sequence[Rule] | None) -> Policy | None:
+    """What a person may write as `policy=`: a function, rules in order, or nothing."""
+    if policy is None or callable(policy):
+        return policy
+    return rules_policy(policy) if policy else None
+
+
+def check_rule(rule: Rule) -> None:
+    """Raises UsageError for a path pattern whose root is not said, and for "modify" without a change."""
+    for pattern in rule.paths:
+        if "/" in pattern and ":" not in pattern and not pattern.startswith("/"):
+            raise UsageError(
+                f"the pattern {pattern!r} does not say where it starts; write it from the root ('/work/{pattern}'), "
+                "as a key ('file:/…'), or as a name without a slash ('*.md')"
+            )
+    if (rule.action == "modify") != (rule.change is not None):
+        raise UsageError(f"a rule says change={{…}} if and only if its action is 'modify', not {rule.action!r}")
+
+
+def fitting(rule: Rule, request: ApprovalRequest) -> Action | None:
+    """What the rule makes of the call, None if it does not fit."""
+    call, effects = request.call, request.effects
+    if not (
+        fnmatchcase(request.tool.name, rule.tool)
+        and _has_effects(rule, effects)
+        and _has_arguments(rule.arguments or {}, call.arguments)
+        and (not rule.definition or rule.definition == definition_digest(request.tool))
+        and (not rule.after or any(fnmatchcase(name, rule.after) for name in _ran_before(request)))
+    ):
+        return None
+    return _on_paths(rule, effects) if rule.paths else rule.action
+
+
+def _has_effects(rule: Rule, effects: Effects) -> bool:
+    match rule.effects:
+        case "any":
+            return True
+        case "reads":
+            return effects.declared and effects.read_only and not effects.external
+        case "writes":
+            # What does not say what it writes is not let pass as a mere write.
+            return bool(effects.writes) and (effects.declared or rule.action not in _LETS_PASS)
+        case "external":
+            return effects.external
+        case "undeclared":
+            return not effects.declared
+        case "destructive":
+            return bool(effects.writes) and effects.destructive
+
+
+def _has_arguments(wanted: Mapping[str, JSON], given: Mapping[str, JSON]) -> bool:
+    for name, pattern in wanted.items():
+        if name not in given:
+            return False
+        value = given[name]
+        if isinstance(pattern, str) and isinstance(value, str):
+            if not fnmatchcase(value, pattern):
+                return False
+        elif type(pattern) is not type(value) or pattern != value:
+            return False
+    return True
+
+
+def _ran_before(request: ApprovalRequest) -> Iterator[str]:
+    """The names of the run's calls before this one that ran or are to run."""
+    yield from (call.name for call in request.earlier)
+    for message in () if request.state is None else request.state.messages:
+        yield from (result.name for result in message.results if result.code not in _NEVER_RAN)
+
+
+def _on_paths(rule: Rule, effects: Effects) -> Action | None:
+    keys = effects.reads | effects.writes
+    if rule.action in _LETS_PASS:
+        fits = keys and effects.declared and all(_is_among(rule.paths, key, strict=True) for key in keys)
+        return rule.action if fits else None
+    if any(_is_among(rule.paths, key) for key in keys):
+        return rule.action
+    # It says too little to be sure: a person looks.
+    return "escalate" if any(_lies_above(key, pattern) for key in keys for pattern in rule.paths) else None
+
+
+def _is_among(patterns: Sequence[str], key: str, *, strict: bool = False) -> bool:
+    if strict and ".." in key.replace(":", "/", 1).split("/"):
+        return False
+    return any(_fits(pattern, key) for pattern in patterns)
+
+
+def _fits(pattern: str, key: str) -> bool:
+    if ":" in pattern or pattern == EVERYTHING:
+        return fnmatchcase(key, pattern)
+    if pattern.startswith("/"):
+        return fnmatchcase(key, f"file:{pattern}")
+    return fnmatchcase(key.rpartition("/")[2].rpartition(":")[2], pattern)
+
+
+def _lies_above(key: str, pattern: str) -> bool:
+    """Whether a resource of this key may hold some that the pattern means."""
+    if key == EVERYTHING or key.endswith(":"):
+        return True
+    whole = pattern if ":" in pattern else f"file:{pattern}" if pattern.startswith("/") else ""
+    fixed = whole[: min((whole.index(mark) for mark in "*?[" if mark in whole), default=len(whole))]
+    return bool(fixed) and covers(key, fixed)
+
+
+def _answer(action: Action, rule: Rule, request: ApprovalRequest, by: str) -> Answer:
+    match action:
+        case "approve":
+            return Decision(True, rule.reason, by)
+        case "modify":
+            return Decision(True, rule.reason, by, arguments={**request.call.arguments, **(rule.change or {})})
+        case "reject":
+            return Decision(False, rule.reason, by)
+        case "terminate":
+            return Decision(False, rule.reason, by, ends_run=True)
+        case "escalate":
+            return Escalate(rule.reason or "a rule says that a person decides")
+
+
+class StandingRules:
+    """The rules that came of "always": they answer what would be asked otherwise. Iterating lists them, oldest first.
+
+    `changed` is called after every change, with the rules: to store them (`dumps`).
+    """
+
+    def __init__(
+        self, rules: Iterable[StandingRule] = (), changed: Callable[[StandingRules], None] = lambda _: None
+    ) -> None:
+        self._rules = {each.id: each for each in rules}
+        self._last = max((int(each) for each in self._rules if each.isdigit()), default=0)
+        self._changed = changed
+
+    def __iter__(self) -> Iterator[StandingRule]:
+        return iter(tuple(self._rules.values()))
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def add(self, rule: Rule, by: str = "") -> StandingRule:
+        """Keeps a rule; one that is there already is not kept twice. Raises UsageError for a rule that makes no
+        sense."""
+        check_rule(rule)
+        for known in self._rules.values():
+            if known.rule == rule:
+                return known
+        self._last += 1
+        kept = StandingRule(str(self._last), rule, by)
+        self._rules[kept.id] = kept
+        self._changed(self)
+        return kept
+
+    def revoke(self, rule_id: str) -> StandingRule:
+        """Forgets a rule: the next such call is asked about again. Raises UsageError for an id that is not there."""
+        if rule_id not in self._rules:
+            known = ", ".join(self._rules) or "none"
+            raise UsageError(f"no rule {rule_id!r} is kept; these are: {known}")
+        gone = self._rules.pop(rule_id)
+        self._changed(self)
+        return gone
+
+    def decide(self, request: ApprovalRequest) -> Answer | None:
+        """The answer of the oldest rule that fits."""
+        for each in self._rules.values():
+            action = fitting(each.rule, request)
+            if action is not None:
+                return _answer(action, each.rule, request, f"rule {each.id}")
+        return None
+
+    def dumps(self) -> str:
+        """The rules as text, a JSON object a line."""
+        return "".join(dumps(each) + "\n" for each in self._rules.values())
+
+    @classmethod
+    def loads(cls, text: str, changed: Callable[[StandingRules], None] = lambda _: None) -> StandingRules:
+        """The rules that `dumps` wrote. Raises FormatError for anything else."""
+        return cls((_read(line, number) for number, line in enumerate(text.splitlines(), 1) if line.strip()), changed)
+
+
+def _read(line: str, number: int) -> StandingRule:
+    value = loads(line)
+    if not isinstance(value, StandingRule):
+        raise FormatError(f"line {number}: expected a StandingRule, found {type(value).__name__}")
+    return value

@@ -1,0 +1,74 @@
+"""One admitted call on its way, and which of a batch it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.execute.batch import BatchContext
+from toolspeak.execute.entries import Ready, Settled
+from toolspeak.execute.gates import Gate
+from toolspeak.execute.hooks import HookNotes
+from toolspeak.execute.ids import key_of
+from toolspeak.execute.observe import Observed, Observer, ToolCallStarted, ToolExecution, ended, tell
+from toolspeak.execute.schedule import ScheduleName, plan
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One call on its way, `call` as it runs or would have; `returned` is what its function brought, `result` what was
+    recorded. `started` and `completed` are Unix seconds, 0 where there is none yet."""
+
+    call: ToolCall | MalformedCall
+    entry: Ready | Settled
+    waits: int = 0
+    waited_for: tuple[str, ...] = ()
+    followers: list[Turn] = field(default_factory=list["Turn"])
+    phase: Literal["new", "queued", "waiting", "starting", "running", "settling", "recording", "done"] = "new"
+    gates: tuple[Gate, ...] = ()
+    returned: ToolResult | None = None
+    result: ToolResult | None = None
+    task: asyncio.Task[None] | None = None
+    notes: HookNotes | None = None
+    started: float = 0.0
+    completed: float = 0.0
+
+    def leave(self) -> None:
+        """Gives the places back."""
+        gates, self.gates = self.gates, ()
+        for gate in gates:
+            gate.release()
+
+
+def chain(calls: Sequence[tuple[Turn, Ready]], schedule: ScheduleName) -> None:
+    """Sets what each call waits for, and who waits for it."""
+    waits: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    for (turn, _), found in zip(calls, plan([entry.effects for _, entry in calls], schedule), strict=True):
+        if found is not waits:
+            waits, names = found, tuple(calls[index][1].call.id for index in found)
+        turn.waits, turn.waited_for = len(waits), names
+        for index in waits:
+            calls[index][0].followers.append(turn)
+
+
+class Watch:
+    """Tells a batch's observers what becomes of its calls."""
+
+    def __init__(self, observers: Sequence[Observer], context: BatchContext) -> None:
+        self._observers = observers
+        self._run = Observed(context.run_id, context.step, context.agent, context.parent_run_id)
+
+    def started(self, turn: Turn, call: ToolCall) -> None:
+        tell(self._observers, ToolCallStarted(call.name, call.arguments, turn.started, call.id, self._run))
+
+    def ended(self, turn: Turn, result: ToolResult) -> None:
+        entry = turn.entry
+        if isinstance(entry, Settled) and entry.recorded:
+            return
+        key = key_of(self._run.run_id, result.call_id)
+        execution = ToolExecution(key, turn.call, result, turn.started or turn.completed, turn.completed)
+        tell(self._observers, ended(execution, entry.by if isinstance(entry, Settled) else "", self._run))
