@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +13,20 @@ DOCS = Path(__file__).parents[1] / "docs"
 DIALECTS = Path(__file__).parents[1] / "src" / "toolspeak" / "dialects"
 
 
-def test_its_program_runs(tmp_path):
+def test_its_program_runs_and_its_file_in_the_catalogue(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "adding-a-dialect.md").read_text("utf-8"), re.DOTALL)
-    assert len(blocks) >= 4
-    command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    declaration = next(block for block in blocks if "NEBULA = " in block)
+    copied = tmp_path / "toolspeak"
+    shutil.copytree(DIALECTS.parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    (copied / "dialects" / "nebula.py").write_text(declaration, "utf-8")
+    catalogue = copied / "dialects" / "catalogue.py"
+    first = "from toolspeak.dialects.base "
+    listed, added = catalogue.read_text("utf-8"), f"from toolspeak.dialects.nebula import NEBULA\n{first}"
+    listed = listed.replace(first, added, 1).replace("    HERMES,\n", "    HERMES,\n    NEBULA,\n", 1)
+    catalogue.write_text(listed, "utf-8")
+    found = 'from toolspeak.dialects import known_dialect\nassert known_dialect("Nebula-2.1-7B").name == "nebula"'
+    command = [sys.executable, "-W", "error", "-c", "\n".join([*blocks, found])]
+    subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True, timeout=60)
 
 
 def test_the_files_it_names_are_there():

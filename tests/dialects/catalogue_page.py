@@ -1,12 +1,16 @@
-"""Writes docs/dialects.md from the catalogue; run it as a script."""
+"""Writes docs/dialects.md, and the table in docs/grammars.md, from the catalogue; run it as a script."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from toolspeak.dialects import DIALECTS, PROTOCOLS
+from toolspeak.data.messages import ToolChoice
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import DIALECTS, PROTOCOLS, TARGETS, Dialect, Target
+from toolspeak.errors import UsageError
 
 PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
+GRAMMARS = PAGE.with_name("grammars.md")
 _COUNTS = {"first_block": "the first block's", "last_call": "the last one", "all_calls": "all"}
 
 
@@ -16,7 +20,7 @@ def page() -> str:
         "# Dialects",
         "",
         f"{len(PROTOCOLS)} published protocols, for models that know no format of their own, and {own} formats that",
-        "open models were trained on. Made by `python tests/dialects/catalogue_page.py`; a test keeps it current.",
+        "models were trained on. Made by `python tests/dialects/catalogue_page.py`; a test keeps it current.",
         "",
         "`auto` stands for all of them: it reads whichever a turn is in (`dialect:hermes` in the notes says",
         "which), a model's own first if it is told the model's name: `toolspeak parse --model Qwen/Qwen3-Coder-30B`,",
@@ -46,5 +50,30 @@ def code(text: str) -> str:
     return f"``{text}``" if "`" in text else f"`{text}`"
 
 
+_HEADING = "## Dialects and targets\n"
+_TOOL = ToolSpec("read", "", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
+
+
+def grammars_page(page: str) -> str:
+    """The page with its table made anew: which targets each dialect has."""
+    rows = [f"| `{dialect.name}` | {' | '.join(_has(dialect, target) for target in TARGETS)} |" for dialect in DIALECTS]
+    head = [f"| dialect | {' | '.join(f'`{target}`' for target in TARGETS)} |", f"|---|{'---|' * len(TARGETS)}"]
+    intro = (
+        "For a tool with a text argument. `one`: for one call in a turn. Made by `tests/dialects/catalogue_page.py`."
+    )
+    return page.partition(_HEADING)[0] + "\n".join([_HEADING, intro, "", *head, *rows]) + "\n"
+
+
+def _has(dialect: Dialect, target: Target) -> str:
+    for most, said in ((None, "yes"), (1, "one")):
+        try:
+            dialect.grammar([_TOOL], ToolChoice("required"), target=target, max_calls=most)
+        except UsageError:
+            continue
+        return said
+    return ""
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), "utf-8")
+    GRAMMARS.write_text(grammars_page(GRAMMARS.read_text("utf-8")), "utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from catalogue_page import PAGE, page
+from catalogue_page import GRAMMARS, PAGE, grammars_page, page
 from dialect_strategies import TOOLS
 
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult
@@ -21,6 +21,8 @@ def test_names_and_aliases_are_each_ones_own():
 def test_the_page_is_current():
     """Write it anew with `python tests/dialects/catalogue_page.py`."""
     assert PAGE.read_text("utf-8") == page()
+    written = GRAMMARS.read_text("utf-8")
+    assert written == grammars_page(written)
 
 
 @each_dialect

@@ -417,6 +417,11 @@ def test_harmony_channels():
     assert (turn.reasoning, turn.text, turn.calls) == ("a `<|end|>` b", "I will.c", ())
     turn = turn_of("harmony", f"b<|end|>{FINAL}c", starts_in="reasoning")
     assert (turn.reasoning, turn.text) == ("b", "c")
+    call = f"<|start|>assistant<|channel|>commentary to=functions.write<|message|>{A}"
+    text = f"<|channel|>analysis<|message|>a stray ` in a thought<|end|>{call}<|call|>"
+    turn = turn_of("harmony", text)
+    assert (turn.reasoning, [call.name for call in turn.calls]) == ("a stray ` in a thought", ["write"])
+    check_splits(get_dialect("harmony"), text, TOOLS)
     assert turn_of("harmony", "final words").text == "final words"
     assert turn_of("harmony", "<|channel|> is a token of it").text == "<|channel|> is a token of it"
 

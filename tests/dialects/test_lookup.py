@@ -64,6 +64,7 @@ MODELS = {
     "minimax-m3": "MiniMaxAI/MiniMax-M3",
     "minicpm5": "openbmb/MiniCPM5-1B",
     "muse": "meta/Muse-Spark",
+    "claude-legacy": "claude-2.1 anthropic.claude-v2:1 claude-instant-1.2",
     "glm45": "zai-org/GLM-4.5-Air zai-org/GLM-4.6-FP8 glm-4.6:cloud cpatonn/GLM-4.5-Air-AWQ-4bit",
     "glm47": "zai-org/GLM-4.7-Flash zai-org/GLM-5 zai-org/GLM-5.1",
     "spark25": "iflytek/Spark2.5",

@@ -149,6 +149,7 @@ CDATA = [
     ("<![CDATA[&lt;<!-- -->]]>", "&lt;<!-- -->"),
     ("<![CDATA[a]]></content> <b>]]>", "a]]></content> <b>"),
     ("x<![CDATA[y]]>", "x<![CDATA[y]]>"),
+    ("\u2028<![CDATA[y", "\u2028<![CDATA[y"),  # XML's white space alone may stand in front of a section
     ("<![cdata[x]]>", "<![cdata[x]]>"),
 ]
 

@@ -10,8 +10,11 @@ import pytest
 
 from toolspeak.data.deltas import CallCompleted, TextDelta
 from toolspeak.data.messages import TextPart, ToolCall
-from toolspeak.dialects import get_dialect
+from toolspeak.dialects import DialectInfo, get_dialect
 from toolspeak.dialects.declared import DeclaredDialect
+from toolspeak.dialects.json_calls import CallShape
+from toolspeak.dialects.json_dialect import json_dialect
+from toolspeak.dialects.markers import Marker
 from toolspeak.testing import check_dialect
 
 HERMES: Any = get_dialect("hermes")
@@ -131,6 +134,19 @@ def unescaped(results: Any) -> str:
 def test_a_renderer_that_breaks_a_promise_is_found(change: dict[str, Any]):
     with pytest.raises(AssertionError):
         check_dialect(replace(HERMES, **change))
+
+
+def test_results_that_are_a_block_only_with_some_contents_are_named_as_such():
+    markers = [Marker("calls", "<call>", None, "{"), Marker("results", "RESULT:", None, "{[", plain=True)]
+    dialect = json_dialect(
+        DialectInfo("odd", "<call>{…}", "made up", "parallel"),
+        markers,
+        CallShape("arguments", array=False, arguments_required=False),
+        around=("<call>", ""),
+        write_result=lambda live, result: f"RESULT: {live.result(result)}",
+    )
+    with pytest.raises(AssertionError, match="read by what they hold"):
+        check_dialect(dialect)
 
 
 def test_the_sample_itself_keeps_the_contract():

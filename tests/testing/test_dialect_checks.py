@@ -252,7 +252,7 @@ class Reads(Lines):
         (
             Toy(result=lambda result: f"= {result.text}\n"),
             [ToolResult("1", "read", "success", (TextPart("a\n= b"),))],
-            "1 results are read as",
+            "results are read by what they hold",
         ),
     ],
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import click
 
-from toolspeak.cli.options import dialect_option, read_tools, starts_in_option
+from toolspeak.cli.options import dialect_option, read_json, read_tools, starts_in_option, write_text
 from toolspeak.data.messages import ToolChoice
-from toolspeak.dialects import TARGETS, Section, Target, get_dialect
+from toolspeak.dialects import TARGETS, Section, SpecialTokens, Target, get_dialect
+from toolspeak.errors import UsageError
 
 _MODES = ("auto", "required", "none")
 
@@ -20,6 +23,12 @@ _MODES = ("auto", "required", "none")
 )
 @click.option("--max-calls", type=click.IntRange(1), metavar="N", help="At most so many calls in a turn.")
 @click.option("--reasoning/--no-reasoning", default=True, show_default=True, help="The turn may think first.")
+@click.option(
+    "--special-tokens",
+    "special_file",
+    metavar="FILE",
+    help="Target lark: the model's special tokens as JSON, `{text: id}` (a tokenizer's added_tokens.json) or `[text]`.",
+)
 @starts_in_option
 def grammar(
     dialect: str,
@@ -28,6 +37,7 @@ def grammar(
     choice: str,
     max_calls: int | None,
     reasoning: bool,
+    special_file: str | None,
     starts_in: Section,
 ) -> None:
     """Print the grammar of one model turn: its free text, its calls of these tools, or both."""
@@ -39,5 +49,18 @@ def grammar(
         max_calls=max_calls,
         starts_in=starts_in,
         reasoning=reasoning,
+        special_tokens=read_special_tokens(special_file),
     )
-    click.echo(made.source.rstrip("\n"))
+    write_text(made.source.rstrip("\n") + "\n")
+
+
+def read_special_tokens(path: str | None) -> SpecialTokens:
+    """Special tokens from a JSON file: an object of ids by text, or an array of texts. Raises UsageError."""
+    if path is None:
+        return ()
+    listed: Any = read_json(path)
+    if isinstance(listed, dict) and all(type(number) is int for number in cast("dict[str, Any]", listed).values()):
+        return cast("dict[str, int]", listed)
+    if isinstance(listed, list) and all(isinstance(text, str) for text in cast("list[Any]", listed)):
+        return cast("list[str]", listed)
+    raise UsageError(f'{path}: expected special tokens as {{"<tool_call>": 151657, …}} or ["<tool_call>", …]')

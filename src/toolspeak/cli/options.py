@@ -132,8 +132,14 @@ def read_json(path: str) -> Any:
     """A JSON file's value, with or without a byte order mark. Raises UsageError naming the file."""
     try:
         return json.loads(Path(path).read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: {error}") from None
+    except FileNotFoundError:
+        raise UsageError(f"{path}: there is no such file; name one that holds JSON") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it first") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: not JSON: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
 
 
 def tool_specs(listed: Any, where: str) -> tuple[ToolSpec, ...]:

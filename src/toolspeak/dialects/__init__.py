@@ -11,6 +11,7 @@ from __future__ import annotations
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
 from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
 from toolspeak.dialects.detect import AutoDialect
+from toolspeak.dialects.grammar.special import SpecialTokens
 from toolspeak.dialects.grammar.target import TARGETS, Grammar, Target
 from toolspeak.dialects.lookup import find_dialect
 from toolspeak.dialects.opening import open_parser
@@ -70,6 +71,7 @@ __all__ = [
     "ParsedTurn",
     "Parser",
     "Section",
+    "SpecialTokens",
     "StrictDialect",
     "Target",
     "Translation",

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import FinishReason, Message, TextMessage, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.grammar.special import SpecialTokens
 from toolspeak.dialects.grammar.target import Grammar, Target
 
 Section = Literal["text", "reasoning"]
@@ -125,6 +126,7 @@ class Dialect(Protocol):
         max_calls: int | None = None,
         starts_in: Section = "text",
         reasoning: bool = True,
+        special_tokens: SpecialTokens = (),
     ) -> Grammar:
         """What the model may write in one turn, for a matcher; options as in `WithGrammar.grammar`."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolspeak.dialects.base import Dialect
+from toolspeak.dialects.claude_legacy import CLAUDE_LEGACY
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
 from toolspeak.dialects.cohere import COHERE_COMMAND, COMMAND_R_PLUS
@@ -113,6 +114,7 @@ _ELEMENTS: tuple[Dialect, ...] = (
     DEEPSEEK_V32,
     DEEPSEEK_V4,
     DEEPSEEK_V41,
+    CLAUDE_LEGACY,
 )
 
 _FUNCTIONS: tuple[Dialect, ...] = (PYTHONIC, LLAMA4_PYTHONIC, LFM2, OLMO3, GEMMA4, FUNCTIONGEMMA)

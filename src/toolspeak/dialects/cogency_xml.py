@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall
+from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, DialectInfo, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
@@ -20,15 +19,12 @@ from toolspeak.dialects.cogency import (
     unreadable,
 )
 from toolspeak.dialects.grammar.ir import Node, Rules, series
-from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker
-from toolspeak.dialects.raw_values import CDATA, CDATA_END
-from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import Caps
-from toolspeak.dialects.typed_text import argument_types
 from toolspeak.dialects.xml_calls import XmlCalls
-from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, open_tag
+from toolspeak.dialects.xml_tags import NAMED_CALL, open_tag
+from toolspeak.dialects.xml_values import argument_nodes, markers_of, write_argument
 
 _TABLE = marker_table("<[{")
 
@@ -87,30 +83,18 @@ class CogencyXml(CogencyDialect):
 
 def _element(call: ToolCall, spec: ToolSpec | None) -> str:
     start, element = open_tag(call.name, NAMED_CALL)
-    arguments = "".join(_argument(name, value, spec) for name, value in call.arguments.items())
+    arguments = "".join(write_argument(name, value, spec, MARKERS) for name, value in call.arguments.items())
     return f"{start}{arguments}</{element}>"
 
 
 def _call_node(spec: ToolSpec, rules: Rules) -> Node:
     """What `_element` may write for a tool, for grammars."""
-
-    def tagged(name: str, schema: JSON) -> Node:
-        start, element = open_tag(name, NAMED_ARGUMENT)
-        how = Argument(
-            text=start,
-            json=start,
-            marked=open_tag(name, NAMED_ARGUMENT, "json")[0],
-            end=f"</{element}>",
-            avoid=(*(f"</{element}{space}" for space in " \t\r\n"), *_MARKERS, f"</{own}>"),
-            fixed=lambda value: _argument(name, value, spec),
-        )
-        return argument(spec, name, schema, rules, how)
-
     start, own = open_tag(spec.name, NAMED_CALL)
-    return series(start, *in_order(spec, tagged), f"</{own}>")
+    avoid = (*_MARKERS, f"</{own}>")
+    return series(start, *argument_nodes(spec, rules, MARKERS, avoid), f"</{own}>")
 
 
-_MARKERS = tuple(f"<{slash}{name}" for name in (EXECUTE, RESULTS, THINK) for slash in ("", "/"))
+_MARKERS = markers_of((EXECUTE, RESULTS, THINK))
 _FRAME = Frame(
     call=_call_node,
     start=f"<{EXECUTE}>\n  ",
@@ -118,24 +102,3 @@ _FRAME = Frame(
     end=f"\n</{EXECUTE}>",
     triggers=lambda _: [f"<{EXECUTE}>"],
 )
-
-
-def _argument(name: str, value: JSON, spec: ToolSpec | None) -> str:
-    admits_text = True
-    if spec is not None:
-        admits_text = "string" in argument_types(spec, name)
-    # Where text is admitted, only the attribute tells the number 5 from the text "5".
-    is_text = isinstance(value, str)
-    start, element = open_tag(name, NAMED_ARGUMENT, "json" if admits_text and not is_text else "")
-    return f"{start}{_value_text(value, element) if is_text else _plain_json(value)}</{element}>"
-
-
-def _value_text(value: str, element: str) -> str:
-    own_end = re.search(rf"</{re.escape(element)}\s*>", value)
-    if own_end or MARKERS.search(value) or value.lstrip().startswith(CDATA):
-        return CDATA + value.replace(CDATA_END, f"]]{CDATA_END}{CDATA}>") + CDATA_END
-    return value
-
-
-def _plain_json(value: JSON) -> str:
-    return dump_json(value, re.compile("<"))

@@ -21,6 +21,7 @@ from toolspeak.dialects.body import CUT, Run
 from toolspeak.dialects.markers import in_code
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem
+from toolspeak.dialects.steps import begins
 
 EXAMPLE = "<|start|>assistant<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>"
 
@@ -28,6 +29,7 @@ _ENDS = ("<|end|>", "<|call|>", "<|return|>")
 _STARTS = ("<|start|>", "<|channel|>")
 TOKENS = (*_ENDS, *_STARTS, "<|message|>", "<|constrain|>")
 _TOKEN = re.compile("|".join(map(re.escape, TOKENS)))
+_NEXT_MESSAGE = "<|end|><|start|>"
 _LONGEST = max(map(len, TOKENS))
 _SPACE = re.compile(r"\s*")
 _WORDS = ("assistant", "analysis", "commentary", "final")
@@ -184,7 +186,10 @@ class HarmonyParser:
         quoting = self._quoting
         while (at := text.find("<|", position)) >= 0:
             quoting, seen = in_code(quoting, text, seen, at), at
-            found = None if quoting else _TOKEN.match(text, at)
+            # A stray backtick in a thought must not cost the call behind: two tokens in a row end it.
+            open_thought = quoting and self._thinking
+            quoted = quoting and not (open_thought and text.startswith(_NEXT_MESSAGE, at))
+            found = None if quoted else _TOKEN.match(text, at)
             if found and found[0] in (*_ENDS, *_STARTS):
                 self._say(text[start:at], out)
                 if found[0] in _ENDS:
@@ -198,10 +203,12 @@ class HarmonyParser:
                 return found.end()
             if not quoting and _cut_token(text, at) == at:
                 break
+            if open_thought and begins(text, at, _NEXT_MESSAGE):
+                break
             position = at + 2
         else:
             at = len(text) - 1 if text.endswith("<", position) else len(text)
-            if at < len(text) and in_code(quoting, text, seen, at):
+            if at < len(text) and not self._thinking and in_code(quoting, text, seen, at):
                 at = len(text)
         self._say(text[start:at], out)
         self._held = text[at:]

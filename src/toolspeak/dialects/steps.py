@@ -30,7 +30,7 @@ from toolspeak.dialects.scan import (
 from toolspeak.dialects.typed_text import as_mapping
 
 State = Callable[[str, int, list[Delta]], int]
-_SPACE = re.compile(r"\s*")
+_SPACE = re.compile(r"[ \t\r\n]*")  # XML's and JSON's: any other is text, and may begin a value
 
 
 class Steps(Body):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from toolspeak.data.messages import Message, TextMessage, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
+from toolspeak.dialects.grammar.special import SpecialTokens
 from toolspeak.dialects.grammar.target import Grammar, Target
 
 
@@ -58,9 +59,16 @@ class WrappedDialect(ABC):
         max_calls: int | None = None,
         starts_in: Section = "text",
         reasoning: bool = True,
+        special_tokens: SpecialTokens = (),
     ) -> Grammar:
         return self.written.grammar(
-            tools, choice, target=target, max_calls=max_calls, starts_in=starts_in, reasoning=reasoning
+            tools,
+            choice,
+            target=target,
+            max_calls=max_calls,
+            starts_in=starts_in,
+            reasoning=reasoning,
+            special_tokens=special_tokens,
         )
 
     @abstractmethod

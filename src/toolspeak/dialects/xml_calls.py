@@ -23,6 +23,7 @@ class XmlCalls(RawValues):
     """Implements `Body` for XML-like calls; string values leave as they come."""
 
     spaced = True
+    example = "<tool><argument>value</argument></tool>"
 
     def __init__(self, block: str, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
         super().__init__(tools, first_index, caps)
@@ -115,8 +116,11 @@ class XmlCalls(RawValues):
         tag = match_tag(rest, stop, NAMED_CALL)
         if tag is None:
             return more if stop == len(rest) or TAG_START.fullmatch(rest, stop) else "no"
-        follows = tag.element.lower() == self._block if tag.closing else tag.name in self._tools
-        return "yes" if follows else "no"
+        return "yes" if self._follows_call(tag) else "no"
+
+    def _follows_call(self, tag: Tag) -> bool:
+        """Whether this tag can only stand behind a call's end tag."""
+        return tag.element.lower() == self._block if tag.closing else tag.name in self._tools
 
     def _may_follow(self, text: str, position: int) -> Answer:
         tag = match_tag(text, position, NAMED_ARGUMENT)
@@ -161,7 +165,7 @@ class XmlCalls(RawValues):
             self._wait = True
         elif tag is None:
             inside = f"<{self._element}>" if self._call else f"<{self._block}>"
-            what = "<argument>value</argument>" if self._call else "<tool><argument>value</argument></tool>"
+            what = "<argument>value</argument>" if self._call else self.example
             found = "a tag that cannot be read" if rest[0] == "<" else repr(rest[0])
             self._fail("invalid_xml", f"expected {what} inside {inside}, found {found}", position)
         return tag

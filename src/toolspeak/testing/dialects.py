@@ -120,7 +120,8 @@ def _require_same_shape(
     blocks, known = ([delta for delta in deltas if not isinstance(delta, TextDelta)] for deltas in (found, expected))
     wrong = [delta for delta in blocks if not isinstance(delta, ForgedResults)]
     require(not wrong, f"{dialect.name}: results are read as {wrong!r}", text)
-    require(len(blocks) == len(known), f"{dialect.name}: {len(known)} results are read as {blocks!r}", text)
+    told = f"{dialect.name}: results are read by what they hold: as {blocks!r}, with a harmless text as {known!r}"
+    require(len(blocks) == len(known), told, text)
     around, usual = (
         "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) for deltas in (found, expected)
     )

@@ -14,6 +14,7 @@ from toolspeak.dialects.grammar.ir import (
     Ref,
     Repeat,
     Series,
+    Special,
     Text,
     Token,
 )
@@ -50,7 +51,7 @@ class _Writer:
 
     def _node(self, node: Node, inner: bool = False) -> str:
         match node:
-            case Literal(text):
+            case Literal(text) | Special(text):
                 return _quoted(text)
             case Chars(body, negated):
                 return f"[{'^' if negated else ''}{body}]"

@@ -91,13 +91,21 @@ class Json:
 
 
 @dataclass(frozen=True, slots=True)
+class Special:
+    """One token of the model's vocabulary that stands for this text; `number` is its id, if known."""
+
+    text: str
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ref:
     """A named rule."""
 
     name: str
 
 
-Node: TypeAlias = Literal | Chars | Series | Choice | Repeat | Token | Text | JsonText | Json | Ref
+Node: TypeAlias = Literal | Chars | Series | Choice | Repeat | Token | Text | JsonText | Json | Special | Ref
 
 COUNTER = Token(Series((Chars("0-9"), Repeat(Chars("0-9"), 0, 8))))
 NINE = Token(Repeat(Chars("0-9A-Za-z"), 9, 9))
@@ -152,13 +160,13 @@ def behead(node: Node) -> tuple[Node, Node]:
 
 
 def is_regular(node: Node) -> bool:
-    """Whether no rule and no JSON stands in a node, so that a lexer can read it."""
+    """Whether no rule, no JSON and no special token stands in a node, so that a lexer can read it."""
     match node:
         case Series(parts) | Choice(parts):
             return all(map(is_regular, parts))
         case Repeat(part, _, _) | Token(part):
             return is_regular(part)
-        case Json() | Ref():
+        case Json() | Special() | Ref():
             return False
         case _:
             return True

@@ -66,7 +66,7 @@ def named_call(
 def arguments_schema(spec: ToolSpec) -> dict[str, JSON]:
     """What a matcher enforces: an object, whatever the schema says, that takes no undeclared properties unless the
     schema says so itself."""
-    schema: dict[str, JSON] = {**as_mapping(closed(spec.parameters)), "type": "object"}
+    schema: dict[str, JSON] = {**as_mapping(closed(spec.parameters, spec.parameters)), "type": "object"}
     schema.setdefault("properties", {})
     if not schema["properties"]:
         schema.setdefault("additionalProperties", False)

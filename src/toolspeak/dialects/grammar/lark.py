@@ -17,12 +17,14 @@ from toolspeak.dialects.grammar.ir import (
     Ref,
     Repeat,
     Series,
+    Special,
     Text,
     Token,
     is_regular,
     reached,
     series,
 )
+from toolspeak.dialects.grammar.special import SpecialTokens, with_special
 
 _STRING = r"""/"([^"\\\x00-\x1f]|\\(["\\\/bfnrt]|u[0-9a-fA-F]{4}))*"/"""
 # Our renderers escape live markers (`\u003c`); white space is bounded, or a model may write it until its tokens end.
@@ -33,9 +35,9 @@ _GUIDANCE = {
 }
 
 
-def to_lark(definition: Definition) -> str:
-    """The grammar's text; its start rule is `start`."""
-    return _Writer(definition).write()
+def to_lark(definition: Definition, special_tokens: SpecialTokens = ()) -> str:
+    """The grammar's text; its start rule is `start`. Raises UsageError for special tokens it cannot name."""
+    return _Writer(with_special(definition, special_tokens)).write()
 
 
 class _Writer:
@@ -65,6 +67,8 @@ class _Writer:
                 return f"({self._rule(part)}){_times(low, high)}"
             case Ref(name):
                 return _name(name)
+            case Special(text, number):
+                return text if number is None else f"<[{number}]>"
             case Json(schema, _):
                 return f"%json {json.dumps({**json.loads(schema), 'x-guidance': _GUIDANCE}, ensure_ascii=False)}"
             case _:
@@ -91,7 +95,7 @@ class _Writer:
                 free = self._terminal("string", "STRING", _STRING)
                 inside = "".join(f' & ~/"{regex}/' for regex in contains(avoid))
                 return self._terminal(node, "STRING", free + inside) if avoid else free
-            case Json() | Ref():
+            case Json() | Special() | Ref():
                 raise AssertionError("a rule inside of a terminal is our bug")
 
     def _text(self, avoid: Sequence[Pattern], end: str) -> str:
@@ -109,11 +113,13 @@ class _Writer:
 
 
 def _runs(parts: Sequence[Node]) -> list[Node]:
-    """Neighbours that a lexer can read become one token: it reads the longest and never goes back."""
+    """Neighbours that a lexer can read become one token: it reads the longest and never goes back. So what may be
+    missing stays by itself: the text behind it can begin alike."""
     runs: list[Node] = []
     for part in parts:
         last = runs[-1] if runs else None
-        if last is not None and is_regular(part) and is_regular(last) and not isinstance(last, Repeat):
+        joins = last is not None and not any(isinstance(each, Repeat) or not is_regular(each) for each in (last, part))
+        if last is not None and joins:
             runs[-1] = Token(series(last.part if isinstance(last, Token) else last, part))
         else:
             runs.append(part)

@@ -18,6 +18,7 @@ from toolspeak.dialects.grammar.ir import (
     Ref,
     Repeat,
     Series,
+    Special,
     Text,
     Token,
 )
@@ -40,7 +41,7 @@ def to_regex(definition: Definition) -> str:
 
 def _write(node: Node, definition: Definition, inside: tuple[str, ...]) -> str:
     match node:
-        case Literal(text):
+        case Literal(text) | Special(text):
             return re.escape(text)
         case Chars(body, negated):
             return f"[{'^' if negated else ''}{body}]"

@@ -331,21 +331,42 @@ def only(schema: JSON, kind: str, root: Mapping[str, JSON]) -> JSON:
     return {**mapping, "type": left} if left else False
 
 
-def closed(schema: JSON, inside_all: bool = False) -> JSON:
+def closed(schema: JSON, root: Mapping[str, JSON], inside_all: bool = False) -> JSON:
     """The schema in which an object that names properties takes no others unless it says so itself: what
-    `SchemaNodes` reads it as, for matchers that read JSON Schema. Keys and texts of the schema stay as they are."""
+    `SchemaNodes` reads it as, for matchers that read JSON Schema. Keys and texts of the schema stay as they are.
+
+    Objects put together with `allOf` become one, for each part would else exclude the others' properties; properties
+    that no value can have are left out, which xgrammar takes for a fault.
+    """
     if not isinstance(schema, Mapping):
         return schema
+    mapping = as_mapping(schema)
+    if _of_objects(mapping.get("allOf", ()), root):
+        mapping = merged(mapping, root)
+    required = mapping.get("required", ())
     made: dict[str, Any] = {}
-    for key, value in as_mapping(schema).items():
-        if key in ("properties", "$defs", "definitions"):
-            made[key] = {name: closed(each) for name, each in as_mapping(value).items()}
+    for key, value in mapping.items():
+        if key == "properties":
+            each = as_mapping(value).items()
+            made[key] = {name: closed(sub, root) for name, sub in each if sub is not False or name in required}
+        elif key in ("$defs", "definitions"):
+            made[key] = {name: closed(each, root) for name, each in as_mapping(value).items()}
         elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-            made[key] = [closed(each, inside_all or key == "allOf") for each in value]
+            made[key] = [closed(each, root, inside_all or key == "allOf") for each in value]
         elif key in ("items", "additionalProperties"):
-            made[key] = closed(value)
+            made[key] = closed(value, root)
         else:
             made[key] = value
-    if made.get("properties") and not inside_all and "allOf" not in made:
+    if mapping.get("properties") and not inside_all and "allOf" not in made:
         made.setdefault("additionalProperties", False)
     return made
+
+
+def _of_objects(branches: Sequence[JSON], root: Mapping[str, JSON]) -> bool:
+    """Whether all of these say nothing but which properties an object has, so that they can be put together."""
+    found = [as_mapping(branch) for branch in branches]
+    whole = [as_mapping(resolve(each["$ref"], root)) if isinstance(each.get("$ref"), str) else each for each in found]
+    return bool(whole) and all(each.get("type") == "object" and each.keys() <= _OBJECT_KEYS for each in whole)
+
+
+_OBJECT_KEYS = frozenset({"type", "properties", "required", "additionalProperties", "title", "description"})

@@ -19,6 +19,7 @@ from toolspeak.dialects.grammar.ir import (
     EMPTY,
     NOTHING,
     Chars,
+    Definition,
     Node,
     Repeat,
     Rules,
@@ -86,28 +87,27 @@ class Turn:
         frame, said = self.frame, Text(self.avoid)
         match self.choice.mode:
             case "none":
-                body: Node = series(frame.lead, frame.said or "", said)
+                body: Node = series(frame.said or "", said)
             case "auto" if frame.said is not None:
                 start, end, behind = frame.said_first
                 first = optional(series(start, Text(self.avoid, end), behind))
-                body = series(frame.lead, choice(series(frame.said, said), series(first, self.calls)))
+                body = choice(series(frame.said, said), series(first, self.calls))
             case "auto":
                 body = choice(said, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
             case _:
-                body = series(frame.lead, self.calls)
-        return series(self.thought(), body)
+                body = self.calls
+        lead, thought = frame.lead, self._thought()
+        if self.starts_in == "reasoning" and thought != NOTHING:
+            return series(thought, body)
+        # Behind a thought comes no lead: what it leads to has been written.
+        return series(optional(thought), body) if lead == EMPTY else choice(series(lead, body), series(thought, body))
 
-    def thought(self) -> Node:
-        """The reasoning in front: behind its marker, if the prompt has written that; else it may be missing."""
+    def _thought(self) -> Node:
+        """The reasoning in front, behind its marker if the prompt has written that; NOTHING where there is none."""
         gap = _GAP if self.choice.mode in ("required", "specific") else EMPTY
-        inner = [series(Text(self.avoid, end), behind, gap) for _, end, behind in self.thoughts]
-        if not inner:
-            return EMPTY
-        if self.starts_in == "reasoning":
-            return choice(*inner)
-        return optional(
-            choice(*(series(start, each) for (start, _, _), each in zip(self.thoughts, inner, strict=True)))
-        )
+        opened = self.starts_in == "reasoning"
+        each = (("" if opened else start, Text(self.avoid, end), behind) for start, end, behind in self.thoughts)
+        return choice(*(series(start, text, behind, gap) for start, text, behind in each))
 
 
 def build_turn(
@@ -120,7 +120,7 @@ def build_turn(
     max_calls: int | None,
     starts_in: Section,
     reasoning: bool,
-) -> tuple[Turn, Rules]:
+) -> Definition:
     """The turn of these tools and this choice. Raises UsageError for a choice that the tools cannot meet."""
     used = chosen_tools(tools, tool_choice)
     rules = Rules()
@@ -146,18 +146,16 @@ def build_turn(
     avoid = [*marker_patterns(markers), *(frame.avoid(tools) if frame.avoid else ())]
     avoid += map(exactly, triggers(tools) if frame.said is None else ())
     thoughts = frame.reasoning or reasoning_of(markers)
-    return (
-        Turn(
-            tool_choice,
-            calls,
-            tuple(auto),
-            tuple(dict.fromkeys(avoid)),
-            thoughts if reasoning or starts_in == "reasoning" else (),
-            starts_in,
-            frame,
-        ),
-        rules,
+    turn = Turn(
+        tool_choice,
+        calls,
+        tuple(auto),
+        tuple(dict.fromkeys(avoid)),
+        thoughts if reasoning or starts_in == "reasoning" else (),
+        starts_in,
+        frame,
     )
+    return Definition(turn.node(), rules.nodes)
 
 
 def chosen_tools(tools: Sequence[ToolSpec], tool_choice: ToolChoice) -> list[ToolSpec]:

@@ -1,0 +1,81 @@
+"""Markers that are one token of the model's own, which llguidance matches as tokens and never as text.
+
+The other targets need nothing of this: xgrammar and llama.cpp match a special token by the text it stands for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import TypeAlias, cast
+
+from toolspeak.dialects.grammar.avoid import exactly
+from toolspeak.dialects.grammar.ir import (
+    Choice,
+    Definition,
+    Literal,
+    Node,
+    Repeat,
+    Series,
+    Special,
+    Text,
+    Token,
+    choice,
+    is_regular,
+    series,
+)
+from toolspeak.errors import UsageError
+
+SpecialTokens: TypeAlias = Mapping[str, int] | Collection[str]
+"""The texts of special tokens, with their ids where they are known."""
+
+# What llguidance's lexer takes for a token's name (`SpecialToken` in its parser/src/lark/lexer.rs).
+_NAME = re.compile(r"<[^<>\s]+>")
+
+
+def with_special(definition: Definition, tokens: SpecialTokens) -> Definition:
+    """The grammar in which the texts of `tokens`, wherever its frame writes them, are these tokens.
+
+    Raises UsageError for a text that names no token by itself (`[TOOL_CALLS]`) and has no id.
+    """
+    if isinstance(tokens, str):
+        raise UsageError(f"special_tokens is a list of texts, or their ids by text; found the text {tokens!r}")
+    named: Mapping[str, int | None] = dict.fromkeys(tokens)
+    ids = cast("Mapping[str, int]", tokens) if isinstance(tokens, Mapping) else named
+    nameless = [text for text, number in ids.items() if number is None and not _NAME.fullmatch(text)]
+    if nameless:
+        raise UsageError(f"special token {nameless[0]!r} has no name in angle brackets: give its id, as {{text: id}}")
+    marked = _Marked({text: Special(text, number) for text, number in ids.items() if text})
+    rules = {name: marked.node(node) for name, node in definition.rules.items()}
+    return Definition(marked.node(definition.start), rules)
+
+
+class _Marked:
+    def __init__(self, tokens: Mapping[str, Special]) -> None:
+        self._tokens = tokens
+        longest_first = sorted(tokens, key=len, reverse=True)
+        self._cut = re.compile(f"({'|'.join(map(re.escape, longest_first))})" if tokens else "(?!)")
+
+    def node(self, node: Node) -> Node:
+        match node:
+            case Literal(text):
+                return self._literal(text)
+            case Series(parts):
+                return series(*map(self.node, parts))
+            case Choice(options):
+                return choice(*map(self.node, options))
+            case Repeat(part, low, high):
+                return Repeat(self.node(part), low, high)
+            case Token(part):
+                inner = self.node(part)
+                return Token(inner) if is_regular(inner) else inner
+            case Text(avoid, end) if self._cut.search(end):
+                # A lexer cannot see the token from within the text: what ends the text becomes what it avoids.
+                ending = exactly(end)
+                free = Text(avoid if ending in avoid else (*avoid, ending))
+                return series(free, self._literal(end))
+            case _:
+                return node
+
+    def _literal(self, text: str) -> Node:
+        return series(*(self._tokens.get(piece, piece) for piece in self._cut.split(text)))

@@ -1,0 +1,43 @@
+"""xgrammar's matcher, for structural tags and for GBNF, which is its EBNF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import xgrammar
+from grammar_checks import Damage
+
+from toolspeak.dialects import Grammar
+
+_COMPILER = xgrammar.GrammarCompiler(xgrammar.TokenizerInfo([]), cache_enabled=False)
+
+
+class XgrammarMatcher:
+    """Matches text, without a tokenizer: compiled once, and taken back to where it was."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        compile_source = {"xgrammar": _COMPILER.compile_structural_tag, "gbnf": _COMPILER.compile_grammar}
+        compiled = compile_source[grammar.target](grammar.source)
+        self._matcher = xgrammar.GrammarMatcher(compiled, terminate_without_stop_token=True)
+
+    def __call__(self, text: str) -> bool:
+        self._matcher.reset()
+        return self._takes(text)
+
+    def damaged(self, text: str, spoiled: Sequence[Damage]) -> Iterator[str]:
+        self._matcher.reset()
+        at = 0
+        for start, stop, instead in spoiled:
+            assert start >= at, "damages go from left to right"
+            assert self._matcher.accept_string(text[at:start]), text[:start]
+            at = start
+            if self._takes(instead + text[stop:]):
+                yield text[:start] + instead + text[stop:]
+
+    def _takes(self, rest: str) -> bool:
+        """Whether the rest completes the text; the matcher stays where it was."""
+        if not self._matcher.accept_string(rest):
+            return False
+        complete = self._matcher.is_terminated()
+        self._matcher.rollback()
+        return complete

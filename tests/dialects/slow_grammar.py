@@ -1,0 +1,129 @@
+"""The grammars at length, with every matcher there is: `make test-grammar`, for xgrammar brings torch.
+
+With GBNF_VALIDATOR=/path/to/llama.cpp's test-gbnf-validator its matcher is held to the same.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from grammar_checks import Damage, Matcher, problem, rendered, unnoticed
+from grammar_matchers import matcher
+from grammar_sampler import Sampler
+from grammar_tools import CALLS, TOOLS, is_unwritable
+from grammar_xgrammar import XgrammarMatcher
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from toolspeak.data.messages import ToolCall, ToolChoice
+from toolspeak.dialects import DIALECTS, Dialect, Grammar, Target
+
+VALIDATOR = os.environ.get("GBNF_VALIDATOR")
+MATCHERS: dict[str, tuple[Target, Callable[[Grammar], Matcher]]] = {
+    "xgrammar": ("xgrammar", XgrammarMatcher),
+    "xgrammar-gbnf": ("gbnf", XgrammarMatcher),
+    "llguidance-lark": ("lark", matcher),
+    "llguidance-gbnf": ("gbnf", matcher),
+}
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+each_matcher = pytest.mark.parametrize("library", MATCHERS)
+AUTO, REQUIRED, NONE = ToolChoice("auto"), ToolChoice("required"), ToolChoice("none")
+STRINGS = 1000  # of each dialect
+
+
+def compiled(dialect: Dialect, library: str, choice: ToolChoice, **options: bool) -> tuple[Grammar, Matcher]:
+    target, compile_grammar = MATCHERS[library]
+    grammar = dialect.grammar(TOOLS, choice, target=target, **options)
+    return grammar, compile_grammar(grammar)
+
+
+@each_matcher
+@each_dialect
+def test_rendered_calls_are_accepted_where_calls_may_be(dialect: Dialect, library: str):
+    _, auto = compiled(dialect, library, AUTO)
+    _, required = compiled(dialect, library, REQUIRED)
+    _, none = compiled(dialect, library, NONE)
+    named = {tool.name: compiled(dialect, library, ToolChoice("specific", tool.name))[1] for tool in TOOLS}
+
+    @given(st.lists(CALLS, min_size=1, max_size=dialect.batch.max_calls or 3))
+    @settings(
+        deadline=None,
+        max_examples=40,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+    )
+    def check(calls: list[ToolCall]):
+        if any(is_unwritable(dialect, call) for call in calls):
+            return
+        text = rendered(dialect, calls)
+        assert (auto(text), required(text), none(text)) == (True, True, False), text
+        alone = rendered(dialect, calls[:1])
+        assert {name for name, accepts in named.items() if accepts(alone)} == {calls[0].name}, alone
+
+    check()
+
+
+@each_matcher
+@each_dialect
+def test_every_damage_of_a_frame_is_rejected(dialect: Dialect, library: str):
+    """Each character of the frame deleted, replaced and crowded, by every other character of the frame."""
+    for choice in (REQUIRED, ToolChoice("specific", "write_file"), ToolChoice("specific", "ping")):
+        grammar, accepts = compiled(dialect, library, choice, reasoning=False)
+        assert unnoticed(dialect, grammar, accepts, strings=3) == []
+
+
+@each_dialect
+def test_what_is_sampled_parses_and_is_accepted(dialect: Dialect):
+    for mode, name, share in (("auto", None, 3), ("required", None, 4), ("specific", "grow", 2), ("none", None, 1)):
+        made = [compiled(dialect, library, ToolChoice(mode, name)) for library in MATCHERS]
+        sampler = Sampler(made[0][0].definition, share)
+        for _ in range(STRINGS * share // 10):
+            text, _ = sampler.sample(24)
+            assert not problem(dialect, text, mode), (mode, text, problem(dialect, text, mode))
+            assert [library for library, (_, accepts) in zip(MATCHERS, made, strict=True) if not accepts(text)] == [], (
+                mode,
+                text,
+            )
+
+
+# --- llama.cpp ----------------------------------------------------------------------------------
+
+
+class LlamaMatcher:
+    """llama.cpp's own reading of a grammar, a process each time."""
+
+    def __init__(self, grammar: Grammar, folder: os.PathLike[str]) -> None:
+        self._grammar, self._text = os.path.join(folder, "grammar.gbnf"), os.path.join(folder, "text")
+        with open(self._grammar, "w", encoding="utf-8", newline="") as file:
+            file.write(grammar.source)
+
+    def __call__(self, text: str) -> bool:
+        with open(self._text, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        done = subprocess.run([VALIDATOR or "", self._grammar, self._text], capture_output=True, check=False)
+        assert b"according to the grammar" in done.stdout, done.stdout + done.stderr
+        return b"Input string is valid" in done.stdout
+
+    def damaged(self, text: str, spoiled: Sequence[Damage]) -> Iterator[str]:
+        for start, stop, instead in spoiled:
+            changed = text[:start] + instead + text[stop:]
+            if self(changed):
+                yield changed
+
+
+@pytest.mark.skipif(not VALIDATOR, reason="GBNF_VALIDATOR names no test-gbnf-validator of llama.cpp")
+@each_dialect
+def test_llama_cpp_reads_the_grammars_alike(dialect: Dialect, tmp_path):
+    for choice in (AUTO, REQUIRED, NONE, ToolChoice("specific", "write_file")):
+        grammar = dialect.grammar(TOOLS, choice, target="gbnf")
+        accepts, sampler = LlamaMatcher(grammar, tmp_path), Sampler(grammar.definition, 3)
+        texts = [sampler.sample(20)[0] for _ in range(5)]
+        assert [text for text in texts if not accepts(text)] == []
+    assert not accepts(rendered(dialect, [ToolCall("a1", "ping", {})]))
+    grammar = dialect.grammar(TOOLS, REQUIRED, target="gbnf", reasoning=False)
+    assert unnoticed(dialect, grammar, LlamaMatcher(grammar, tmp_path), each_place=0) == []
