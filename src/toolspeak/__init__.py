@@ -21,6 +21,7 @@ from toolspeak.agent import (
     RunState,
     Session,
     StepInterceptor,
+    Window,
 )
 from toolspeak.data.events import Limits, Record
 from toolspeak.data.messages import (
@@ -78,6 +79,7 @@ __all__ = [
     "ToolspeakError",
     "Usage",
     "UsageError",
+    "Window",
     "get_dialect",
     "open_journal",
     "tool",

@@ -417,3 +417,17 @@ def test_the_dead_time_of_a_process_is_not_the_runs():
 
     state = asyncio.run(main())
     assert state.time - state.started < 1
+
+
+def test_a_run_that_is_resumed_by_its_id_goes_on_for_the_same_user():
+    toolbox = Toolbox()
+    journal = WatchedJournal()
+    turns = [call("add_line"), ECHO]
+    agent = Agent(by_conversation(turns), toolbox.tools, journal=journal)
+
+    async def main():
+        waiting = await agent.run("go", principal="ann")
+        await agent.resume(waiting.run_id, {waiting.waiting[0]: True})
+
+    asyncio.run(main())
+    assert {record.principal for record in journal.records} == {"ann"}

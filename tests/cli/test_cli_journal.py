@@ -140,9 +140,25 @@ def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder
     _, told = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0
     assert f"run {runs[0].run_id} is held by another process" in told
-    assert [run.status for run in folder.read(lambda journal: journal.runs())] == ["running", "answered"]
+    statuses = lambda: [run.status for run in folder.read(lambda journal: journal.runs())]  # noqa: E731
+    assert statuses() == ["running", "answered"]
+
+    watcher = folder.start("resume", "--all", "--watch")
+    assert "watching" in watcher.stderr.readline()
     os.killpg(held.pid, signal.SIGKILL)
     held.communicate()
+    end = time.monotonic() + DEADLINE
+    while statuses() != ["answered", "answered"]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    watcher.send_signal(signal.SIGINT)
+    _, told = watcher.communicate(timeout=DEADLINE)
+    assert watcher.returncode == 130
+    assert told.count("resuming") == 1
+
+
+def test_watching_is_for_all(folder):
+    assert "--watch goes with --all" in folder.here("resume", "--watch", code=2)
 
 
 def test_a_waiting_call_is_decided_by_resuming(folder):

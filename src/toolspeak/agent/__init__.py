@@ -1,6 +1,7 @@
 """The agent: pure decisions about a run's state, and the loop that performs them."""
 
 from toolspeak.agent.agent import DEFAULT_DIALECT, Agent, RunResult, result_of
+from toolspeak.agent.compaction import Window
 from toolspeak.agent.decide import Finish
 from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
@@ -26,6 +27,7 @@ __all__ = [
     "TextDriver",
     "TurnRequest",
     "Watched",
+    "Window",
     "apply",
     "fold",
     "result_of",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack
 
+from toolspeak.agent.compaction import Window
 from toolspeak.agent.decisions import decisions_of
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.history import paired, without_secrets
@@ -91,7 +92,7 @@ class RunResult:
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The whole conversation; give it to the next run as `history` to continue."""
+        """The conversation as the model reads it; give it to the next run as `history` to continue."""
         return self.state.messages
 
     @property
@@ -140,6 +141,7 @@ class Agent:
     first call that fails, `stop_on_block` skips the calls behind one that was blocked or rejected. `in_doubt` is what
     happens on resuming to a call that was started, has no result and must not simply run again: "ask" the person
     (unattended: report), "report" the unknown outcome to the model, or "repeat" it.
+    `window` is how many tokens the model reads: a conversation that fills it is made shorter (see `Window`).
 
     Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
     """
@@ -167,6 +169,7 @@ class Agent:
         starts_in: Section = "text",
         tool_timeout: float | None = 120.0,
         in_doubt: InDoubt = "ask",
+        window: int | Window | None = None,
         name: str = "agent",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -205,6 +208,7 @@ class Agent:
             early_start=early_start,
             pipelines=pipelines,
             in_doubt=in_doubt,
+            window=Window(window) if isinstance(window, int) else window,
             clock=clock,
         )
 

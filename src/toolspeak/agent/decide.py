@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from toolspeak.agent.compaction import Plan, Window, plan_compaction
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import LimitReached, RunStatus, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolChoice
@@ -29,6 +30,13 @@ class RunTools:
 
 
 @dataclass(frozen=True, slots=True)
+class Compact:
+    """Make the history shorter before the next turn."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitApproval:
     """Nothing can go on before these calls are decided."""
 
@@ -42,11 +50,20 @@ class Finish:
     reason: str
 
 
-Action: TypeAlias = AskModel | RunTools | AwaitApproval | Finish
+Action: TypeAlias = AskModel | Compact | RunTools | AwaitApproval | Finish
 
 
-def decide(state: RunState) -> Action:
+def decide(state: RunState, window: Window | None = None) -> Action:
     """The next action. Reads no clock: the state's time is that of its last record."""
+    action = _next(state)
+    if isinstance(action, AskModel) and window is not None and not state.compacted:
+        plan = plan_compaction(state.history, state.context, state.task, window)
+        if plan is not None:
+            return Compact(plan)
+    return action
+
+
+def _next(state: RunState) -> Action:
     if state.error:
         return Finish("failed", "", "model_error")
     if state.batch:

@@ -8,24 +8,42 @@ from typing import Any
 from toolspeak.agent.history import paired
 from toolspeak.agent.log import Log
 from toolspeak.agent.state import RunState, fold
-from toolspeak.data.events import Record, RunStarted
+from toolspeak.data.events import HistoryCompacted, Record, RunStarted, ToolFinished
 from toolspeak.data.messages import Message
 from toolspeak.errors import RunError
 from toolspeak.journal.base import Journal
+from toolspeak.tools.kept import keep
 
 
-async def load_state(journal: Journal, run_id: str, count: int | None = None) -> RunState:
+async def load_with_memory(journal: Journal, run_id: str) -> tuple[RunState, dict[str, Any]]:
+    """The run's state, and what its tools' memory can be rebuilt of: the results that `read_result` pages through."""
+    records = await journal.read(run_id)
+    memory: dict[str, Any] = {}
+    for record in records:
+        if isinstance(record.event, ToolFinished) and record.event.whole is not None:
+            keep(memory, record.event.result.call_id, record.event.whole)
+    return await load_state(journal, run_id, known=records), memory
+
+
+async def load_state(
+    journal: Journal, run_id: str, count: int | None = None, *, whole: bool = False, known: Sequence[Record] = ()
+) -> RunState:
     """The state after the run's first `count` records (None: all of them), behind the runs it follows.
 
+    `whole`: with the history as it was said, without the compactions that the model's window made necessary.
+    `known` are the run's records, if they were read before.
     Raises RunError if the journal does not have them.
     """
     chain: list[Sequence[Record]] = []
     wanted: str | None = run_id
     while wanted is not None:
-        records = await journal.read(wanted)
+        records, known = known or await journal.read(wanted), ()
         if not records or len(records) < (count or 1):
             raise RunError(f"the journal has no run {wanted}, or not all of it; `toolspeak sessions` lists what it has")
-        chain.append(records[:count])
+        taken = records[:count]
+        if whole:
+            taken = [record for record in taken if not isinstance(record.event, HistoryCompacted)]
+        chain.append(taken)
         first = records[0].event
         wanted, count = (first.follows, first.follows_seq) if isinstance(first, RunStarted) else (None, None)
     before: Log[Message] = Log()

@@ -11,6 +11,7 @@ from toolspeak.data.events import Limits
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.execute import ANSWERED_FROM
 
+_SORTED = json.JSONEncoder(sort_keys=True)
 _REPEATED = (
     "Your last calls were the same as before, with the same results: making them again will change nothing. "
     "Do something else, or answer with what you have."
@@ -55,13 +56,13 @@ def _digest(calls: Sequence[ToolCall | MalformedCall], results: Sequence[ToolRes
         asked = [call.name, call.arguments] if isinstance(call, ToolCall) else [call.raw]
         # A result that was answered from memory has a note in front of what the call brought the first time.
         content = result.content[1:] if ANSWERED_FROM in result.extra else result.content
-        found.update(json.dumps([asked, result.status, result.code], sort_keys=True).encode())
+        found.update(_SORTED.encode([asked, result.status, result.code]).encode())
         for part in content:
             match part:
                 case TextPart(text):
                     found.update(text.encode("utf-8", "surrogatepass"))
                 case JsonPart(value):
-                    found.update(json.dumps(value, sort_keys=True).encode())
+                    found.update(_SORTED.encode(value).encode())
                 case ImagePart(_, data, url):
                     found.update(data or str(url).encode("utf-8", "surrogatepass"))
                 case FilePart(_, _, data):

@@ -1,11 +1,13 @@
-"""A turn as the event that is recorded of it."""
+"""From a run to its records: the event of a turn, the stamp of an event; and what the records leave in doubt."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from toolspeak.agent.compaction import characters
 from toolspeak.agent.history import hide_call, without_secrets
+from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import (
     ApprovalDecided,
@@ -15,11 +17,12 @@ from toolspeak.data.events import (
     MetadataSet,
     ModelAnswered,
     ModelAsked,
+    Record,
     StopRequested,
     ToolFinished,
     ToolStarted,
 )
-from toolspeak.data.messages import JsonPart, MalformedCall, Message, Part, TextPart, ToolCall, ToolResult, Usage
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects import ParsedTurn
 from toolspeak.execute import Secrets
 
@@ -57,25 +60,20 @@ class Estimate:
         return Usage((len(prompt) + self._characters) // 4, (characters(turn.message) + len(turn.reasoning)) // 4)
 
 
-def characters(message: Message) -> int:
-    """How long a message is as text, for estimates of its tokens."""
-    return sum(_part_characters(part) for part in message.parts)
-
-
-def _part_characters(part: Part) -> int:
-    match part:
-        case TextPart(text):
-            return len(text)
-        case JsonPart(value):
-            return len(str(value))
-        case ToolCall(name=name, arguments=arguments):
-            return len(name) + len(str(arguments))
-        case MalformedCall(raw=raw):
-            return len(raw)
-        case ToolResult(content=content):
-            return sum(_part_characters(inner) for inner in content)
-        case _:
-            return 0
+def stamped(event: Event, run_id: str, state: RunState | None, settings: RunSettings) -> Record:
+    """The event as the next record of its run."""
+    return Record(
+        event,
+        run_id,
+        seq=state.seq if state else 0,
+        step=step_of(event, state),
+        time=settings.clock(),
+        agent=settings.agent,
+        call_id=call_of(event),
+        parent_run_id=state.parent_run_id if state else settings.parent_run_id,
+        principal=state.principal if state else settings.principal,
+        traceparent=state.traceparent if state else settings.traceparent,
+    )
 
 
 def step_of(event: Event, state: RunState | None) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from toolspeak.agent.decisions import decided
-from toolspeak.agent.load import load_state
+from toolspeak.agent.load import load_with_memory
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import Event, RunResumed, RunStatus
 from toolspeak.data.messages import Message
@@ -40,15 +41,17 @@ class Resumption:
     secrets: Secrets
     rules: StandingRules
 
-    async def load(self) -> tuple[RunState, Sequence[Event]]:
-        """Where it stands and what is recorded first; called while the run is held, so nobody else goes on with it.
+    async def load(self) -> tuple[RunState, Sequence[Event], dict[str, Any]]:
+        """Where it stands, what is recorded first, and its tools' memory.
+
+        Called while the run is held, so nobody else goes on with it.
 
         Raises RunError for a run that is not known or has ended, and for a decision about a call that does not wait.
         """
-        state = await load_state(self.journal, self.run_id)
+        state, memory = await load_with_memory(self.journal, self.run_id)
         if state.status not in UNFINISHED:
             raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
-        return state, opening_of(state, self.decisions, self.secrets, self.rules)
+        return state, opening_of(state, self.decisions, self.secrets, self.rules), memory
 
 
 def opening_of(

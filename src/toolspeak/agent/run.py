@@ -9,16 +9,19 @@ from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
-from toolspeak.agent.decide import AskModel, AwaitApproval, Finish, RunTools, decide
+from toolspeak.agent.compaction import Plan
+from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.decisions import decision_of, doubts_of
 from toolspeak.agent.driver import TurnRequest, text_digest, tools_digest
 from toolspeak.agent.frame import RunFrame
 from toolspeak.agent.history import call_id, hide_call, without_secrets
 from toolspeak.agent.hold import holding
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering, turn_of
-from toolspeak.agent.record import Estimate, answered, call_of, step_of
+from toolspeak.agent.partial import PartialTurn
+from toolspeak.agent.record import Estimate, answered, stamped
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, apply
+from toolspeak.agent.summary import compact
 from toolspeak.data.deltas import CallCompleted, Delta, ToolProgress, TurnEnded
 from toolspeak.data.events import (
     Event,
@@ -31,11 +34,7 @@ from toolspeak.data.events import (
     RunStarted,
     UserMessageQueued,
 )
-from toolspeak.data.messages import (
-    MalformedCall,
-    Message,
-    ToolCall,
-)
+from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import AgentStop, ProviderError, RunError, ToolFailed
 from toolspeak.execute import Answer, BatchContext, Doubts, EarlyStart, HookContext, HookNotes, RunScope
@@ -44,8 +43,8 @@ from toolspeak.journal.base import Journal, Lease
 Watched: TypeAlias = Delta | Record
 """What `stream` yields: the transient pieces of a turn, and every record once it is durable."""
 
-Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event]]]]
-"""Reads where a run stands, once it is held, and says what is recorded first."""
+Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event], dict[str, Any]]]]
+"""Reads where a run stands, once it is held, and says what is recorded first and what its tools remember."""
 
 Publish: TypeAlias = Callable[[Watched], Awaitable[None]]
 _FINAL = frozenset({"answered", "no_answer", "failed"})
@@ -84,6 +83,7 @@ class Run:
         self._prompt = self._prompt_digest = ""
         self._estimate = Estimate()
         self._memo: dict[str, Any] = {}
+        self._partial = PartialTurn(settings.secrets, self.record)
         self._error: ProviderError | None = None
         self._specs = tuple(settings.toolset.specs)
         self._digest = tools_digest(self._specs)
@@ -118,18 +118,7 @@ class Run:
         """Makes an event durable, then true, then visible."""
         async with self._lock:
             state, settings = self._state, self._settings
-            record = Record(
-                event,
-                self.run_id,
-                seq=state.seq if state else 0,
-                step=step_of(event, state),
-                time=settings.clock(),
-                agent=settings.agent,
-                call_id=call_of(event),
-                parent_run_id=settings.parent_run_id,
-                principal=settings.principal,
-                traceparent=settings.traceparent,
-            )
+            record = stamped(event, self.run_id, state, settings)
             await settings.journal.append(record, self._lease)
             self._state = apply(state, record, self._before)
             if self._publish is not None:  # inside the lock, so that a watcher sees the journal's order
@@ -163,15 +152,19 @@ class Run:
             if self._frame is not None:
                 await self._frame.leave()
             await self._drop_early()
+            await self._partial.close()
 
     async def _steps(self) -> AsyncGenerator[RunState]:
         await self._open()
         while self.state.status not in _FINAL:
             await self._read_inbox()
-            action = decide(self.state)
+            action = decide(self.state, self._settings.window)
             match action:
                 case AskModel() | RunTools():
                     await self._step(action)
+                case Compact(plan):
+                    await self._compact(plan)
+                    continue
                 case AwaitApproval():
                     break
                 case Finish():
@@ -187,7 +180,8 @@ class Run:
     async def _open(self) -> None:
         """Records how the run begins, and enters what surrounds it."""
         if self._load is not None:
-            self._state, self._opening = await self._load()
+            self._state, self._opening, remembered = await self._load()
+            self.memory.update(remembered)
         start, facts = RunStart(()), list[Event]()
         for event in self._opening:
             if isinstance(event, RunStarted):
@@ -306,6 +300,7 @@ class Run:
             if not scope.expired():
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
+            await self._partial.keep()
             if wrapping_up:
                 await self._end(Finish("no_answer", "", self.state.limit or "seconds"))
             else:
@@ -313,6 +308,7 @@ class Run:
             return
         except ProviderError as error:
             self._error = error
+            await self._partial.keep()
             await self.record(ModelFailed(settings.secrets.hide_text(str(error)), error.status))
             return
         if turn is None:
@@ -321,6 +317,12 @@ class Run:
         if estimated:
             usage = self._estimate.of(self.state.history, self._prompt, turn)
         await self.record(answered(turn, usage, estimated, settings.secrets, wrapping_up=wrapping_up))
+
+    async def _compact(self, plan: Plan) -> None:
+        settings, request = self._settings, TurnRequest(self.state.history, self._specs, self._settings.instructions)
+        await self.record(await compact(plan, settings, request, self._seconds_left()))
+        self._memo.clear()  # what the driver rendered is no longer what was said
+        self._estimate = Estimate()
 
     async def _turn(self, request: TurnRequest, ready: ParsedTurn | None) -> ParsedTurn | None:
         """The turn with what surrounds it; None when the run is to end. `ready` stands for the model's."""
@@ -340,12 +342,14 @@ class Run:
         publish = self._publish
         settings = self._settings
         await self._drop_early()
+        self._partial.begin()
         if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
             self._early = settings.executor.early(self._context())
         stream = cast("AsyncGenerator[Delta]", self._settings.driver.turn(request))
         async with aclosing(stream):
             async for delta in stream:
                 collector.add(delta)
+                await self._partial.add(delta)
                 if self._early is not None and isinstance(delta, CallCompleted):
                     self._offer(self._early, collector.call(delta.index))
                 if publish is not None and not isinstance(delta, TurnEnded):

@@ -55,9 +55,11 @@ async def place_of(journal: Journal, session_id: str, principal: str | None = No
 
 
 async def session_messages(journal: Journal, session_id: str) -> Sequence[Message]:
-    """What was said in a session. Raises RunError if there is none."""
+    """All that was said in a session, whatever was made shorter for the model. Raises RunError if there is none."""
     info = await known_session(journal, session_id)
-    return closed(await load_state(journal, info.last_run)) if info.last_run is not None else info.history
+    if info.last_run is None:
+        return info.history
+    return closed(await load_state(journal, info.last_run, whole=True))
 
 
 async def fork_session(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolspeak.agent.compaction import Window
 from toolspeak.agent.driver import Driver
 from toolspeak.execute import Approver, BatchApprover, Executor, InDoubt, Level, Secrets
 from toolspeak.journal.base import Journal
@@ -31,5 +32,6 @@ class RunSettings:
     parent_run_id: str | None = None
     early_start: bool = True
     in_doubt: InDoubt = "ask"
+    window: Window | None = None
     pipelines: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])
     clock: Callable[[], float] = time.time

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
 from typing import cast
 
 import click
@@ -18,11 +20,16 @@ from toolspeak.data.events import RunStarted
 from toolspeak.errors import RunBusy, ToolspeakError, UsageError
 from toolspeak.execute import InDoubt
 from toolspeak.journal import Journal, RunInfo
+from toolspeak.journal.owner import is_dead
+
+_LOOK = 1.0
+"""Seconds between two looks for runs that were interrupted."""
 
 
 @click.command
 @click.argument("run", required=False)
 @click.option("--all", "every", is_flag=True, help="Every run that was interrupted, one after the other.")
+@click.option("--watch", is_flag=True, help="Stay, and go on with each run whose process dies; with --all.")
 @click.option(
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
@@ -38,7 +45,13 @@ from toolspeak.journal import Journal, RunInfo
 @journal_option
 @click.option("--json", "as_json", is_flag=True, help="Print the new records, one JSON object a line.")
 def resume(
-    run: str | None, every: bool, approve: Approve | None, in_doubt: InDoubt, journal: str | None, as_json: bool
+    run: str | None,
+    every: bool,
+    watch: bool,
+    approve: Approve | None,
+    in_doubt: InDoubt,
+    journal: str | None,
+    as_json: bool,
 ) -> None:
     """Go on with RUN (the beginning of its id is enough; default: the newest that has not ended).
 
@@ -47,45 +60,81 @@ def resume(
     """
     if run and every:
         raise UsageError("name a run or say --all, not both")
+    if watch and not every:
+        raise UsageError("--watch goes with --all: it goes on with every run that was interrupted")
     open_streams()
-    sys.exit(run_to_end(_resume(run, every, approve, in_doubt, journal_of(journal), as_json)))
+    how = _How(approve, in_doubt, as_json)
+    sys.exit(run_to_end(_resume(run, every, watch, how, journal_of(journal))))
 
 
-async def _resume(
-    run: str | None, every: bool, approve: Approve | None, in_doubt: InDoubt, journal: Journal, as_json: bool
-) -> int:
+@dataclass(frozen=True, slots=True)
+class _How:
+    """What is said for every run that is resumed."""
+
+    approve: Approve | None
+    in_doubt: InDoubt
+    as_json: bool
+
+
+async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal: Journal) -> int:
     try:
         if run is not None:
-            return await _go_on(journal, await find_run(journal, run), approve, in_doubt, as_json)
+            return await _go_on(journal, await find_run(journal, run), how)
+        if watch:
+            return await _watch(journal, how)
+        if every:
+            return await _go_on_with_all(journal, how)
         waiting = await unfinished(journal)
-        if not every:
-            if not waiting:
-                raise UsageError("there is no run that has not ended")
-            return await _go_on(journal, waiting[0], approve, in_doubt, as_json)
-        worst = ANSWERED
-        for info in waiting:
-            if info.status != "running":
-                continue  # it waits for a person, who names it
-            click.echo(f"toolspeak: resuming {info.run_id[:SHORT]}: {info.title}", err=True)
-            try:
-                worst = max(worst, await _go_on(journal, info, approve, in_doubt, as_json))
-            except RunBusy as error:
-                click.echo(f"toolspeak: {error}", err=True)
-            except ToolspeakError as error:
-                click.echo(f"toolspeak: {error}", err=True)
-                worst = max(worst, 1)
-        return worst
+        if not waiting:
+            raise UsageError("there is no run that has not ended")
+        return await _go_on(journal, waiting[0], how)
     finally:
         await journal.aclose()
 
 
-async def _go_on(journal: Journal, info: RunInfo, approve: Approve | None, in_doubt: InDoubt, as_json: bool) -> int:
+async def _watch(journal: Journal, how: _How) -> int:
+    """Looks for interrupted runs until it is stopped (Ctrl-C)."""
+    failed: dict[str, int] = {}
+    click.echo("toolspeak: watching for runs that were interrupted; Ctrl-C ends it", err=True)
+    while True:
+        await _go_on_with_all(journal, how, failed)
+        await asyncio.sleep(_LOOK)
+
+
+async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | None = None) -> int:
+    """Goes on with every run whose process is gone. Whoever looks again and again gives what `failed`: a run with as
+    many records as when it failed is left alone, and one that is held passed over without a word."""
+    worst = ANSWERED
+    for info in await unfinished(journal):
+        if info.status != "running":
+            continue  # it waits for a person, who names it
+        if failed is not None and (_is_held(info) or failed.get(info.run_id) == info.records):
+            continue
+        click.echo(f"toolspeak: resuming {info.run_id[:SHORT]}: {info.title}", err=True)
+        try:
+            worst = max(worst, await _go_on(journal, info, how))
+        except RunBusy as error:
+            click.echo(f"toolspeak: {error}", err=True)
+        except ToolspeakError as error:
+            click.echo(f"toolspeak: {error}", err=True)
+            worst = max(worst, 1)
+            found = await journal.run(info.run_id)
+            if failed is not None and found is not None:
+                failed[info.run_id] = found.records
+    return worst
+
+
+def _is_held(info: RunInfo) -> bool:
+    return info.owner is not None and (info.held_until or 0) > time.time() and not is_dead(info.owner)
+
+
+async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
     started = cast("RunStarted", (await journal.read(info.run_id))[0].event)
     setup = Setup.of(info.run_id, started.setup)
-    if approve is not None:
-        setup = replace(setup, approve=approve)
+    if how.approve is not None:
+        setup = replace(setup, approve=how.approve)
 
     async def begin(agent: Agent) -> Run:
         return agent.resumed(info.run_id)
 
-    return await work(setup, journal, begin, Shown(as_json), in_doubt=in_doubt)
+    return await work(setup, journal, begin, Shown(how.as_json), in_doubt=how.in_doubt)

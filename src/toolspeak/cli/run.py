@@ -60,6 +60,12 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
     type=click.FloatRange(0, min_open=True),
     help="Time until the run must wrap up; the answer may take a minute more.",
 )
+@click.option(
+    "--window",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="How many tokens the model reads: a conversation that fills them is made shorter (default: unknown, never).",
+)
 @starts_in_option
 @repair_option
 @click.option(
@@ -82,6 +88,7 @@ def run(
     schedule: ScheduleName | Literal["native"],
     max_steps: int,
     max_seconds: float | None,
+    window: int | None,
     starts_in: Section,
     repair: bool,
     journal: str | None,
@@ -103,7 +110,7 @@ def run(
     open_streams()
     limits = Limits(steps=max_steps, seconds=max_seconds)
     kept = "" if rules is None else str(Path(rules).resolve())
-    setup = Setup(model, dialect, workspace, approve, schedule, starts_in, "yes" if repair else "no", kept)
+    setup = Setup(model, dialect, workspace, approve, schedule, starts_in, "yes" if repair else "no", kept, window)
     shown = Shown(as_json, timeline)
     sys.exit(run_to_end(_run(text, setup, limits, journal_of(journal), session, goes_on, shown)))
 

@@ -27,7 +27,8 @@ from toolspeak.dialects import Section, get_dialect, repaired
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, InDoubt, ScheduleName
 from toolspeak.journal import Journal
-from toolspeak.tools.builtin import workspace_tools
+from toolspeak.tools import Toolset
+from toolspeak.tools.builtin import recall_tool, workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
 from toolspeak.ui.lanes import batches
 
@@ -51,6 +52,7 @@ class Setup:
     starts_in: Section
     repair: Literal["yes", "no"] = "no"
     rules: str = ""
+    window: int | None = None
 
     def recorded(self) -> dict[str, JSON]:
         return {**asdict(self), "workspace": str(Path(self.workspace).resolve())}
@@ -58,10 +60,12 @@ class Setup:
     @classmethod
     def of(cls, run_id: str, recorded: Mapping[str, JSON]) -> Setup:
         """What a run was set up with. Raises UsageError for a run of another program."""
-        names = [field.name for field in fields(cls) if field.default is MISSING or field.name in recorded]
-        if not all(isinstance(recorded.get(name), str) for name in names):
+        optional = {field.name for field in fields(cls) if field.default is not MISSING and field.name not in recorded}
+        names = [field.name for field in fields(cls) if field.name not in optional | {"window"}]
+        window = recorded.get("window")
+        if not all(isinstance(recorded.get(name), str) for name in names) or not isinstance(window, int | None):
             raise UsageError(f"run {run_id} was not started by `toolspeak run`: resume it with the program that did")
-        return cls(**{name: recorded[name] for name in names})
+        return cls(**{name: recorded[name] for name in names}, window=window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +95,14 @@ async def work(
     approver = _approver(setup.approve, live, shown.as_json)
     agent = Agent(
         setup.model,
-        workspace_tools(setup.workspace),
+        Toolset([*workspace_tools(setup.workspace), recall_tool(journal)]),
         dialect=repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
         rules=open_rules(setup.rules) if setup.rules else None,
         instructions=_INSTRUCTIONS,
         approve=approver,
         schedule=setup.schedule,
         starts_in=setup.starts_in,
+        window=setup.window,
         journal=journal,
         # A yes to everything is nobody who has looked whether the call took effect.
         in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,

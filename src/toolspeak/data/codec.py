@@ -21,8 +21,8 @@ import json
 import math
 import types
 import typing
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, NoReturn
 
@@ -43,6 +43,7 @@ from toolspeak.data.checks import (
     unchanged,
 )
 from toolspeak.data.events import UnknownEvent
+from toolspeak.data.generated import FieldRule, make_reader, make_writer
 from toolspeak.data.messages import JSON
 from toolspeak.errors import FormatError
 
@@ -91,7 +92,9 @@ def load(data: JSON) -> Any:
     tag = stored.get("type")
     try:
         # Only events may be of an unknown type, so an unknown type at the top is one.
-        return _decode_tagged({key: item for key, item in stored.items() if key != "format"}, CLASSES, True)
+        bare = dict(stored)
+        del bare["format"]
+        return _load_any(bare)
     except (Misfit, RecursionError) as error:
         raise _format_error(error, tag if isinstance(tag, str) and tag in CLASSES else "value") from error
 
@@ -156,39 +159,47 @@ _ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circular=F
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite_float)
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
-    name: str
-    encode: Convert
-    decode: Convert
-    required: bool
-    empty: Any
-    """The default if it is an empty one, which is not written; MISSING if not."""
-
-
 class _Codec:
     """How one dataclass is written and read; made once per class from its type hints."""
 
-    __slots__ = ("cls", "fields", "has_extra", "reserved", "tag")
+    __slots__ = ("cls", "fields", "has_extra", "read", "reserved", "tag", "write")
 
     def __init__(self, cls: type[Any]) -> None:
         hints = typing.get_type_hints(cls)
-        found: list[_Field] = []
+        found: list[FieldRule] = []
         for field in fields(cls):
             if field.name == "extra":
                 continue
             encode, decode = _compile(hints[field.name])
             default = field.default if field.default_factory is MISSING else field.default_factory()
-            found.append(_Field(field.name, encode, decode, default is MISSING, MISSING if default else default))
+            make = None if default is MISSING else _maker(field)
+            empty = MISSING if default else default
+            found.append(FieldRule(field.name, encode, decode, make, empty, _plain_type(hints[field.name], empty)))
         self.cls = cls
         self.tag = cls.__name__
         self.fields = tuple(found)
         self.has_extra = "extra" in hints
         self.reserved = frozenset({"type", *(field.name for field in found)})
+        self.write = make_writer(self.tag, found)
+        self.read = make_reader(cls, found, [field.name for field in fields(cls)])
 
     def encode(self, value: Any) -> dict[str, JSON]:
         if type(value) is UnknownEvent:
             return _encode_unknown(value)
+        try:
+            data = self.write(value)
+        except Misfit:
+            return self._encode(value)
+        if self.has_extra and value.extra:
+            try:
+                self._add_extra(data, value.extra)
+            except Misfit as misfit:
+                misfit.place.append(".extra")
+                raise
+        return data
+
+    def _encode(self, value: Any) -> dict[str, JSON]:
+        """Field by field, so that what does not fit has a name."""
         data: dict[str, JSON] = {"type": self.tag}
         name = ""
         try:
@@ -199,9 +210,6 @@ class _Codec:
                 if item is field.empty or (field.empty is not None and item == field.empty):
                     continue
                 data[name] = field.encode(item)
-            if self.has_extra and value.extra:
-                name = "extra"
-                self._add_extra(data, value.extra)
         except Misfit as misfit:
             misfit.place.append(f".{name}")
             raise
@@ -214,6 +222,13 @@ class _Codec:
             data[key] = item
 
     def decode(self, data: dict[str, JSON]) -> Any:
+        try:
+            return self.read(data)
+        except Misfit:
+            return self._decode(data)
+
+    def _decode(self, data: dict[str, JSON]) -> Any:
+        """Field by field, so that what does not fit has a name."""
         arguments: dict[str, Any] = {}
         name = ""
         try:
@@ -221,7 +236,7 @@ class _Codec:
                 name = field.name
                 if name in data:
                     arguments[name] = field.decode(data[name])
-                elif field.required:
+                elif field.default is None:
                     raise Misfit("missing")
         except Misfit as misfit:
             misfit.place.append(f".{name}")
@@ -230,6 +245,21 @@ class _Codec:
         if self.has_extra and len(data) > len(arguments) + 1:
             arguments["extra"] = {key: item for key, item in data.items() if key not in self.reserved}
         return self.cls(**arguments)
+
+
+def _maker(field: Field[Any]) -> Callable[[], Any]:
+    if field.default_factory is not MISSING:
+        return field.default_factory
+    return lambda: field.default
+
+
+def _plain_type(hint: Any, empty: Any) -> type | None:
+    """The scalar type of a field whose values need no conversion; of `X | None` it is X where None is not written."""
+    if hint in SCALARS and hint is not bytes:
+        return hint
+    others = [member for member in typing.get_args(hint) if member is not types.NoneType]
+    optional = typing.get_origin(hint) in (typing.Union, types.UnionType) and empty is None and len(others) == 1
+    return others[0] if optional and others[0] in SCALARS and others[0] is not bytes else None
 
 
 @cache
@@ -302,14 +332,33 @@ def _tagged(classes: Iterable[type[Any]]) -> tuple[Convert, Convert]:
     allowed = {cls.__name__: cls for cls in classes}
     members = frozenset(allowed.values())
     unknown_events = UnknownEvent in members
+    # Filled as they are met: a class may hold a member of its own union.
+    writers: dict[type[Any], Convert] = {}
+    readers: dict[str, Convert] = {}
 
     def encode(value: Any) -> dict[str, JSON]:
         cls = typing.cast("type[Any]", type(value))
+        if cls in writers:
+            return writers[cls](value)
         if cls not in members:
             raise Misfit(f"expected {one_of(allowed)}, found {kind_of(value)}")
-        return _codec(cls).encode(value)
+        writers[cls] = _codec(cls).encode
+        return writers[cls](value)
 
-    return encode, lambda data: _decode_tagged(data, allowed, unknown_events)
+    def decode(data: Any) -> Any:
+        if type(data) is dict:
+            tag: Any = typing.cast("dict[str, JSON]", data).get("type")
+            if type(tag) is str:
+                if tag in readers:
+                    return readers[tag](data)
+                if tag in allowed and tag != UnknownEvent.__name__:
+                    readers[tag] = _codec(allowed[tag]).decode
+        return _decode_tagged(data, allowed, unknown_events)
+
+    return encode, decode
+
+
+_load_any = _tagged([*CLASSES.values()])[1]
 
 
 def _literal(choices: tuple[Any, ...]) -> tuple[Convert, Convert]:

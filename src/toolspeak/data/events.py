@@ -104,6 +104,19 @@ class ModelAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelTextReceived:
+    """A piece of a turn that is not at its end: its text (without calls) and reasoning since the piece before.
+
+    Recorded every few seconds, and when a turn is cut off. It is no part of the history: a turn that is read to its
+    end is `ModelAnswered`, one that was cut off is asked for again.
+    """
+
+    text: str
+    reasoning: str = ""
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFailed:
     """The model API failed and the run cannot go on."""
 
@@ -165,9 +178,13 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call has its result, whether its function ran or not; recorded before the result is used."""
+    """A call has its result, whether its function ran or not; recorded before the result is used.
+
+    `whole` is the text of a result that was too long for the model, which `read_result` pages through.
+    """
 
     result: ToolResult
+    whole: str | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -222,6 +239,25 @@ class LimitReached:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryCompacted:
+    """The model reads less of the history from here on; the records before this one keep the whole.
+
+    The results of the calls `cleared` are shown no more. Or, with `upto` above 0, the first so many messages are
+    replaced by the `summary`, but for the system messages in front and those `kept` (numbers in the history).
+    `tokens_before` and `tokens_after` are estimates of what a turn reads, `usage` is what the summary cost.
+    """
+
+    cleared: tuple[str, ...] = ()
+    upto: int = 0
+    kept: tuple[int, ...] = ()
+    summary: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    usage: Usage = Usage()
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
 class RunPaused:
     """The run waits for decisions and can be resumed with them."""
 
@@ -259,6 +295,7 @@ Event: TypeAlias = (
     RunStarted
     | UserMessageQueued
     | ModelAsked
+    | ModelTextReceived
     | ModelAnswered
     | ModelFailed
     | ApprovalRequested
@@ -269,6 +306,7 @@ Event: TypeAlias = (
     | InterceptorFailed
     | StopRequested
     | LimitReached
+    | HistoryCompacted
     | RunPaused
     | RunResumed
     | RunFinished

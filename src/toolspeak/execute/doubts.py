@@ -79,6 +79,9 @@ class Doubts:
         return {"ask": None, "report": False, "repeat": True}[self.policy]
 
 
+NO_DOUBTS = Doubts()
+
+
 def has_person(approver: Approver | BatchApprover | None) -> bool:
     """Whether somebody answers who can look at what happened."""
     return approver is not None and not isinstance(approver, StandingApprover)

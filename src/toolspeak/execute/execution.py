@@ -15,6 +15,7 @@ from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
 from toolspeak.data.messages import JSON, MalformedCall, TextPart, ToolCall, ToolResult, failure, no_extra
 from toolspeak.errors import AgentStop
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
+from toolspeak.execute.doubts import NO_DOUBTS, Doubts
 from toolspeak.execute.entries import Ready, Settled, stopped_result
 from toolspeak.execute.gates import Gate
 from toolspeak.execute.hooks import HookNotes, applied
@@ -27,6 +28,7 @@ from toolspeak.execute.settings import ExecutionSettings
 from toolspeak.execute.threads import Outcome
 from toolspeak.execute.timers import Timers
 from toolspeak.execute.turns import Turn, Watch, chain
+from toolspeak.tools.kept import kept
 
 
 class Execution:
@@ -41,6 +43,7 @@ class Execution:
         emit: Emit,
         context: BatchContext,
         deadline: Deadline,
+        doubts: Doubts = NO_DOUBTS,
         metadata: Mapping[str, JSON] = no_extra(),
     ) -> None:
         self.stop: StopRequested | None = None
@@ -51,6 +54,7 @@ class Execution:
         self._context = context
         self._scope = context.scope
         self._deadline = deadline
+        self._doubts = doubts
         self._turns = [Turn(call, entry) for call, entry in zip(calls, entries, strict=True)]
         self._calls = [(turn, turn.entry) for turn in self._turns if isinstance(turn.entry, Ready)]
         chain(self._calls, settings.schedule)
@@ -151,7 +155,8 @@ class Execution:
         try:
             result = self._remembered(turn) if self._recalls else None
             if result is None:
-                result = await self._run_call(turn, entry) if isinstance(entry, Ready) else entry.result
+                ready = isinstance(entry, Ready)
+                result = self._doubts.told(entry.call, await self._run_call(turn, entry)) if ready else entry.result
                 result = finish_result(result, settings.secrets, settings.cap, self._context.memory)
             if turn.notes is not None:
                 for failed in turn.notes.failed:
@@ -159,7 +164,8 @@ class Execution:
             turn.phase = "recording"
             if settings.stopping.on_failure and result.status == "failure" and isinstance(entry, Ready):
                 await self._halt_on(result)
-            await self._emit(ToolFinished(result))
+            handle = result.extra.get("handle")
+            await self._emit(ToolFinished(result, None if handle is None else kept(self._context.memory, handle)))
         except BaseException as error:  # noqa: BLE001 - run() raises it; a task's own exception would be lost
             self._abort(error)
         else:

@@ -13,7 +13,7 @@ from toolspeak.errors import AgentStop, ToolFailed
 from toolspeak.execute.admission import Admission
 from toolspeak.execute.approval import Approver, BatchApprover, Policy
 from toolspeak.execute.batch import Batch, BatchContext, Deadline, Emit
-from toolspeak.execute.doubts import Doubts
+from toolspeak.execute.doubts import NO_DOUBTS, Doubts
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.entries import Held, Ready, Settled, Stopping
 from toolspeak.execute.execution import Execution
@@ -32,7 +32,6 @@ from toolspeak.tools.kept import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
-_NO_DOUBTS = Doubts()
 _NO_RESULTS: Mapping[str, ToolResult] = MappingProxyType({})
 
 
@@ -107,7 +106,7 @@ class Executor:
         approver: Approver | BatchApprover | None,
         decided: Mapping[str, Decision] = _NO_DECISIONS,
         finished: Mapping[str, ToolResult] = _NO_RESULTS,
-        doubts: Doubts = _NO_DOUBTS,
+        doubts: Doubts = NO_DOUBTS,
         deadline: float | None = None,
         max_calls: int | None = None,
         early: EarlyStart | None = None,
@@ -165,7 +164,14 @@ class Executor:
                 await emit(fact)
             ran = _as_run(known, entries)
             execution = Execution(
-                ran, entries, self._settings, emit=emit, context=context, deadline=limit, metadata=admission.notes.seen
+                ran,
+                entries,
+                self._settings,
+                emit=emit,
+                context=context,
+                deadline=limit,
+                doubts=doubts,
+                metadata=admission.notes.seen,
             )
             results = await execution.run()
         finally:

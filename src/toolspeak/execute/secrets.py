@@ -45,6 +45,12 @@ class Secrets:
         self._hidden = _any_of(self._placeholders, keep=self._values)
         self._shown = _any_of(self._values)
 
+    @property
+    def longest(self) -> int:
+        """Characters of the longest spelling of a value: of a text that goes on, no more of its end can be part of
+        one."""
+        return max(map(len, self._placeholders), default=0)
+
     def __bool__(self) -> bool:
         return bool(self._values)
 

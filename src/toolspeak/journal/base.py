@@ -147,10 +147,13 @@ class Journal(Protocol):
         is no such session."""
         ...
 
-    async def search(self, query: str, *, principal: str | None = None, limit: int = 20) -> Sequence[Found]:
+    async def search(
+        self, query: str, *, principal: str | None = None, private: bool = False, limit: int = 20
+    ) -> Sequence[Found]:
         """Where all words of the query stand in one text, the newest first; the last word may be a beginning.
 
-        Searched are what the user said, what the model answered and what the tools returned.
+        Searched are what the user said, what the model answered and what the tools returned, in the runs of this
+        principal; of None in all runs, unless it is `private`: then in those that have none.
         """
         ...
 

@@ -135,11 +135,13 @@ class MemoryJournal:
             del self._runs[run_id]
         del self._sessions[session_id]
 
-    async def search(self, query: str, *, principal: str | None = None, limit: int = 20) -> Sequence[Found]:
+    async def search(
+        self, query: str, *, principal: str | None = None, private: bool = False, limit: int = 20
+    ) -> Sequence[Found]:
         wanted = words(query)
         found: list[Found] = []
         for run in self._runs.values() if wanted else ():
-            if not run.records or (principal is not None and run.records[0].principal != principal):
+            if not run.records or ((private or principal is not None) and run.records[0].principal != principal):
                 continue
             info = _info(run)
             found += [one for record in run.records for one in found_in(info, record, wanted)]

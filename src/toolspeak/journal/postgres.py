@@ -151,15 +151,19 @@ class PostgresJournal(SqlJournal):
             "INSERT INTO found (pos, words) VALUES ($1, array_to_tsvector($2::text[]))", pos, sorted(set(text))
         )
 
-    async def _matches(self, db: Any, wanted: Sequence[str], principal: str | None, limit: int) -> Sequence[int]:
+    async def _matches(
+        self, db: Any, wanted: Sequence[str], principal: str | None, private: bool, limit: int
+    ) -> Sequence[int]:
         query = " & ".join(f"'{word}'" for word in wanted) + ":*"
         rows = await db.rows(
             f"SELECT found.pos FROM found JOIN runs ON runs.number = found.pos / {SPAN}"
-            " WHERE found.words @@ $1::text::tsquery AND ($2::text IS NULL OR runs.principal = $2)"
+            " WHERE found.words @@ $1::text::tsquery AND (runs.principal IS NOT DISTINCT FROM $2::text"
+            " OR ($2::text IS NULL AND NOT $4::boolean))"
             " ORDER BY runs.created DESC, found.pos DESC LIMIT $3",
             query,
             principal,
             limit,
+            private,
         )
         return [row[0] for row in rows]
 

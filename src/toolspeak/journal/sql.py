@@ -103,7 +103,9 @@ class SqlJournal:
     async def _index(self, db: Connection, pos: int, text: Sequence[str]) -> None:
         raise NotImplementedError
 
-    async def _matches(self, db: Connection, wanted: Sequence[str], principal: str | None, limit: int) -> Sequence[int]:
+    async def _matches(
+        self, db: Connection, wanted: Sequence[str], principal: str | None, private: bool, limit: int
+    ) -> Sequence[int]:
         raise NotImplementedError
 
     # --- records -------------------------------------------------------------------------------------------------
@@ -356,7 +358,9 @@ class SqlJournal:
 
     # --- search --------------------------------------------------------------------------------------------------
 
-    async def search(self, query: str, *, principal: str | None = None, limit: int = 20) -> Sequence[Found]:
+    async def search(
+        self, query: str, *, principal: str | None = None, private: bool = False, limit: int = 20
+    ) -> Sequence[Found]:
         wanted = words(query)
         if not wanted:
             return ()
@@ -364,11 +368,13 @@ class SqlJournal:
             await self._index_new(db)
         found: list[Found] = []
         async with self._reading() as db:
-            for pos in await self._matches(db, wanted, _column(principal), limit):
+            for pos in await self._matches(db, wanted, _column(principal), private, limit):
                 (row,) = await db.rows(f"{_RUN} AND number = $1", pos // SPAN)
                 info = RunInfo(*row)
                 records = await self._page(db, info.run_id, pos // SPAN * SPAN, pos % SPAN)
-                found += found_in(info, records[0], wanted)
+                # The column's text is made plain, so that two principals may look the same there.
+                if records[0].principal == principal or (principal is None and not private):
+                    found += found_in(info, records[0], wanted)
         return tuple(found)
 
     async def _index_new(self, db: Connection) -> None:

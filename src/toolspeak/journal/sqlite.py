@@ -287,15 +287,18 @@ class SqliteJournal(SqlJournal):
     async def _index(self, db: Any, pos: int, text: Sequence[str]) -> None:
         await db.change("INSERT INTO found (rowid, words) VALUES ($1, $2)", pos, " ".join(text))
 
-    async def _matches(self, db: Any, wanted: Sequence[str], principal: str | None, limit: int) -> Sequence[int]:
+    async def _matches(
+        self, db: Any, wanted: Sequence[str], principal: str | None, private: bool, limit: int
+    ) -> Sequence[int]:
         query = " ".join(f'"{word}"' for word in wanted) + "*"
         rows = await db.rows(
             f"SELECT found.rowid FROM found JOIN runs ON runs.number = found.rowid / {SPAN}"
-            " WHERE found MATCH $1 AND ($2 IS NULL OR runs.principal = $2)"
+            " WHERE found MATCH $1 AND (runs.principal IS $2 OR ($2 IS NULL AND NOT $4))"
             " ORDER BY runs.created DESC, found.rowid DESC LIMIT $3",
             query,
             principal,
             limit,
+            private,
         )
         return [pos for (pos,) in rows]
 

@@ -297,6 +297,11 @@ async def check_search(open_store: OpenStore) -> None:
     assert [one.seq for one in await journal.search(f"{word} col", principal=user)] == [2]
     for nothing in (f"{word} facade", f"col {word}", f'{word} "', "", '" OR *', f"{word} NOT blue"):
         assert [one for one in await journal.search(nothing, principal=user) if nothing != f'{word} "'] == [], nothing
+    nobodys = a_run(new_id(), answer)
+    await write(journal, nobodys)
+    await write(journal, a_run(new_id(), answer, principal=f"{user}\0"))
+    assert [one.run_id for one in await journal.search(word, private=True)] == [nobodys[0].run_id]
+    assert {one.run_id for one in await journal.search(word, principal=user, private=True)} == {mine[0].run_id}
     await journal.append(Record(UserMessageQueued(Message.user(f"{word} again")), mine[0].run_id, 3, 1, 1.0))
     assert [one.seq for one in await journal.search(f"{word} again")] == [3]
     await journal.delete_session(session)

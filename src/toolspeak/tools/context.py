@@ -18,6 +18,11 @@ class StateView(Protocol):
     def run_id(self) -> str: ...
 
     @property
+    def principal(self) -> str | None:
+        """On whose behalf the run acts."""
+        ...
+
+    @property
     def step(self) -> int: ...
 
     @property

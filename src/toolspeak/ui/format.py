@@ -10,6 +10,7 @@ from typing import Any, cast
 from rich.cells import cell_len, set_cell_size
 
 from toolspeak.agent import RunState
+from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart, ToolResult
 from toolspeak.execute import ApprovalRequest
 
@@ -170,3 +171,11 @@ def summary(state: RunState) -> str:
 def count(number: int, thing: str) -> str:
     """`1 step`, `2 steps`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def compaction_text(event: HistoryCompacted) -> str:
+    """What was made shorter for the model, on one line."""
+    done = (
+        f"{event.upto - len(event.kept)} messages summarised" if event.upto else f"{len(event.cleared)} results cleared"
+    )
+    return f"the history was compacted: {done} (~{event.tokens_before:,} → ~{event.tokens_after:,} tokens)"

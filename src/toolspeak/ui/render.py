@@ -23,6 +23,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
+    HistoryCompacted,
     InterceptorFailed,
     LimitReached,
     ModelAnswered,
@@ -36,6 +37,7 @@ from toolspeak.data.events import (
 from toolspeak.data.messages import NORMAL_END, MalformedCall, ToolCall, ToolResult
 from toolspeak.ui.format import (
     argument_lines,
+    compaction_text,
     diff_style,
     fit,
     fold,
@@ -183,6 +185,8 @@ class Renderer:
                 self._show_result(result)
             case LimitReached(limit, _, allowed):
                 self._line(f"! the limit of {allowed:g} {limit} is reached: asking for a final answer", "yellow")
+            case HistoryCompacted() as event:
+                self._line(f"· {compaction_text(event)}", "dim")
             case InterceptorFailed(interceptor, level, hook, error):
                 where = f"! the interceptor {one_line(interceptor)} failed ({hook} a {level}): "
                 self._line(where, "red", one_line(error))

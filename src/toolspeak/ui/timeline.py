@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
+    HistoryCompacted,
     LimitReached,
     ModelAnswered,
     ModelAsked,
     ModelFailed,
+    ModelTextReceived,
     Record,
     RunFinished,
     RunPaused,
@@ -21,7 +23,7 @@ from toolspeak.data.events import (
     UserMessageQueued,
 )
 from toolspeak.data.messages import MalformedCall, ToolCall, Usage
-from toolspeak.ui.format import argument_lines, one_line, result_lines, shorten
+from toolspeak.ui.format import argument_lines, compaction_text, one_line, result_lines, shorten
 
 _TEXT = 100
 
@@ -34,6 +36,7 @@ class Timeline:
         self._times = times
         self._start = self._asked = 0.0
         self._begun: dict[str, float] = {}
+        self._partial = ""
         self._calls: dict[str, ToolCall | MalformedCall] = {}
 
     def lines(self, record: Record) -> Iterator[str]:
@@ -51,12 +54,16 @@ class Timeline:
                 yield from (f"  {message.role}: {_short(message.text)}" for message in messages[-1:])
             case UserMessageQueued(message):
                 yield f"user: {_short(message.text)}"
+            case ModelTextReceived(text, reasoning):
+                self._partial += text or reasoning
             case ModelAsked():
+                yield from self._cut_off()
                 self._asked = record.time
                 yield f"step {record.step}"
             case ModelAnswered() as answered:
                 yield from self._answered(answered, record.time - self._asked)
             case ModelFailed(error):
+                yield from self._cut_off()
                 yield f"✗ the model's API failed: {_short(error)}"
             case ApprovalRequested(call_id, reason):
                 yield f"? {self._name(call_id)} needs a yes: it {one_line(reason)}"
@@ -74,17 +81,30 @@ class Timeline:
                 first = next(iter(result_lines(result)), "")
                 yield f"  {'✗' if failed else '✓'} {self._name(result.call_id)}{took}: {_short(first)}"
             case LimitReached(limit, _, allowed):
+                yield from self._cut_off()
                 yield f"! the limit of {allowed:g} {limit} is reached"
+            case HistoryCompacted() as event:
+                yield f"· {compaction_text(event)}"
+                if event.summary:
+                    yield f"  summary: {_short(event.summary)}"
             case RunPaused(_, call_ids):
                 yield f"paused: {', '.join(map(self._name, call_ids))} wait for approval"
             case RunResumed():
                 yield "resumed"
             case RunFinished(status, answer, reason):
+                yield from self._cut_off()
                 yield f"{status.replace('_', ' ')} ({one_line(reason)}): {_short(answer)}"
             case _:
                 yield f"{type(record.event).__name__}"
 
+    def _cut_off(self) -> Iterator[str]:
+        """What a turn had written that never came to its end."""
+        text, self._partial = self._partial.strip(), ""
+        if text:
+            yield f"✂ cut off: {_short(text)}"
+
     def _answered(self, event: ModelAnswered, took: float) -> Iterator[str]:
+        self._partial = ""
         self._calls = {call.id: call for call in event.message.calls}
         cost = f"  ({_tokens(event.usage, event.usage_estimated)}, {took:.2f} s)" if self._times else ""
         text = event.message.text.strip()

@@ -5,8 +5,11 @@ import json
 
 import pytest
 
-from toolspeak.data.messages import ToolCall
+from toolspeak import Agent, SqliteJournal
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.dialects import get_dialect
 from toolspeak.execute import BatchContext, Executor, Secrets, approve_all
+from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools import Toolset, tool
 from toolspeak.tools.builtin import read_result_tool
 from toolspeak.tools.kept import KEY
@@ -22,6 +25,18 @@ async def text() -> str:
 @tool(read_only=True)
 async def rows() -> dict[str, list[int]]:
     return {"rows": list(range(9_000))}
+
+
+@tool(destructive=False)
+async def note() -> str:
+    return "noted"
+
+
+TOOLS = Toolset([text, rows, note, read_result_tool()])
+
+
+def calling(name, **arguments):
+    return get_dialect("cogency-json").render([Message("assistant", (ToolCall("", name, arguments),))])[0].text
 
 
 class Session:
@@ -95,6 +110,28 @@ def test_what_is_not_there_is_a_failure_that_says_what_is(arguments, problem):
     result = asyncio.run(main())
     assert result.status == "failure"
     assert result.text.startswith(problem)
+
+
+def test_a_resumed_run_in_another_process_reads_on(tmp_path):
+    """The whole result is in the journal, once."""
+    read = calling("read_result", handle="call_1_0", find="line 3000:")
+    write = calling("note")
+
+    async def main():
+        journal = SqliteJournal(tmp_path / "toolspeak.db")
+        turns = [calling("text"), write, read, "Found."]
+        waiting = await Agent(ScriptedProvider(turns, follow=True), TOOLS, journal=journal).run("Find line 3000.")
+        assert waiting.status == "awaiting_approval"
+        await journal.aclose()
+        journal = SqliteJournal(tmp_path / "toolspeak.db")
+        agent = Agent(ScriptedProvider(turns, follow=True), TOOLS, journal=journal, approve="all")
+        result = await agent.resume(waiting.run_id)
+        await journal.aclose()
+        return result
+
+    result = asyncio.run(main())
+    assert result.answer == "Found."
+    assert "line 3000: é😀" in result.messages[-2].results[0].text
 
 
 def test_no_secret_is_kept():

@@ -1,41 +1,92 @@
-"""A file that is read again is answered from memory only while nobody, in the run or outside, has changed it."""
+"""Earlier sessions are found for the user they were held with, and for nobody else."""
 
 import asyncio
-from pathlib import Path
+import json
 
-from toolspeak.data.messages import ToolCall
-from toolspeak.execute import ANSWERED_FROM, BatchContext, Executor, approve_all
-from toolspeak.tools.builtin import workspace_tools
+import pytest
+
+from toolspeak import Agent, Session, SqliteJournal
+from toolspeak.data.messages import JsonPart, Message, ToolCall
+from toolspeak.dialects import get_dialect
+from toolspeak.journal import MemoryJournal
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.tools.builtin import recall_tool
+
+SAID = {
+    "ann": "The blue door opens with 4711.",
+    "bob": "The blue door is Bob's own secret.",
+    None: "Nobody's blue door.",
+}
 
 
-def test_a_file_changed_from_outside_is_read_again(tmp_path: Path):
-    file = tmp_path / "a.txt"
-    file.write_text("one\n")
-    executor, context = Executor(workspace_tools(tmp_path)), BatchContext("run")
+def calling(**arguments):
+    call = ToolCall("", "recall", arguments)
+    return get_dialect("cogency-json").render([Message("assistant", (call,))])[0].text
 
-    async def emit(event):
-        pass
 
-    async def call(number, name, **arguments):
-        made = ToolCall(f"c{number}", name, arguments)
-        batch = await executor.run([made], emit=emit, context=context, approver=approve_all)
-        return batch.results[0]
+@pytest.fixture(params=["memory", "sqlite"])
+def journal(request, tmp_path):
+    return MemoryJournal() if request.param == "memory" else SqliteJournal(tmp_path / "toolspeak.db")
 
+
+async def fill(journal):
+    for user, answer in SAID.items():
+        await Session(Agent(ScriptedProvider([answer]), journal=journal), principal=user).run("Which door?")
+
+
+async def ask(journal, user, **arguments):
+    """What one call tells, in a new session of the user's."""
+    agent = Agent(ScriptedProvider([calling(**arguments), "ok"]), [recall_tool(journal)], journal=journal)
+    result = await Session(agent, principal=user).run("Look it up.")
+    (found,) = [result for message in result.messages for result in message.results]
+    return found
+
+
+def entries(result):
+    return [entry for part in result.content if isinstance(part, JsonPart) for entry in part.value]
+
+
+@pytest.mark.parametrize("user", SAID)
+def test_a_user_finds_their_own_sessions_alone(journal, user):
     async def main():
-        first = await call(1, "read", path="a.txt")
-        again = await call(2, "read", path="a.txt")
-        file.write_text("changed\n")
-        changed = await call(3, "read", path="a.txt")
-        await call(4, "append", path="a.txt", content="more\n")
-        appended = await call(5, "read", path="a.txt")
-        await call(6, "shell", command="true")
-        after_shell = await call(7, "read", path="a.txt")
-        return first, again, changed, appended, after_shell
+        await fill(journal)
+        found = entries(await ask(journal, user, query="blue door"))
+        assert [entry["text"] for entry in found] == [SAID[user]]
+        assert found[0]["conversation"] == "Which door?"
+        told = await ask(journal, user, place=found[0]["place"])
+        assert told.text == SAID[user]
+        for other in SAID.keys() - {user}:
+            refused = await ask(journal, other, place=found[0]["place"])
+            assert refused.status == "failure"
+            assert SAID[user] not in refused.text
+            assert (
+                refused.text.replace(found[0]["place"], "nosuch:1")
+                == (await ask(journal, other, place="nosuch:1")).text
+            )
+        await journal.aclose()
 
-    first, again, changed, appended, after_shell = asyncio.run(main())
-    assert again.extra == {ANSWERED_FROM: "c1"}
-    assert first.text in again.text
-    assert "changed" in changed.text
-    assert "more" in appended.text
-    assert after_shell.text == appended.text
-    assert all(ANSWERED_FROM not in each.extra for each in (first, changed, appended, after_shell))
+    asyncio.run(main())
+
+
+def test_whoever_the_model_says_it_is_changes_nothing(journal):
+    async def main():
+        await fill(journal)
+        found = await ask(journal, "ann", query="blue secret", principal="bob")
+        assert (found.status, found.code) == ("failure", "invalid_arguments")
+        for query in ("bob", "principal:bob blue", "secret", '" OR principal = "bob'):
+            assert "secret" not in json.dumps(entries(await ask(journal, "ann", query=query)))
+        await journal.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"query": " "}, {"place": "x"}, {"place": "x:y"}, {"place": "x:" + "9" * 30}]
+)
+def test_what_cannot_be_looked_up_is_told(journal, arguments):
+    async def main():
+        result = await ask(journal, "ann", **arguments)
+        await journal.aclose()
+        return result
+
+    assert asyncio.run(main()).code == "exception"

@@ -1,4 +1,4 @@
-"""The built-in tools: files of one folder, and a shell that starts there.
+"""The built-in tools: files of one folder, a shell that starts there, and what earlier sessions told.
 
 Adding one is a file with its factory and a line in the table.
 """
@@ -17,6 +17,7 @@ from toolspeak.tools.builtin.line_edit import line_edit_tool
 from toolspeak.tools.builtin.list import list_tool
 from toolspeak.tools.builtin.read import read_tool
 from toolspeak.tools.builtin.read_result import read_result_tool
+from toolspeak.tools.builtin.recall import recall_tool
 from toolspeak.tools.builtin.shell import shell_tool
 from toolspeak.tools.builtin.workspace import Workspace
 from toolspeak.tools.builtin.write import write_tool
@@ -56,6 +57,7 @@ __all__ = [
     "list_tool",
     "read_result_tool",
     "read_tool",
+    "recall_tool",
     "shell_tool",
     "workspace_tools",
     "write_tool",

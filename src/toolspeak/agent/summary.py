@@ -1,0 +1,58 @@
+"""Asking the model for a summary of what was said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import cast
+
+from toolspeak.agent.compaction import Plan, to_summarise, tokens_of
+from toolspeak.agent.driver import Driver, TurnRequest
+from toolspeak.agent.settings import RunSettings
+from toolspeak.data.deltas import Delta
+from toolspeak.data.events import HistoryCompacted
+from toolspeak.data.messages import Message, ToolChoice, Usage
+from toolspeak.dialects import TurnCollector
+from toolspeak.errors import ProviderError
+
+LEFT_OUT = "(It could not be summarised, and is left out. Ask, or look again, for what you need of it.)"
+"""What stands in place of a summary that the model did not give."""
+
+_SECONDS = 120.0
+_TASK = (
+    "This conversation is about to be shortened: everything before this message will be replaced by a summary that you"
+    " write now. Write down all that is needed to go on: what the user wants, word for word where it matters; what was"
+    " done and decided; what was found out (names, paths, numbers, errors); what failed; and what is still to be done."
+    " Do not call a tool and do not go on with the task. Answer with the summary alone."
+)
+
+
+async def compact(plan: Plan, settings: RunSettings, request: TurnRequest, seconds: float | None) -> HistoryCompacted:
+    """The event that carries out a plan for the request's messages; asks the model for the summary if one is needed."""
+    summary, usage, window = "", Usage(), settings.window
+    if plan.upto:
+        summary = LEFT_OUT
+        if window is not None and window.summarise:
+            old = replace(request, messages=to_summarise(request.messages, plan, window))
+            summary, usage = await summarise(settings.driver, old, seconds)
+            summary = settings.secrets.hide_text(summary)
+    after = plan.tokens_after + tokens_of(Message.user(summary))
+    return HistoryCompacted(plan.cleared, plan.upto, plan.kept, summary, plan.tokens_before, after, usage)
+
+
+async def summarise(driver: Driver, request: TurnRequest, seconds: float | None) -> tuple[str, Usage]:
+    """The model's summary of the request's messages, and what it cost; `LEFT_OUT` if there is none in time."""
+    asked = replace(request, messages=[*request.messages, Message.user(_TASK)], choice=ToolChoice("none"), memo={})
+    collector = TurnCollector(lambda index: f"summary_{index}")
+    try:
+        async with asyncio.timeout(_SECONDS if seconds is None else min(_SECONDS, seconds)):
+            stream = cast("AsyncGenerator[Delta]", driver.turn(asked))
+            async with aclosing(stream):
+                async for delta in stream:
+                    collector.add(delta)
+    except (ProviderError, TimeoutError):
+        return LEFT_OUT, Usage()
+    turn = collector.turn()
+    return turn.message.text.strip() or LEFT_OUT, turn.usage

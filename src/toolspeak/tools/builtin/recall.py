@@ -1,0 +1,102 @@
+"""`recall`: what was said and found out in earlier sessions of the same user, and of nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from toolspeak.data.events import ModelAnswered, Record, RunStarted, ToolFinished, UserMessageQueued
+from toolspeak.data.tools import Effects
+from toolspeak.errors import ToolError
+from toolspeak.tools import RunContext, Tool, tool
+
+MOST = 20
+"""Places that one search tells."""
+
+_READS = Effects(reads={"sessions:"}, idempotent=True, destructive=False)
+
+
+class Place(Protocol):
+    """Where a search found something."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def time(self) -> float: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def snippet(self) -> str: ...
+
+
+class Searched(Protocol):
+    """What it needs of a journal."""
+
+    async def search(self, query: str, *, principal: str | None, private: bool, limit: int) -> Sequence[Place]: ...
+
+    async def read(self, run_id: str, start: int = 0) -> Sequence[Record]: ...
+
+
+def recall_tool(journal: Searched) -> Tool:
+    """The tool for runs whose earlier sessions are in this journal.
+
+    On whose behalf it searches is the run's `principal` alone; a run without one finds the sessions of runs without
+    one. Whoever serves several users must therefore start each run with a `principal`.
+    """
+
+    @tool(name="recall", effects=_READS)
+    async def recall(ctx: RunContext[Any], query: str = "", place: str = "") -> Any:
+        """Search what was said and found out in earlier conversations with this user.
+
+        Give `query` to search: the newest places come first. Give the `place` of one to read all of what stands there.
+
+        Args:
+            query: Words that all stand in the text; the last may be the beginning of one.
+            place: A place that a search found.
+        """
+        state = ctx.state
+        if state is None:
+            raise ToolError("There is no run whose user is known: nothing can be recalled.")
+        if place:
+            return await _told(journal, place, state.principal)
+        if not query.strip():
+            raise ToolError("Give 'query', the words to search for, or 'place', a place that a search found.")
+        # One more than is told, for this run's own records, which the model knows.
+        found = await journal.search(query, principal=state.principal, private=True, limit=2 * MOST)
+        told = [_entry(one) for one in found if one.run_id != state.run_id][:MOST]
+        return told or f"Nothing was found for {query!r}: try fewer or other words."
+
+    return recall
+
+
+def _entry(found: Place) -> dict[str, str]:
+    when = datetime.fromtimestamp(found.time, UTC).strftime("%Y-%m-%d %H:%M")
+    return {
+        "place": f"{found.run_id}:{found.seq}",
+        "when": when,
+        "conversation": found.title,
+        "who": found.role,
+        "text": found.snippet,
+    }
+
+
+async def _told(journal: Searched, place: str, principal: str | None) -> str:
+    run_id, _, seq = place.rpartition(":")
+    records = await journal.read(run_id, int(seq)) if seq.isdecimal() and len(seq) < 10 else ()
+    # Another user's place is as unknown as one that is not there.
+    if not records or records[0].principal != principal:
+        raise ToolError(f"There is no place {place!r}: search for it first, and give it as it was told.")
+    match records[0].event:
+        case RunStarted(messages) if messages:
+            return messages[-1].text
+        case ModelAnswered(message) | UserMessageQueued(message):
+            return message.text
+        case ToolFinished(result):
+            return result.text
+        case _:
+            raise ToolError(f"Nothing was said at {place!r}.")

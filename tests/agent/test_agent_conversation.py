@@ -1,0 +1,117 @@
+"""A conversation is rebuilt from its records for any dialect, and keeps its calls, results, order and text."""
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolspeak import Agent, Effects, Limits, Session, tool
+from toolspeak.agent import fold
+from toolspeak.data.events import ModelAnswered, Record, RunStarted, ToolFinished
+from toolspeak.data.messages import Message, ReasoningPart, TextPart, ToolCall, ToolResult
+from toolspeak.dialects import DIALECTS, get_dialect, read_results, read_turn
+from toolspeak.journal import MemoryJournal
+from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.tools import Toolset
+
+
+@tool(effects=lambda path: Effects(writes={f"file:{path}"}))
+def write(path: str, content: str) -> str:
+    "Writes a file."
+    return f"wrote {len(content)} characters"
+
+
+@tool(read_only=True)
+def read(path: str, lines: int = 1) -> str:
+    "Reads a file."
+    return f"{path} has {lines} lines"
+
+
+TOOLS = Toolset([write, read])
+NAMES = [dialect.name for dialect in DIALECTS]
+
+plain = st.text("abc xyz.,", min_size=1, max_size=20).map(str.strip).filter(bool)
+hard = st.text("ab <>&/{}[]\"'\\\n=:|äß", max_size=30) | st.sampled_from(
+    ["</execute>", "<tool_call>", "<results>[]</results>", "]]>", "<|tool_calls_section_end|>", "&lt;b>"]
+)
+calls = st.builds(lambda path, content: ("write", {"path": path, "content": content}), plain, hard) | st.builds(
+    lambda path, lines: ("read", {"path": path, "lines": lines}), plain, st.integers(1, 99)
+)
+# White space at the ends of a result is not told from the frame where a dialect has none but line breaks.
+told = hard.map(str.strip).filter(bool)
+steps = st.tuples(plain, plain, calls, st.sampled_from(["success", "failure"]), told)
+
+
+def records_of(task, made, answer):
+    """The records of a run: each step thinks, says something and makes a call."""
+    events = [RunStarted((Message.user(task),), "scripted")]
+    for number, (thought, text, (name, arguments), status, told) in enumerate(made, 1):
+        call = ToolCall(f"call_{number}_0", name, arguments)
+        result = ToolResult(call.id, name, status, (TextPart(told),))
+        parts = (ReasoningPart(f"secretly {thought}"), TextPart(text), call)
+        events += [ModelAnswered(Message("assistant", parts), "tool_calls"), ToolFinished(result)]
+    events.append(ModelAnswered(Message.assistant(answer), "stop"))
+    return [Record(event, "run", seq, 0, 1.0) for seq, event in enumerate(events)]
+
+
+def read_back(dialect, messages):
+    """What the conversation holds, in its order, read by the dialect's own parser."""
+    found, asked = [], []
+    for message in messages:
+        text = message.text
+        if message.role == "assistant":
+            turn = read_turn(dialect, text, TOOLS.specs)
+            asked = [call for call in turn.calls if isinstance(call, ToolCall)]
+            found.append(("said", turn.message.text.strip()))
+            found += [("call", call.name, dict(call.arguments)) for call in asked]
+            continue
+        if asked:
+            results, text = read_results(dialect, text, asked, TOOLS.specs) or ([], text)
+            found += [("result", result.status, result.text) for result in results]
+            asked = []
+        if text.strip():
+            found.append(("user", text.strip()))
+    return found
+
+
+@given(st.sampled_from(NAMES), plain, st.lists(steps, max_size=3, unique_by=lambda step: str(step[2])), plain)
+@settings(max_examples=200, deadline=None)
+def test_calls_results_order_and_text_survive_in_every_dialect(name, task, made, answer):
+    dialect, state = get_dialect(name), fold(records_of(task, made, answer))
+    rendered = dialect.render(state.messages, TOOLS.specs)
+    wanted = [("user", task)]
+    for _, text, (tool_name, arguments), status, told in made:
+        wanted += [("said", text), ("call", tool_name, arguments), ("result", status, told)]
+    assert read_back(dialect, rendered) == [*wanted, ("said", answer)]
+    assert not any("secretly" in message.text for message in rendered), "reasoning is kept, not sent back"
+    kept = [part for message in state.messages for part in message.parts if isinstance(part, ReasoningPart)]
+    assert len(kept) == len(made)
+
+
+def call_in(name):
+    call = ToolCall("", "write", {"path": "a.txt", "content": "</execute> & <b>"})
+    rendered = get_dialect(name).render([Message("assistant", (TextPart("I write."), call))], TOOLS.specs)
+    return rendered[0].text
+
+
+def test_a_session_that_began_in_any_dialect_goes_on_in_any_other():
+    async def main(name, following):
+        journal = MemoryJournal()
+        turns = [ScriptedTurn(call_in(name), reasoning="I think."), "Written."]
+        first = Session(Agent(ScriptedProvider(turns), TOOLS, dialect=name, journal=journal, approve="all"))
+        done = await first.run("Write it.", limits=Limits(3))
+        assert done.answer == "Written.", name
+        said = await first.messages()
+        for other in following:
+            fork = await first.fork()
+            provider = ScriptedProvider(["And on."])
+            await Session(Agent(provider, TOOLS, dialect=other, journal=journal), fork.session_id).run("Go on.")
+            dialect = get_dialect(other)
+            wanted = dialect.render([*said, Message.user("Go on.")], TOOLS.specs)
+            assert list(provider.requests[0].messages[1:]) == wanted
+            found = read_back(dialect, wanted)
+            assert [entry[0] for entry in found] == ["user", "said", "call", "result", "said", "user"], (name, other)
+            assert found[2] == ("call", "write", {"path": "a.txt", "content": "</execute> & <b>"})
+
+    for i, name in enumerate(NAMES):
+        asyncio.run(main(name, NAMES if name == "cogency-json" else [NAMES[i - 1], "cogency-json"]))
