@@ -15,6 +15,7 @@ from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.json_calls import CallShape
 from toolspeak.dialects.json_dialect import json_dialect
 from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.openings import Starts
 from toolspeak.testing import check_dialect
 
 HERMES: Any = get_dialect("hermes")
@@ -137,7 +138,10 @@ def test_a_renderer_that_breaks_a_promise_is_found(change: dict[str, Any]):
 
 
 def test_results_that_are_a_block_only_with_some_contents_are_named_as_such():
-    markers = [Marker("calls", "<call>", None, "{"), Marker("results", "RESULT:", None, "{[", plain=True)]
+    markers = [
+        Marker("calls", "<call>", None, Starts("{")),
+        Marker("results", "RESULT:", None, Starts("{["), plain=True),
+    ]
     dialect = json_dialect(
         DialectInfo("odd", "<call>{…}", "made up", "parallel"),
         markers,
