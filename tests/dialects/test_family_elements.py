@@ -283,3 +283,14 @@ def test_one_bad_call_leaves_the_others() -> None:
 def test_an_argument_without_a_name_or_type_survives(dialect: Dialect) -> None:
     tools = [ToolSpec("f", "", {"type": "object", "properties": {"": {}, "/a": {}, " b ": {}}})]
     check_round_trip(dialect, [ToolCall("c", "f", {"": None, "/a": [1], " b ": "5"})], tools)
+
+
+@pytest.mark.parametrize("name", ["minimax-m2", "deepseek-v4"])
+def test_a_name_that_runs_into_a_quote_is_no_name(name: str) -> None:
+    dialect = get_dialect(name)
+    (written,) = dialect.render([Message("assistant", (ToolCall("1", "ping", {}),))], TOOLS)
+    damaged = written.text.replace('name="ping"', 'name=ping"more')
+    assert damaged != written.text
+    (call,) = read_turn(dialect, damaged, TOOLS).calls
+    assert isinstance(call, MalformedCall)
+    assert "more" in call.raw

@@ -15,6 +15,7 @@ from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, Cal
 from toolspeak.data.messages import FinishReason, MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn
 from toolspeak.testing import (
+    CheckedParser,
     check_deltas,
     check_splits,
     chunks,
@@ -217,6 +218,18 @@ def test_text_is_held_no_longer_than_a_candidate(case: Case, data: st.DataObject
         said += sum(len(getattr(delta, "text", "")) for delta in parser.feed(char))
         known = join_deltas(parse_pieces(case.dialect, [text[:i]], TOOLS))
         assert sum(len(getattr(delta, "text", "")) for delta in known) - said <= 256
+
+
+@pytest.mark.parametrize("size", range(250, 260))
+@pytest.mark.parametrize("tail", ["<", "<|mes", "<|message|>"])
+def test_a_header_of_harmony_is_held_no_longer_than_a_candidate(size: int, tail: str):
+    head = "<|start|>assistant to=functions."
+    text = head + "x" * (size - len(head) - len(tail)) + tail
+    for pieces in ([text], list(text)):
+        parser = CheckedParser(get_dialect("harmony").parser(TOOLS))
+        for piece in pieces:
+            parser.feed(piece)
+        parser.close("stop")
 
 
 def seconds(dialect: Dialect, text: str, size: int) -> float:

@@ -138,7 +138,7 @@ class HarmonyParser:
         found = _TOKEN.search(text, position, position + MAX_CANDIDATE + _LONGEST)
         stop = found.end() if found else _cut_token(text, position)
         room = MAX_CANDIDATE - len(self._head)
-        if stop - position > room or (found and found[0] in _ENDS):
+        if (stop if found else len(text)) - position > room or (found and found[0] in _ENDS):
             return self._no_header(text, position, out)
         if found and found[0] == "<|start|>":
             before = self._head + text[position : found.start()]
