@@ -12,7 +12,7 @@ def toolspeak(
 ) -> subprocess.CompletedProcess:
     """`terminal=False` starts a session of its own, in which there is no terminal device to ask at."""
     return subprocess.run(
-        [sys.executable, "-m", "toolspeak.cli", *arguments],
+        [sys.executable, "-m", "toolspeak", *arguments],
         input=reply if isinstance(reply, bytes) else reply.encode("utf-8", "surrogatepass"),
         capture_output=True,
         cwd=cwd,

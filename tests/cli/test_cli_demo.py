@@ -23,7 +23,7 @@ NAMES = [dialect.name for dialect in PROTOCOLS]
 def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """The command with an empty environment (no key, no model), and a folder for its temporary files."""
     return subprocess.run(
-        [sys.executable, "-m", "toolspeak.cli", "demo", *options],
+        [sys.executable, "-m", "toolspeak", "demo", *options],
         cwd=tmp_path,
         env={"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONUTF8": "1"},
         capture_output=True,

@@ -38,7 +38,7 @@ class Folder:
         self.book.write_text(json.dumps({"turns": turns, "follow": True}), encoding="utf-8")
 
     def start(self, *arguments):
-        command = [sys.executable, "-m", "toolspeak.cli", *arguments]
+        command = [sys.executable, "-m", "toolspeak", *arguments]
         return subprocess.Popen(
             command, cwd=self.work, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True,

@@ -154,7 +154,7 @@ def test_help_names_the_exit_codes(tmp_path):
 
 
 def test_a_reader_that_leaves_early_ends_it_quietly(tmp_path):
-    line = f"'{sys.executable}' -m toolspeak.cli dialects --show cogency-json | head -n 1"
+    line = f"'{sys.executable}' -m toolspeak dialects --show cogency-json | head -n 1"
     done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("## Tools\n", "")
 

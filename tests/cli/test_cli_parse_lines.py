@@ -213,7 +213,7 @@ def test_a_schema_that_is_none_types_nothing(schema, tmp_path):
 
 
 def test_each_answer_comes_before_the_next_line_is_asked():
-    command = [sys.executable, "-m", "toolspeak.cli", "parse", "--jsonl", "--dialect", "hermes"]
+    command = [sys.executable, "-m", "toolspeak", "parse", "--jsonl", "--dialect", "hermes"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout

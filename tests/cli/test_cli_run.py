@@ -31,7 +31,7 @@ from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 
 ASKS = "or say why not: "
-MODULE = ("-m", "toolspeak.cli", "run")
+MODULE = ("-m", "toolspeak", "run")
 
 
 def calls(*wanted: tuple[str, dict[str, Any]], text: str = "") -> str:
@@ -129,7 +129,7 @@ def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
         folder, "the task", "--model", book(folder, calls(write("c.txt")), "Done."), "--rules", str(kept)
     )
     assert (again.returncode, (folder / "c.txt").exists()) == (0, True)
-    command = [sys.executable, "-m", "toolspeak.cli", "rules", str(kept)]
+    command = [sys.executable, "-m", "toolspeak", "rules", str(kept)]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert listed == "1  approve write while its definition is what it was (said by user)\n"
     subprocess.run([*command, "--revoke", "1"], check=True, capture_output=True)

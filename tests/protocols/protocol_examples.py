@@ -302,7 +302,7 @@ def run_example(example: Example) -> list[str]:
 
 
 def run_exec(reply: str, dialect: str, workspace: Path, reads: Path) -> str:
-    command = [sys.executable, "-m", "toolspeak.cli", "exec", "--dialect", dialect, "--workspace", str(workspace)]
+    command = [sys.executable, "-m", "toolspeak", "exec", "--dialect", dialect, "--workspace", str(workspace)]
     command += ["--approve", "all", "--reads", str(reads)]
     done = subprocess.run(command, input=reply.encode(), capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr.decode()
