@@ -27,7 +27,7 @@ from typing import Any
 
 from pydantic import create_model
 
-from toolspeak.data.events import Event, Record
+from toolspeak.data.events import Event, Record, RunStarted
 from toolspeak.data.messages import ToolCall
 from toolspeak.execute import BatchContext, Executor, approve_all
 from toolspeak.journal.memory import MemoryJournal
@@ -122,6 +122,7 @@ async def toolspeak(name: str, count: int) -> int:
         seq += 1
         await journal.append(record)
 
+    await emit(RunStarted((), "none"))
     batch = await EXECUTOR.run(calls, emit=emit, context=BatchContext("run"), approver=approve_all)
     assert all(result.structured == i + 1 for i, result in enumerate(batch.results))
     return seq
