@@ -286,10 +286,11 @@ def test_an_argument_without_a_name_or_type_survives(dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize("name", ["minimax-m2", "deepseek-v4"])
-def test_a_name_that_runs_into_a_quote_is_no_name(name: str) -> None:
+@pytest.mark.parametrize("damage", ['name=ping"more', 'name="ping"more'])
+def test_a_name_that_runs_into_other_text_is_no_name(name: str, damage: str) -> None:
     dialect = get_dialect(name)
     (written,) = dialect.render([Message("assistant", (ToolCall("1", "ping", {}),))], TOOLS)
-    damaged = written.text.replace('name="ping"', 'name=ping"more')
+    damaged = written.text.replace('name="ping"', damage)
     assert damaged != written.text
     (call,) = read_turn(dialect, damaged, TOOLS).calls
     assert isinstance(call, MalformedCall)

@@ -13,7 +13,7 @@ from toolspeak.dialects.steps import without
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'
 # Ġ is a blank that a byte-level detokenizer left as it was (MiniCPM).
-_NAMED = r"""[\sĠ]*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+)(?=[\s/>]))((?:[^<>/]|/(?!>))*)(/?)>"""
+_NAMED = r"""[\sĠ]*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))(?=[\s/>])((?:[^<>/]|/(?!>))*)(/?)>"""
 _STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
 _JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
 
