@@ -23,8 +23,8 @@ class Rule:
     `arguments` are values the call must have, a text being a pattern. `change` goes with "modify": the arguments to
     set. `definition` is the digest of the tool's definition that the rule holds for; "" is any.
 
-    `paths` are patterns of the resources that a call touches: whole keys (`file:/work/src/*`, `db:users`), paths from
-    the root (`/work/src/*`, meaning `file:`), or a name without a slash (`*.env`), which is that of the last part. `*`
+    `paths` are patterns of the resources that a call touches: whole keys (`file:/srv/src/*`, `db:users`), paths from
+    the root (`/srv/src/*`, meaning `file:`), or a name without a slash (`*.env`), which is that of the last part. `*`
     also stands for slashes. A rule that lets calls pass fits only if all the call's resources are among them. One that
     refuses fits if any is; a call that touches more than it names (`*`, or a folder above the pattern) is escalated.
     """

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
 from toolspeak.dialects.body import Body, Run
+from toolspeak.dialects.markers import FENCE, FENCE_START
 from toolspeak.dialects.scan import (
     MAX_CANDIDATE,
     Buffer,
@@ -28,8 +29,6 @@ NAME = r"[^\s<>{}\[\]\"'`]+"
 """A tool's name in a header: no white space, and nothing that begins a marker or a value."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_FENCE = re.compile(r"```[\w+.-]{0,16}\s*")
-_FENCE_START = re.compile(r"`{1,2}|```[\w+.-]{0,16}\s*")
 _NOT_AN_OBJECT = Problem("arguments_not_object", "the arguments must be one JSON object: {…}")
 
 
@@ -233,12 +232,12 @@ class NamedCalls(Body):
             return stop
         if text[stop] == "`":
             rest = text[stop : stop + MAX_CANDIDATE]
-            fence = _FENCE.match(rest)
+            fence = FENCE.match(rest)
             if fence is not None and fence.end() < len(rest):
                 if not shape.fenced:
                     call.notes = ("code_fence",)
                 return self._take(text, stop, stop + fence.end())
-            if _FENCE_START.fullmatch(rest) and len(rest) < MAX_CANDIDATE:
+            if FENCE_START.fullmatch(rest) and len(rest) < MAX_CANDIDATE:
                 self._wait = True
                 return stop
         follows = shape.follows

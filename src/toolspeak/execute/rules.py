@@ -44,7 +44,7 @@ def check_rule(rule: Rule) -> None:
     for pattern in rule.paths:
         if "/" in pattern and ":" not in pattern and not pattern.startswith("/"):
             raise UsageError(
-                f"the pattern {pattern!r} does not say where it starts; write it from the root ('/work/{pattern}'), "
+                f"the pattern {pattern!r} does not say where it starts; write it from the root ('/srv/{pattern}'), "
                 "as a key ('file:/…'), or as a name without a slash ('*.md')"
             )
     if (rule.action == "modify") != (rule.change is not None):

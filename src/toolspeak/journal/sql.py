@@ -8,6 +8,7 @@ run together, in order, and free of doubles.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -81,32 +82,30 @@ DELETE FROM records WHERE pos >= $1 AND pos < $2""",
 
 
 class Connection(Protocol):
-    """A database inside of one transaction."""
+    """A database inside of one transaction. `change` gives how many rows were changed."""
 
     async def rows(self, sql: str, *arguments: Any) -> Sequence[Sequence[Any]]: ...
 
-    async def change(self, sql: str, *arguments: Any) -> int:
-        """How many rows were changed."""
-        ...
+    async def change(self, sql: str, *arguments: Any) -> int: ...
 
 
-class SqlJournal:
-    """Everything of `Journal` but what a database does in its own way. Not for use by itself."""
+class SqlJournal(ABC):
+    """Everything of `Journal` but what a database does in its own way."""
 
-    def _reading(self) -> AbstractAsyncContextManager[Connection]:
-        raise NotImplementedError
+    @abstractmethod
+    def _reading(self) -> AbstractAsyncContextManager[Connection]: ...
 
+    @abstractmethod
     def _writing(self) -> AbstractAsyncContextManager[Connection]:
         """A transaction that is durable when it ends, and undone when it ends with an exception."""
-        raise NotImplementedError
 
-    async def _index(self, db: Connection, pos: int, text: Sequence[str]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _index(self, db: Connection, pos: int, text: Sequence[str]) -> None: ...
 
+    @abstractmethod
     async def _matches(
         self, db: Connection, wanted: Sequence[str], principal: str | None, private: bool, limit: int
-    ) -> Sequence[int]:
-        raise NotImplementedError
+    ) -> Sequence[int]: ...
 
     # --- records -------------------------------------------------------------------------------------------------
 

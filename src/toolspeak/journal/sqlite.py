@@ -327,14 +327,14 @@ class _Connection:
         return self._execute(sql, arguments).rowcount
 
     def _execute(self, sql: str, arguments: Sequence[Any]) -> sqlite3.Cursor:
-        return self._db.execute(_own(sql), arguments)
+        # To SQLite `$1` is a name, and from Python 3.14 on a name is only filled from a mapping.
+        return self._db.execute(_own(sql), {str(number): value for number, value in enumerate(arguments, 1)})
 
 
 def _own(sql: str) -> str:
-    """The statement as SQLite writes it: `?1` for `$1`."""
     for name, text in _FILL.items():
         sql = sql.replace(name, text)
-    return sql.replace("$", "?")
+    return sql
 
 
 _INSERT = "INSERT INTO records (pos, data) VALUES (?, ?)"
