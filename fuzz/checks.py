@@ -38,8 +38,13 @@ KEPT, KEPT_PER_CHARACTER = 128 * 1024, 16
 HELD_PER_CHARACTER = 128
 """Likewise where whole calls are held back, which is done in the pieces they came in: single characters at worst."""
 
-_READ_OVER = re.compile(r"<[\w:.-]+\s[^<>]*>|\w+<\|content_invoke_tool_json\|>")
-"""An element's attributes, noted on a call or batch if there is one; Inkling's header, which repeats the name."""
+_READ_OVER = re.compile(
+    r"<[\w:.-]+\s[^<>]*>"  # an element's attributes, noted on a call or batch if there is one
+    r"|\w+<\|content_invoke_tool_json\|>"  # Inkling's header, which repeats the name
+    r"|<\|start\|>[^<]*|to=[^\s<]*(?=<\|message\|>)"  # roles and addressees, in Harmony's headers and in Muse's
+    r"|```[\w+.-]*"  # the language of a fence around calls
+)
+"""Framing: it may name things that nobody asks for, and is not text."""
 
 LENIENT = ("extra_key:", "attributes", "marker_attributes")
 """Notes that tell of something that was read and left out."""

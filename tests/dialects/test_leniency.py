@@ -39,6 +39,7 @@ LENIENT = [
     (X, f"<Execute>{XCALL}</execute>", (), ("marker_case",)),
     (T, f"<Tool_Call>{TCALL}</tool_call>", (), ("marker_case",)),
     (J, f"<execute >[{CALL}]</ execute >", (), ()),
+    (X, f"```xml\n<execute id='1'>{XCALL}</execute>\n```", (), ("marker_attributes", "code_fence")),
     (J, f"<execute>{CALL}</execute>", (), ("single_object",)),
     (T, f"<tool_call>[{TCALL}]</tool_call>", (), ("array",)),
     (J, f"<execute>[{CALL}]", (), ("missing_closer",)),

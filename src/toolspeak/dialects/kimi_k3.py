@@ -35,6 +35,7 @@ _MAX_HEAD = 2048  # the escaped name of an argument, and what stands around it
 _HEAD = re.compile(r'<\|open\|>(\w+)((?:[^"<]|"[^"]*")*+)<\|sep\|>')
 _HEAD_START = re.compile(r'<\|open\|>(?:[^"<]|"[^"]*")*+(?:"[^"]*|<[|sep]*)?')
 _ATTRIBUTE = re.compile(r'([\w-]+)\s*=\s*"([^"]*)"')
+_ATTRIBUTES = re.compile(r'(?:\s*+[\w-]++\s*+=\s*+"[^"]*")*+\s*+')
 
 
 class KimiCalls(RawValues):
@@ -146,7 +147,7 @@ class KimiCalls(RawValues):
     def _head(self, text: str, position: int, name: str) -> tuple[dict[str, str], int] | None:
         """A tag's attributes and length; None after asking for more or failing."""
         found = _HEAD.match(text, position, position + _MAX_HEAD)
-        if found is not None and found[1] == name:
+        if found is not None and found[1] == name and _ATTRIBUTES.fullmatch(found[2]):
             pairs = {match[1]: _unescape(match[2]) for match in _ATTRIBUTE.finditer(found[2])}
             return pairs, found.end() - position
         rest = text[position : position + _MAX_HEAD]

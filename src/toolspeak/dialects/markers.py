@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from toolspeak.dialects.openings import Alone, Answer, Matches, Opening, Signature, Starts, Tag
+from toolspeak.dialects.openings import Alone, Answer, Opening, Signature, Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
 MarkerKind = Literal["calls", "reasoning", "results", "noise"]
@@ -134,7 +134,8 @@ class MarkerTable:
         body = marker.opening.decide(held, start, stop)
         if not isinstance(body, int):
             return "undecided" if body == "opened" and marker.kind != "calls" else body
-        return Found(marker, body, start > 0, _notes(marker.opening, held, start, stop, body, notes))
+        fenced = start > 0 or "`" in held[stop:body]
+        return Found(marker, body, start > 0, (*notes, *(("code_fence",) if fenced else ())))
 
     def _match(self, held: str, start: int) -> tuple[Marker | None, int, list[str]]:
         """The whole marker at `start`, where it ends, and what was accepted leniently."""
@@ -161,14 +162,6 @@ class MarkerTable:
             ):
                 return True
         return False
-
-
-def _notes(opening: Opening, held: str, start: int, stop: int, body: int, notes: list[str]) -> tuple[str, ...]:
-    """What was accepted leniently, `notes` of it in the marker; an empty block notes no fence, a pattern no marker."""
-    if isinstance(opening, Starts | Matches) and opening.or_end and held.startswith(opening.or_end, body):
-        return tuple(notes)
-    kept = () if isinstance(opening, Matches) else notes
-    return (*kept, "code_fence") if start or "`" in held[stop:body] else tuple(kept)
 
 
 def candidate_pattern(starts: Iterable[str]) -> re.Pattern[str]:
