@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, StopRequested
@@ -87,7 +87,11 @@ class Admission:
                 continue
             counted += not isinstance(call, MalformedCall)
             over = max_calls is not None and counted > max_calls
-            entry = await self._entry(call, over=over)
+            entry = self._refused(call, over=over)
+            if entry is None:
+                asked = cast("ToolCall", call)  # every malformed one was refused
+                ready = None if self.pipeline else self._ready(asked)
+                entry = self._at_once(ready) or await self._entry(asked, ready)
             if isinstance(entry, Settled) and isinstance(call, ToolCall):
                 entry = replace(entry, result=self.doubts.told(call, entry.result))
             if self.judge.looks_back and not isinstance(entry, Settled):
@@ -96,15 +100,35 @@ class Admission:
             entries.append(entry)
         return entries
 
-    async def _entry(self, call: ToolCall | MalformedCall, *, over: bool) -> Entry:
+    def _refused(self, call: ToolCall | MalformedCall, *, over: bool) -> Settled | None:
+        """What becomes of a call that is not looked at."""
         if self._rest:
             return self._skipped(call)
         if isinstance(call, MalformedCall):
             return Settled(failure(call, "malformed", call.reason))
         if over:
             return Settled(failure(call, "skipped", "the run's limit on calls is reached"))
+        return self._late(call) if self.deadline.passed() else None
+
+    def _at_once(self, ready: Ready | Settled | None) -> Ready | Settled | None:
+        """The entry of a call for which nothing has to be waited, as for most."""
+        if not isinstance(ready, Ready):
+            return ready
+        if ready.call in self.doubts:
+            return None
+        if not self.judge.is_needed(ready.call, ready.effects):
+            return self._taken(ready)
+        standing = self.approver if isinstance(self.approver, StandingApprover) else None
+        if standing is None or ready.call.repaired_from is not None or self.judge.has_a_say(ready.call):
+            return None
+        return self._decided(ready, standing.decision)
+
+    async def _entry(self, call: ToolCall, ready: Ready | Settled | None) -> Entry:
         try:
-            return self._late(call) if self.deadline.passed() else await self._admit(call)
+            found = await self._intercepted(call) if ready is None else ready
+            if isinstance(found, Settled):
+                return found
+            return self._at_once(found) or await self._considered(found)
         except _TooLateError:
             return self._late(call)
         except AgentStop as stop:
@@ -191,30 +215,28 @@ class Admission:
                 raise _TooLateError from None
             raise
 
-    async def _admit(self, call: ToolCall) -> Entry:
-        tool, given = self.tools.get(call.name), call
-        if tool is not None and self.pipeline:
-            passage = passage_of(call, self.pipeline, self.context, self.notes)
-            try:
-                verdict = await self._in_time(passage.before(call))
-            except HookError as error:
-                return Settled(hook_failure(call, error, self.notes), by=error.name)
-            if isinstance(verdict, Block):
-                return Settled(failure(call, "blocked", verdict.reason), by=self.notes.last)
-            if isinstance(verdict, Answer):
-                return Settled(result_of(call, verdict.value, self.secrets))
-            call, tool = verdict, self.tools.get(verdict.name)
-        ready = self._ready(call, tool)
-        if isinstance(ready, Settled):
-            return ready
-        ready.changed = call is not given and call != given
-        if call in self.doubts:
-            return await self._doubted(ready)
-        if not self.judge.is_needed(ready.call, ready.effects):
-            return self._taken(ready)
-        return await self._judged(ready)
+    async def _intercepted(self, call: ToolCall) -> Ready | Settled:
+        if self.tools.get(call.name) is None:
+            return self._ready(call)
+        passage = passage_of(call, self.pipeline, self.context, self.notes)
+        try:
+            verdict = await self._in_time(passage.before(call))
+        except HookError as error:
+            return Settled(hook_failure(call, error, self.notes), by=error.name)
+        if isinstance(verdict, Block):
+            return Settled(failure(call, "blocked", verdict.reason), by=self.notes.last)
+        if isinstance(verdict, Answer):
+            return Settled(result_of(call, verdict.value, self.secrets))
+        ready = self._ready(verdict)
+        if isinstance(ready, Ready):
+            ready.changed = verdict is not call and verdict != call
+        return ready
 
-    def _ready(self, call: ToolCall, tool: Tool | None) -> Ready | Settled:
+    async def _considered(self, ready: Ready) -> Entry:
+        return await (self._doubted(ready) if ready.call in self.doubts else self._judged(ready))
+
+    def _ready(self, call: ToolCall) -> Ready | Settled:
+        tool = self.tools.get(call.name)
         if tool is None:
             known = suggest(call.name, (one.name for one in self.tools))
             return Settled(failure(call, "unknown_tool", f"no tool is called {known}"))
@@ -285,7 +307,7 @@ class Admission:
             return Settled(failure(call, "rejected", f"the call was rejected{told}"), by=decision.by)
         if decision.arguments is None or decision.arguments == call.arguments:
             return ready
-        changed = self._ready(replace(call, arguments=decision.arguments), ready.tool)
+        changed = self._ready(replace(call, arguments=decision.arguments))
         if isinstance(changed, Ready):
             changed.changed, changed.note = True, changed_note(changed.call, decision.reason)
         return changed

@@ -143,7 +143,7 @@ class Execution:
             self._course.watch.ended(turn, result)
         if turn.gates:
             turn.leave()
-        for follower in turn.followers:
+        for follower in turn.followers or ():
             follower.waits -= 1
             if not follower.waits:
                 self._ready.append(follower)

@@ -33,6 +33,10 @@ class Judge:
         """Whether the call is judged at all: most reads are not."""
         return self.policy is not None or call.id in self.decided or bool(approval_reason(effects))
 
+    def has_a_say(self, call: ToolCall) -> bool:
+        """Whether anything but its effects can decide about the call."""
+        return self.policy is not None or len(self.rules) > 0 or call.id in self.decided
+
     def answer(self, request: ApprovalRequest) -> Answer | None:
         """A decision, `Escalate` (somebody has to be asked), or None: it runs unasked.
 
