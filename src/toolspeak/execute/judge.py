@@ -45,7 +45,7 @@ class Judge:
         decided = self.decided.get(request.call.id)
         if decided is not None and self._holds(decided, request):
             return decided
-        answer = None if self.policy is None else self._by_policy(self.policy, request)
+        answer = self.of_policy(request)
         if answer is None and request.reason:
             answer = Escalate()
         if isinstance(answer, Escalate):
@@ -53,6 +53,10 @@ class Judge:
         if isinstance(answer, Decision) and answer.approved and no_unasked_repair(request):
             return Escalate()
         return answer
+
+    def of_policy(self, request: ApprovalRequest) -> Answer | None:
+        """What the policy alone says."""
+        return None if self.policy is None else self._by_policy(self.policy, request)
 
     def keep(self, decision: Decision) -> None:
         """Keeps the rule that came with a decision."""
