@@ -19,10 +19,11 @@ from toolspeak.agent.hold import holding
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering, turn_of
 from toolspeak.agent.partial import PartialTurn
 from toolspeak.agent.record import Estimate, answered, stamped
+from toolspeak.agent.redact import Shown
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, apply
 from toolspeak.agent.summary import compact
-from toolspeak.data.deltas import CallCompleted, Delta, ToolProgress, TurnEnded
+from toolspeak.data.deltas import CallCompleted, Delta, ToolProgress
 from toolspeak.data.events import (
     Event,
     LimitReached,
@@ -339,21 +340,20 @@ class Run:
     async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
         turn = self.state.turns_before + self.state.step
         collector = TurnCollector(lambda index: call_id(turn, index))
-        publish = self._publish
-        settings = self._settings
+        settings, publish = self._settings, self._publish
+        shown = None if publish is None else Shown(settings.secrets, publish)
         await self._drop_early()
         self._partial.begin()
         if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
             self._early = settings.executor.early(self._context())
-        stream = cast("AsyncGenerator[Delta]", self._settings.driver.turn(request))
-        async with aclosing(stream):
+        async with aclosing(cast("AsyncGenerator[Delta]", settings.driver.turn(request))) as stream:
             async for delta in stream:
                 collector.add(delta)
                 await self._partial.add(delta)
                 if self._early is not None and isinstance(delta, CallCompleted):
                     self._offer(self._early, collector.call(delta.index))
-                if publish is not None and not isinstance(delta, TurnEnded):
-                    await publish(delta)
+                if shown is not None:
+                    await shown.put(delta)
         return collector.turn()
 
     def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:
