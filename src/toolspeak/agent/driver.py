@@ -14,7 +14,8 @@ from toolspeak.data.messages import Message, TextMessage, ToolChoice, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, History, Section
 from toolspeak.errors import ProviderError
-from toolspeak.providers.base import Provider, TextRequest
+from toolspeak.providers.base import Provider
+from toolspeak.wire.base import ModelRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class TextDriver:
         messages = [TextMessage("system", prompt)] if prompt else []
         messages += self._history(request)
         parser = self.dialect.parser(request.tools, self._starts_in)
-        stream = cast("AsyncGenerator[Delta]", self.provider.stream_text(TextRequest(messages)))
+        stream = cast("AsyncGenerator[Delta]", self.provider.stream(ModelRequest(messages)))
         async with aclosing(stream):
             async for piece in stream:
                 match piece:
@@ -111,7 +112,11 @@ class TextDriver:
     def _history(self, request: TurnRequest) -> list[TextMessage]:
         memo = cast("tuple[History, Sequence[ToolSpec], int] | None", request.memo.get("history"))
         if memo is None or memo[1] != request.tools:
-            memo = (self.dialect.history(request.tools, tool_role=self.provider.tool_role), request.tools, 0)
+            memo = (
+                self.dialect.history(request.tools, tool_role=self.provider.capabilities.tool_role),
+                request.tools,
+                0,
+            )
         history, tools, known = memo
         for i in range(known, len(request.messages)):
             history.add(request.messages[i])

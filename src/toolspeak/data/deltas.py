@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from toolspeak.data.messages import JSON, FinishReason, Usage
+from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 
 DIALECT_NOTE = "dialect:"
 
@@ -36,6 +36,18 @@ class TextDelta:
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartEnded:
+    """The text or reasoning streamed last is a part of its own, which goes back to its provider with `opaque`.
+
+    If nothing of that kind was streamed since the part before, the part is empty (reasoning that the API keeps to
+    itself).
+    """
+
+    part: Literal["text", "reasoning"]
+    opaque: Opaque | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,7 @@ class CallCompleted:
     id: str | None = None
     notes: tuple[str, ...] = ()
     repaired_from: str | None = None
+    opaque: Opaque | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +126,13 @@ class ForgedResults:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The turn is over. `model` is the model's name as its API gave it."""
+    """The turn is over. `model` is the model's name as its API gave it, `response_id` the id under which a server
+    keeps the turn."""
 
     finish: FinishReason
     usage: Usage = Usage()
     model: str | None = None
+    response_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +146,7 @@ class ToolProgress:
 Delta: TypeAlias = (
     TextDelta
     | ReasoningDelta
+    | PartEnded
     | CallStarted
     | ArgumentsDelta
     | CallCompleted

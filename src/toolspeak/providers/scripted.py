@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast, get_args
 
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
-from toolspeak.data.messages import FinishReason, TextMessage, Usage
+from toolspeak.data.messages import FinishReason, Message, TextMessage, Usage
 from toolspeak.errors import ProviderError, UsageError
-from toolspeak.providers.base import TextRequest
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.wire.base import ModelRequest
 
 Chunk: TypeAlias = int | Sequence[int] | None
 """How text is cut, in characters: every so many; in these sizes and the rest in one piece; not at all."""
@@ -36,7 +37,7 @@ class ScriptedTurn:
     error: ProviderError | None = None
 
 
-Turn: TypeAlias = str | ScriptedTurn | Callable[[Sequence[TextMessage]], str | ScriptedTurn]
+Turn: TypeAlias = str | ScriptedTurn | Callable[[Sequence[Message | TextMessage]], str | ScriptedTurn]
 
 # `{{last}}` or `{{find:REGEX}}`; in REGEX escapes and balanced braces (`\d{3}`) are passed over.
 _QUOTATION = re.compile(r"\{\{(?:last|find:((?:\\.|[^{}\\]|\{[^{}]*\})+))\}\}", re.DOTALL)
@@ -63,9 +64,9 @@ class ScriptedProvider:
         self._turns = tuple(turns)
         self._chunk = chunk
         self._name = name
-        self._tool_role = tool_role
+        self._capabilities = Capabilities(tool_role=tool_role)
         self._follow = follow
-        self.requests: list[TextRequest] = []
+        self.requests: list[ModelRequest] = []
 
     @classmethod
     def from_file(cls, path: str | Path) -> ScriptedProvider:
@@ -102,10 +103,10 @@ class ScriptedProvider:
         return self._name
 
     @property
-    def tool_role(self) -> bool:
-        return self._tool_role
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
 
-    async def stream_text(self, request: TextRequest) -> AsyncGenerator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         """The next turn. Raises ProviderError when the playbook has ended, or a quotation finds nothing."""
         self.requests.append(request)
         number = len(self.requests)
@@ -132,7 +133,7 @@ class ScriptedProvider:
         """Nothing is open."""
 
 
-def _filled(text: str, messages: Sequence[TextMessage], turn: str) -> str:
+def _filled(text: str, messages: Sequence[Message | TextMessage], turn: str) -> str:
     def quoted(quotation: re.Match[str]) -> str:
         pattern: str | None = quotation.group(1)
         if pattern is None:
