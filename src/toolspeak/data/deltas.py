@@ -5,6 +5,7 @@ gives when it accepted something leniently:
 
 - on a call: `arguments_key:<key>` (another word than the dialect's for the arguments),
   `arguments_text` (the arguments as a JSON string that holds the object),
+  `only_tool` (a counter where the tool's name belongs, and the turn has one tool),
   `extra_key:<key>` (ignored), `attributes` (ignored attributes of an element), `missing_closer`
   (its own end tag; in XML), `repaired` (from text that was no JSON; only on demand, see `dialects.repaired`);
 - on a batch: `code_fence`, `marker_attributes`, `marker_case`, `single_object` (no array around it),
