@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -11,9 +10,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack
 
+from toolspeak.agent.choose import choose_driver
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.decisions import decisions_of
-from toolspeak.agent.driver import Driver, TextDriver
+from toolspeak.agent.driver import Driver
 from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.paused import dump_run, load_run
@@ -24,7 +24,7 @@ from toolspeak.agent.state import RunState, fold
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import ApprovalRequested, Limits, RunStarted, RunStatus
 from toolspeak.data.messages import JSON, Message, Usage
-from toolspeak.dialects import AutoDialect, Dialect, Section, get_dialect, known_dialect
+from toolspeak.dialects import Dialect, Section
 from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
     ApprovalRequest,
@@ -46,11 +46,9 @@ from toolspeak.execute import (
 )
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory import MemoryJournal
-from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, Toolset
 
-DEFAULT_DIALECT = "cogency-json"
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
 
@@ -126,9 +124,9 @@ class Agent:
         print(agent.run_sync("Summarise notes.md").answer)
 
     `model` is a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver. `dialect` is how
-    the model writes calls in text: a name or a Dialect; "auto" tells it to write `cogency-json`, which every server
-    passes on, and reads whatever dialect a turn is in. `starts_in="reasoning"` if the chat template opens the reasoning
-    block.
+    the model writes calls: "auto" is native where its API has calls, else the dialect of its family, else
+    `cogency-json`, and whatever dialect a turn is in is read; "native"; or a dialect, by name or as a Dialect.
+    `starts_in="reasoning"` if the chat template opens the reasoning block.
 
     `approve` answers for calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none",
     an async callable, or None: then the run pauses and waits (`Agent.resume`). `policy`, a function or rules, looks at
@@ -174,7 +172,7 @@ class Agent:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.toolset = tools if isinstance(tools, Toolset) else Toolset(tools)
-        self.driver, chosen = _driver(model, dialect, starts_in)
+        self.driver, chosen = choose_driver(model, dialect, starts_in)
         if schedule == "native":
             if chosen is None:
                 raise UsageError("schedule='native' needs a text dialect; name a schedule")
@@ -374,20 +372,6 @@ def _result(run_id: str, state: RunState, memory: dict[str, Any], journal: Journ
         memory=memory,
         journal=journal,
     )
-
-
-def _driver(
-    model: str | Provider | Driver, dialect: str | Dialect, starts_in: Section
-) -> tuple[Driver, Dialect | None]:
-    if not isinstance(model, str) and hasattr(model, "turn"):
-        if dialect != "auto":
-            raise UsageError("a Driver has its own way to write calls; leave `dialect` out")
-        return model, None  # pyright: ignore[reportReturnType] - told apart by its one method
-    provider: Any = get_provider(model, os.environ) if isinstance(model, str) else model
-    if dialect == "auto":
-        dialect = AutoDialect(known_dialect(provider.name), told=get_dialect(DEFAULT_DIALECT))
-    chosen = get_dialect(dialect) if isinstance(dialect, str) else dialect
-    return TextDriver(provider, chosen, starts_in=starts_in), chosen
 
 
 __all__ = ["Agent", "ApprovalRequest", "RunResult", "result_of"]
