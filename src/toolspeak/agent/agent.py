@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack
 
-from toolspeak.agent.choose import choose_driver
+from toolspeak.agent.choose import checked_choice, choose_driver
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.decisions import decisions_of
 from toolspeak.agent.driver import Driver
@@ -23,7 +23,7 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, fold
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import ApprovalRequested, Limits, RunStarted, RunStatus
-from toolspeak.data.messages import JSON, Message, Usage
+from toolspeak.data.messages import JSON, Message, ToolChoice, Usage
 from toolspeak.dialects import Dialect, Section
 from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
@@ -55,14 +55,15 @@ _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 class RunOptions(TypedDict, total=False):
     """What one run is given besides its task.
 
-    `history` is the conversation it continues, `deps` what tools receive as `RunContext.deps`, `limits` instead of
-    the agent's. `setup` is kept with the run, for whoever sets it up again in another process. The rest goes into
-    every record: on whose behalf, in which trace, started by which run.
+    `history` is the conversation it continues, `deps` what tools receive as `RunContext.deps`; `limits` and
+    `tool_choice` instead of the agent's. `setup` is kept with the run, for whoever sets it up again in another process.
+    The rest goes into every record: on whose behalf, in which trace, started by which run.
     """
 
     history: Sequence[Message]
     deps: Any
     limits: Limits | None
+    tool_choice: str | ToolChoice
     principal: str | None
     traceparent: str | None
     parent_run_id: str | None
@@ -139,6 +140,8 @@ class Agent:
     first call that fails, `stop_on_block` skips the calls behind one that was blocked or rejected. `in_doubt` is what
     happens on resuming to a call that was started, has no result and must not simply run again: "ask" the person
     (unattended: report), "report" the unknown outcome to the model, or "repeat" it.
+    `tool_choice` is "auto", "required" (call some tool first), "none", a tool's name, or a `ToolChoice`; a model that
+    does not follow it is told once.
     `window` is how many tokens the model reads: a conversation that fills it is made shorter (see `Window`).
 
     Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
@@ -168,6 +171,7 @@ class Agent:
         tool_timeout: float | None = 120.0,
         in_doubt: InDoubt = "ask",
         window: int | Window | None = None,
+        tool_choice: str | ToolChoice = "auto",
         name: str = "agent",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -181,6 +185,7 @@ class Agent:
         self.rules = StandingRules() if rules is None else rules
         self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
         self._limits = limits
+        self._choice = checked_choice(tool_choice, self.toolset)
         self._journal = journal
         self._settings = RunSettings(
             driver=self.driver,
@@ -231,7 +236,11 @@ class Agent:
             parent_run_id=options.get("parent_run_id"),
         )
         started = RunStarted(
-            messages, self.driver.name, options.get("limits") or self._limits, setup=options.get("setup", {})
+            messages,
+            self.driver.name,
+            options.get("limits") or self._limits,
+            setup=options.get("setup", {}),
+            choice=checked_choice(options.get("tool_choice", self._choice), self.toolset),
         )
         if place is not None:
             started = replace(

@@ -7,10 +7,12 @@ from typing import Any
 
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.native import NativeDriver
+from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import AutoDialect, Dialect, Section, get_dialect, known_dialect
-from toolspeak.errors import UsageError
+from toolspeak.errors import UnknownTool, UsageError, suggest
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
+from toolspeak.tools import Toolset
 
 DEFAULT_DIALECT = "cogency-json"
 """What a model is told to write whose own dialect is not known: JSON between plain tags, which every server passes."""
@@ -40,3 +42,14 @@ def choose_driver(
         return NativeDriver(provider, leaks=leaks, fallback=fallback), None
     chosen = get_dialect(dialect) if isinstance(dialect, str) else dialect
     return TextDriver(provider, chosen, starts_in=starts_in), chosen
+
+
+def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
+    """The tool choice that is meant. Raises UnknownTool for a name that no tool has, UsageError without any tool."""
+    asked = ToolChoice.of(choice) if isinstance(choice, str) else choice
+    names = [spec.name for spec in tools.specs]
+    if asked.mode == "specific" and asked.name not in names:
+        raise UnknownTool(f"tool_choice: there is no tool {suggest(asked.name or '', names)}")
+    if asked.mode == "required" and not names:
+        raise UsageError("tool_choice='required' needs a tool")
+    return asked
