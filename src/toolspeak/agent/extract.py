@@ -33,9 +33,9 @@ def json_values(text: str) -> Iterator[JSON]:
 def json_object(text: str) -> Mapping[str, JSON] | None:
     """The first object among them, alone in a list or not; None if there is none."""
     for value in json_values(text):
-        alone: JSON = cast("list[JSON]", value)[0] if isinstance(value, list) and len(value) == 1 else value
-        if isinstance(alone, dict):
-            return cast("dict[str, JSON]", alone)
+        listed = cast("list[JSON]", value) if isinstance(value, list) else [value]
+        if len(listed) == 1 and isinstance(listed[0], dict):
+            return cast("dict[str, JSON]", listed[0])
     return None
 
 
