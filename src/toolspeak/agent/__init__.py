@@ -5,9 +5,10 @@ from toolspeak.agent.compaction import Window
 from toolspeak.agent.decide import Finish
 from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
-from toolspeak.agent.run import Run, Watched
+from toolspeak.agent.run import Run
 from toolspeak.agent.session import Session
 from toolspeak.agent.state import RunState, apply, fold
+from toolspeak.agent.turns import Watched
 
 __all__ = [
     "DEFAULT_DIALECT",

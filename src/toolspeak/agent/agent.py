@@ -18,10 +18,11 @@ from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.paused import dump_run, load_run
 from toolspeak.agent.resume import Place, Resumption, opening_of
-from toolspeak.agent.run import Run, Watched
+from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, fold
 from toolspeak.agent.sync import run_sync
+from toolspeak.agent.turns import Watched
 from toolspeak.data.events import ApprovalRequested, Limits, RunStarted, RunStatus
 from toolspeak.data.messages import JSON, Message, Usage
 from toolspeak.dialects import AutoDialect, Dialect, Section, get_dialect, known_dialect

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from toolspeak.agent import DEFAULT_DIALECT, Agent, Run, RunResult, RunState
 from toolspeak.agent.agent import result_of
-from toolspeak.agent.run import Watched
+from toolspeak.agent.turns import Watched
 from toolspeak.cli.ask import has_terminal, terminal_approver
 from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER
 from toolspeak.cli.options import write_text
