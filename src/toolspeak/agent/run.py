@@ -21,6 +21,7 @@ from toolspeak.agent.state import RunState, apply
 from toolspeak.agent.turns import Publish, Turns, Watched
 from toolspeak.data.deltas import ToolProgress
 from toolspeak.data.events import (
+    PAUSED,
     Event,
     RunFinished,
     RunPaused,
@@ -29,7 +30,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message
 from toolspeak.errors import AgentStop, RunError, ToolFailed
-from toolspeak.execute import Answer, BatchContext, Doubts, HookContext, HookNotes, RunScope
+from toolspeak.execute import Answer, BatchContext, BatchPaused, Doubts, HookContext, HookNotes, Pause, RunScope
 from toolspeak.journal.base import Journal, Lease
 
 Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event], dict[str, Any]]]]
@@ -70,6 +71,7 @@ class Run:
         self.run_id = run_id
         self.memory: dict[str, Any] = {} if memory is None else memory
         self._scope = RunScope()
+        self._pause = Pause()
         self._stage = Stage(settings.pipelines, self._hook_context, settings.secrets.hide_text)
         self._turns = Turns(settings, self._stage, self)
         self._frame: RunFrame | None = None
@@ -93,6 +95,12 @@ class Run:
                 f"run {self.run_id} is {self._state.status}; give `history` to a new run, or resume it first"
             )
         self._inbox.append(without_secrets(Message.user(text), self._settings.secrets))
+
+    def suspend(self) -> None:
+        """Asks the run to stop where nothing is under way, in its event loop's thread: no new turn or call is begun,
+        the turn or the calls that are under way come to their end and are recorded. Its status is `suspended` then,
+        unless it has ended or waits for approval, and `Agent.resume` goes on with it."""
+        self._pause.ask()
 
     async def record(self, event: Event) -> None:
         """Makes an event durable, then true, then visible."""
@@ -124,7 +132,10 @@ class Run:
 
     async def _advance(self) -> AsyncGenerator[RunState]:
         try:
-            async with holding(self.journal, self.run_id) as self._lease, aclosing(self._steps()) as steps:
+            async with (
+                holding(self.journal, self.run_id, self.suspend) as self._lease,
+                aclosing(self._steps()) as steps,
+            ):
                 async for state in steps:
                     yield state
         finally:
@@ -138,6 +149,9 @@ class Run:
         while self.state.status not in _FINAL:
             await self._read_inbox()
             action = decide(self.state, self._settings.window)
+            if self._pause.asked and not isinstance(action, AwaitApproval | Finish):
+                await self._suspend()
+                break
             match action:
                 case AskModel() | RunTools():
                     await self._step(action)
@@ -150,8 +164,10 @@ class Run:
                     await self._end(action)
             if self.state.status == "running":
                 yield self.state
-        if self._frame is not None and self.state.status == "awaiting_approval":
-            await self.record_all((await self._frame.end(Finish("awaiting_approval", "", "")))[1])
+            elif self.state.status == "suspended":
+                break
+        if self._frame is not None and self.state.status in PAUSED:
+            await self.record_all((await self._frame.end(Finish(self.state.status, "", "")))[1])
         yield self.state
         if self._turns.error is not None and self.state.status == "failed":
             raise self._turns.error
@@ -215,7 +231,7 @@ class Run:
             return StepEnd(self.state)
 
         end, facts = await self._stage.around(
-            "step", step, inner, lambda: self.state.metadata, lambda end: end.state.status != "awaiting_approval"
+            "step", step, inner, lambda: self.state.metadata, lambda end: end.state.status not in PAUSED
         )
         await self.record_all(facts)
         for text in () if end is None else end.say:
@@ -232,7 +248,14 @@ class Run:
                 await self._turns.drop_early()
                 return
             action = following
+            if self._pause.asked:
+                await self._suspend()
+                return
         await self._run_tools(action)
+
+    async def _suspend(self) -> None:
+        await self._turns.drop_early()
+        await self.record(RunPaused("suspended"))
 
     async def stream(self) -> AsyncGenerator[Watched]:
         """Deltas as they come and records once they are durable. Leaving the loop early cancels the run."""
@@ -261,6 +284,7 @@ class Run:
             state=self.state,
             progress=self._report,
             scope=self._scope,
+            pause=self._pause,
             agent=self._settings.agent,
             parent_run_id=self._settings.parent_run_id,
         )
@@ -286,7 +310,11 @@ class Run:
                 deadline=seconds,
                 max_calls=action.max_calls,
                 early=early,
+                stop=state.stop,
             )
+        except BatchPaused:
+            await self._suspend()
+            return
         except (AgentStop, ToolFailed) as stop:
             batch = stop.batch  # that the run is to end is recorded
         if batch.pending:

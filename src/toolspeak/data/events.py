@@ -23,7 +23,10 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import Effects
 
-RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval"]
+RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval", "suspended"]
+PauseReason = Literal["awaiting_approval", "suspended"]
+PAUSED: frozenset[RunStatus] = frozenset({"awaiting_approval", "suspended"})
+"""The statuses of runs that have stopped and can be resumed."""
 StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interceptor_failure"]
 LimitName = Literal["steps", "calls", "seconds", "tokens", "repeats", "failures"]
 
@@ -259,10 +262,11 @@ class HistoryCompacted:
 
 @dataclass(frozen=True, slots=True)
 class RunPaused:
-    """The run waits for decisions and can be resumed with them."""
+    """The run stopped where nothing is under way, and can be resumed: it waits for decisions about these calls, or was
+    asked to be suspended."""
 
-    reason: Literal["awaiting_approval"]
-    call_ids: tuple[str, ...]
+    reason: PauseReason
+    call_ids: tuple[str, ...] = ()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

@@ -192,6 +192,8 @@ class Renderer:
                 self._line(where, "red", one_line(error))
             case StopRequested(reason, message):
                 self._line(f"! the run stops ({reason.replace('_', ' ')}): ", "yellow", one_line(message))
+            case RunPaused("suspended"):
+                pass  # the summary says so
             case RunPaused(_, call_ids):
                 self._show_waiting(call_ids)
             case RunFinished():
