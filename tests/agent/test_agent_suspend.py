@@ -174,7 +174,7 @@ def test_what_interceptors_keep_of_calls_that_ended_is_recorded():
     assert asyncio.run(agent.resume(result.run_id)).state.metadata == {"seen": "b done"}
 
 
-class Stopped(Exception):  # noqa: N818
+class Stopped(Exception):
     """The process ends here."""
 
 

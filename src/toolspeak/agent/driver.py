@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -17,11 +17,17 @@ from toolspeak.errors import ProviderError
 from toolspeak.providers.base import Provider, TextRequest
 
 
+async def _unheard(_piece: Delta) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
     """What a turn is asked with. `instructions` are the agent's own, without the dialect's.
 
-    `memo` is what a driver keeps between the turns of one run, whose messages only grow.
+    `memo` is what a driver keeps between the turns of one run, whose messages only grow. `heard` is told of each piece
+    of text and reasoning as the provider sent it, the text of calls included, before anything is made of it: so that a
+    turn that is cut off is kept as it was.
     """
 
     messages: Sequence[Message]
@@ -29,6 +35,7 @@ class TurnRequest:
     instructions: str = ""
     choice: ToolChoice = ToolChoice()
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
+    heard: Callable[[Delta], Awaitable[None]] = _unheard
 
 
 class Driver(Protocol):
@@ -92,6 +99,7 @@ class TextDriver:
         stream = cast("AsyncGenerator[Delta]", self.provider.stream_text(TextRequest(messages)))
         async with aclosing(stream):
             async for piece in stream:
+                await request.heard(piece)
                 match piece:
                     case TextDelta(text):
                         for delta in parser.feed(text):

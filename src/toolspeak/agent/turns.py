@@ -95,14 +95,12 @@ class Turns:
             if not scope.expired():
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
-            await self._partial.keep()
             if wrapping_up:
                 return Finish("no_answer", "", run.state.limit or "seconds")
             await run.record(time_is_over(run.state, settings.clock))
             return None
         except ProviderError as error:
             self.error = error
-            await self._partial.keep()
             await run.record(ModelFailed(settings.secrets.hide_text(str(error)), error.status))
             return None
         if turn is None:
@@ -141,15 +139,20 @@ class Turns:
         self._partial.begin()
         if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
             self._early = settings.executor.early(self._run.batch_context())
-        stream = cast("AsyncGenerator[Delta]", settings.driver.turn(request))
-        async with aclosing(stream):
-            async for delta in stream:
-                collector.add(delta)
-                await self._partial.add(delta)
-                if self._early is not None and isinstance(delta, CallCompleted):
-                    self._offer(self._early, collector.call(delta.index))
-                if publish is not None and not isinstance(delta, TurnEnded):
-                    await publish(delta)
+        stream = cast("AsyncGenerator[Delta]", settings.driver.turn(replace(request, heard=self._partial.hear)))
+        try:
+            async with aclosing(stream):
+                async for delta in stream:
+                    collector.add(delta)
+                    await self._partial.read(delta)
+                    if self._early is not None and isinstance(delta, CallCompleted):
+                        self._offer(self._early, collector.call(delta.index))
+                    if publish is not None and not isinstance(delta, TurnEnded):
+                        await publish(delta)
+        except (Exception, asyncio.CancelledError):
+            await self._partial.keep()
+            raise
+        await self._partial.end()
         return collector.turn()
 
     def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:
