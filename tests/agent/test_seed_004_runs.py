@@ -61,7 +61,7 @@ def test_results_and_errors_are_the_same_once_they_were_stored():
 
 def test_a_model_that_fails_before_there_is_any_step_leaves_its_error_in_the_state_and_the_journal():
     class Fails(ScriptedProvider):
-        async def stream_text(self, request):
+        async def stream(self, request):
             raise ProviderError("the model is on fire")
             yield
 

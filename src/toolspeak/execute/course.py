@@ -19,7 +19,8 @@ class Course:
     """One batch under way; make it in the task that runs the batch.
 
     `stop` is set once no further call may start, `expired` once the run's time is over, `stopping` once the batch
-    ends before its end; `over` is done when it ends, `error` is why it ended early.
+    ends before its end; `over` is done when it ends, `error` is why it ended early. `pause` asks it to begin nothing
+    more, `under_way` counts the tasks that have begun.
     """
 
     __slots__ = (
@@ -33,11 +34,13 @@ class Course:
         "expired",
         "metadata",
         "over",
+        "pause",
         "scope",
         "settings",
         "stop",
         "stopping",
         "timers",
+        "under_way",
         "watch",
     )
 
@@ -49,6 +52,7 @@ class Course:
         deadline: Deadline,
         doubts: Doubts,
         metadata: Mapping[str, JSON],
+        stop: StopRequested | None,
     ) -> None:
         self.settings = settings
         self.emit = emit
@@ -59,7 +63,9 @@ class Course:
         self.metadata = metadata
         self.watch = Watch(settings.observers, context) if settings.observers else None
         self.timers = Timers()
-        self.stop: StopRequested | None = None
+        self.pause = context.pause
+        self.under_way = 0
+        self.stop = stop
         self.expired = False
         self.stopping = False
         self.error: BaseException | None = None
@@ -90,6 +96,11 @@ class Course:
             self.error = error
         self.stopping = True
         self.end()
+
+    def rest(self) -> None:
+        """Ends the batch when the run is to pause and nothing is under way."""
+        if self.pause.asked and not self.under_way:
+            self.end()
 
     def end(self) -> None:
         if not self.over.done():

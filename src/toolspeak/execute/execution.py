@@ -19,6 +19,7 @@ from toolspeak.execute.entries import Ready, Settled
 from toolspeak.execute.gates import Gate
 from toolspeak.execute.hooks import applied
 from toolspeak.execute.passing import Passing
+from toolspeak.execute.pause import BatchPaused
 from toolspeak.execute.settings import ExecutionSettings
 from toolspeak.execute.turns import Turn, chain
 
@@ -37,9 +38,10 @@ class Execution:
         deadline: Deadline,
         doubts: Doubts = NO_DOUBTS,
         metadata: Mapping[str, JSON] = no_extra(),
+        stop: StopRequested | None = None,
     ) -> None:
         self._settings = settings
-        self._course = Course(settings, emit, context, deadline, doubts, metadata)
+        self._course = Course(settings, emit, context, deadline, doubts, metadata, stop)
         self._turns = [Turn(call, entry) for call, entry in zip(calls, entries, strict=True)]
         self._calls = [(turn, turn.entry) for turn in self._turns if isinstance(turn.entry, Ready)]
         chain(self._calls, settings.schedule)
@@ -59,17 +61,21 @@ class Execution:
     async def run(self) -> tuple[ToolResult, ...]:
         """All results, in call order.
 
-        Raises what `emit` raised, and a tool's KeyboardInterrupt or SystemExit, after the other calls have been
-        cancelled and awaited; what was not recorded by then has no result.
+        Raises BatchPaused when the run was asked to pause and calls were left. Raises what `emit` raised, and a tool's
+        KeyboardInterrupt or SystemExit, after the other calls have been cancelled and awaited; what was not recorded by
+        then has no result.
         """
         course = self._course
         at = course.deadline.at
         timer = None if at is None else self._loop.call_at(at, self._expire)
+        end_telling = course.pause.tell(course.rest)
         try:
             self._start_ready()
+            course.rest()
             if self._left:
                 await course.over
         finally:
+            end_telling()
             if timer is not None:
                 timer.cancel()
             try:
@@ -79,8 +85,11 @@ class Execution:
         if course.error is not None:
             raise course.error
         if self._settings.pipeline:
-            for fact in applied((turn.notes for turn in self._turns), course.metadata, "call"):
+            notes = (turn.notes for turn in self._turns if turn.result is not None)
+            for fact in applied(notes, course.metadata, "call"):
                 await course.emit(fact)
+        if self._left:
+            raise BatchPaused
         return tuple(cast("ToolResult", turn.result) for turn in self._turns)
 
     @property
@@ -98,22 +107,23 @@ class Execution:
         if self._starting:
             return
         self._starting = True
-        while self._ready and not self._course.stopping:
+        while self._ready and not self._course.stopping and not self._course.pause.asked:
             self._start(self._ready.popleft())
         self._starting = False
 
     def _start(self, turn: Turn) -> None:
-        entry = turn.entry
-        if self._course.stopping or turn.task is not None or turn.result is not None:
+        entry, course = turn.entry, self._course
+        if course.stopping or course.pause.asked or turn.task is not None or turn.result is not None:
             return
         if isinstance(entry, Settled):
             if entry.recorded:
                 self._finish(turn, entry.result)
                 return
-        elif not self._course.expired and entry.begun is None and not self._has_place(turn, entry):
+        elif not course.expired and entry.begun is None and not self._has_place(turn, entry):
             turn.phase = "queued"
             return
         turn.phase = "new"
+        course.under_way += 1
         # A copy of the batch's context: a call must not see what the call before it has set.
         turn.task = self._loop.create_task(self._passing.take(turn, self._finish), context=self._vars.copy())
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from time import time
 
-from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
+from toolspeak.data.events import StopRequested, ToolFinished
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
 from toolspeak.errors import AgentStop
 from toolspeak.execute.course import Course
@@ -17,10 +17,10 @@ from toolspeak.execute.hooks import HookNotes
 from toolspeak.execute.interceptors import passage_of
 from toolspeak.execute.invoke import Invocation, seconds_of
 from toolspeak.execute.lingering import Abandoned
+from toolspeak.execute.pause import NotStarted
 from toolspeak.execute.results import describe, finish_result, result_of
-from toolspeak.execute.secrets import hide_effects
 from toolspeak.execute.threads import Outcome
-from toolspeak.execute.turns import Turn
+from toolspeak.execute.turns import Turn, forget_cancellations, obstacle_of, started_fact
 from toolspeak.tools.kept import kept
 
 
@@ -54,10 +54,15 @@ class Passing:
                 await self._halt_on(result)
             handle = result.extra.get("handle")
             await course.emit(ToolFinished(result, None if handle is None else kept(memory, handle)))
+        except NotStarted:
+            pass
         except BaseException as error:  # noqa: BLE001 - the batch raises it; a task's own exception would be lost
             course.abort(error)
         else:
             finish(turn, result)
+        finally:
+            course.under_way -= 1
+            course.rest()
 
     def _remembered(self, turn: Turn) -> ToolResult | None:
         """The result of a read that was made before, unless something in this batch may change it first."""
@@ -72,12 +77,14 @@ class Passing:
 
     async def _run_call(self, turn: Turn, entry: Ready) -> ToolResult:
         course = self._course
+        if course.pause.asked:
+            raise NotStarted
         if course.is_late:
             return failure(entry.call, "skipped", course.deadline.before_start())
         if course.stop is not None:
             return failure(entry.call, "skipped", "not started: the run was told to stop before it")
         if course.scope.lingering.calls:
-            obstacle = self._obstacle(turn, entry)
+            obstacle = obstacle_of(course.scope, course.settings.schedule, turn, entry)
             if obstacle:
                 return failure(entry.call, "skipped", f"not started: {obstacle}")
         turn.phase = "waiting"
@@ -94,7 +101,7 @@ class Passing:
         except asyncio.CancelledError as error:
             if course.is_being_cancelled:
                 raise
-            _forget_cancellations()
+            forget_cancellations()
             return turn.returned or self._interrupted(turn, entry.call, error)
         # An interceptor may have caught what must end the batch.
         if turn.returned is None and course.is_being_cancelled:
@@ -106,25 +113,15 @@ class Passing:
         answer = None if stop.answer is None else hide(stop.answer)
         await self._course.halt(StopRequested("stopped", hide(str(stop)), call.id, answer))
 
-    def _obstacle(self, turn: Turn, entry: Ready) -> str:
-        """Which calls that go on after their timeout keep this one from starting, "" if none does."""
-        scope, name = self._course.scope, entry.tool.name
-        if self._course.settings.schedule != "parallel":
-            running = scope.lingering.in_the_way_of(entry.effects)
-            if running:
-                return f"it depends on {running}, which is still running after its timeout"
-        own = scope.own_gate(entry.tool) if entry.tool.max_concurrent is not None else None
-        if own is not None and own not in turn.gates and entry.begun is None:
-            return f"earlier calls of {name} are still running after their timeout, and no more may run at once"
-        return ""
-
     async def _call_tool(self, turn: Turn, entry: Ready) -> ToolResult:
         course = self._course
         if course.is_being_cancelled:
             raise asyncio.CancelledError
+        if course.pause.asked:
+            raise NotStarted
         turn.phase, turn.returned = "starting", None
         try:
-            await course.emit(self._started(turn, entry))
+            await course.emit(started_fact(turn, entry, course.settings.secrets))
         except BaseException as error:
             course.abort(error)
             raise
@@ -143,7 +140,7 @@ class Passing:
                 self._give_up(turn, entry, invocation)
                 if course.is_being_cancelled:
                     raise
-                _forget_cancellations()
+                forget_cancellations()
                 result = self._interrupted(turn, entry.call, error)
             else:
                 if isinstance(outcome.error, AgentStop):
@@ -168,14 +165,6 @@ class Passing:
         if isinstance(outcome.error, asyncio.CancelledError):
             return self._interrupted(turn, call, outcome.error)
         raise outcome.error
-
-    def _started(self, turn: Turn, entry: Ready) -> ToolStarted:
-        effects = hide_effects(entry.effects, self._course.settings.secrets)
-        early = entry.begun is not None
-        changed = entry.call if entry.changed else None
-        return ToolStarted(
-            entry.call.id, entry.tool.name, entry.idempotency_key, turn.waited_for, effects, early, changed
-        )
 
     def _invocation(self, entry: Ready) -> Invocation:
         settings = self._course.settings
@@ -223,10 +212,3 @@ class Passing:
 
 def _noted(entry: Ready, result: ToolResult) -> ToolResult:
     return replace(result, content=(TextPart(entry.note), *result.content)) if entry.note else result
-
-
-def _forget_cancellations() -> None:
-    """Lets the current task go on after a cancellation that was meant for its tool."""
-    task = asyncio.current_task()
-    while task is not None and task.cancelling():
-        task.uncancel()
