@@ -238,9 +238,9 @@ class ResponseEncoder:
         return frames
 
     def _end(self, finish: FinishReason, usage: Usage) -> list[Frame]:
-        self._response["usage"] = _usage(usage)
         why = INCOMPLETE.get(finish)
         frames = [*self._begin(), *self._close_all("completed" if why is None else "incomplete")]
+        self._response["usage"] = _usage(usage)
         if finish in FAILED:
             return frames + self._failed(FAILED[finish], 500)
         if why is not None:
