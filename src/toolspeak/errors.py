@@ -12,7 +12,6 @@
     ├── AgentStop                raised by a tool or an interceptor: ends the run
     ├── ToolFailed               (Executor(throw_on_failure=True)) a call failed
     ├── ProviderError            the model API failed (status, retryable)
-    │   └── ResponseForgotten    the server no longer keeps the earlier turns that a request names
     └── RunError                 a run that cannot go on (for instance resumed without a decision)
 
 A model's mistake is never an exception: it is data (`MalformedCall`, a failed `ToolResult`).
@@ -124,11 +123,6 @@ class ProviderError(ToolspeakError):
         self.code: ProviderErrorCode = code
         self.retry_after = retry_after
         self.result: Any = None  # a RunResult; the rooms above are not known here
-
-
-class ResponseForgotten(ProviderError):
-    """The server does not keep, or no longer keeps, the turn that the request named as `earlier`: nothing was
-    answered, and the same request with the whole conversation will be."""
 
 
 class RunError(ToolspeakError):

@@ -16,6 +16,7 @@ __all__ = ["PROVIDERS", "Capabilities", "ModelRequest", "Provider", "get_provide
 
 PROVIDERS: Mapping[str, str] = {
     "openai": "toolspeak.providers.openai:OpenAIProvider.from_env",
+    "openai-responses": "toolspeak.providers.openai_responses:OpenAIResponsesProvider.from_env",
     "scripted": "toolspeak.providers.scripted:ScriptedProvider.from_env",
 }
 """Provider name to the `module:attribute` that makes one from (model, environ)."""
