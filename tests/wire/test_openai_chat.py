@@ -6,8 +6,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wire_strategies import PATIENT
 
-from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
 from toolspeak.data.messages import FinishReason, TextMessage, Usage
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.wire.base import ModelRequest
@@ -232,11 +243,6 @@ def test_an_error_inside_the_stream(error: Any, message: str, status: int | None
     assert (caught.value.status, caught.value.retryable) == (status, retryable)
 
 
-def test_tool_calls_that_the_server_took_out_are_not_lost_silently():
-    with pytest.raises(ProviderError, match="switch its own tool-call parser off"):
-        decode(chunk({"tool_calls": [{"index": 0, "function": {"name": "read", "arguments": "{}"}}]}))
-
-
 def test_a_whole_response():
     message = {"role": "assistant", "content": "Hi.", "reasoning_content": "greet", "tool_calls": None}
     body = {
@@ -280,6 +286,14 @@ FIELDS = [
     "index",
     "text",
     "code",
+    "tool_calls",
+    "function",
+    "function_call",
+    "name",
+    "arguments",
+    "id",
+    "reasoning_details",
+    "extra_content",
 ]
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["stop", "server_error"])
 ANY_JSON = st.recursive(
@@ -287,29 +301,83 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS) | st.text(), inner, max_size=4),
     max_leaves=12,
 )
+NEAR_CALLS = st.lists(
+    st.fixed_dictionaries(
+        {"function": st.fixed_dictionaries({}, optional={"name": LEAVES, "arguments": LEAVES | ANY_JSON})},
+        optional={"index": st.integers(0, 1), "id": st.sampled_from(["a", "b", "", None])},
+    ),
+    max_size=3,
+)
+NEAR_DELTAS = st.fixed_dictionaries(
+    {}, optional={"content": LEAVES, "reasoning": LEAVES, "tool_calls": NEAR_CALLS, "function_call": ANY_JSON}
+)
 NEAR_CHUNKS = st.builds(
     lambda choices, rest: {**rest, "choices": choices},
-    st.lists(st.fixed_dictionaries({"delta": ANY_JSON}, optional={"finish_reason": ANY_JSON, "message": ANY_JSON})),
+    st.lists(
+        st.fixed_dictionaries(
+            {"delta": NEAR_DELTAS | ANY_JSON}, optional={"finish_reason": ANY_JSON, "message": NEAR_DELTAS | ANY_JSON}
+        )
+    ),
     st.dictionaries(st.sampled_from(FIELDS), ANY_JSON, max_size=2),
 )
 
 
+@PATIENT
 @given(st.lists(ANY_JSON | NEAR_CHUNKS, max_size=4))
 def test_no_json_raises_anything_but_provider_error(pieces: list[Any]):
     decoder = OPENAI_CHAT.decoder()
+    streamed: list[Delta] = []
     for piece in pieces:
-        for read in (decoder.feed, OPENAI_CHAT.decode_response):
-            try:
-                deltas = read(piece)
-            except ProviderError:
-                continue
-            assert all(isinstance(delta, TextDelta | ReasoningDelta | TurnEnded) for delta in deltas)
-    assert len(decoder.close()) == 1
+        try:
+            deltas = OPENAI_CHAT.decode_response(piece)
+        except ProviderError:
+            pass
+        else:
+            assert_a_turn(deltas)
+        try:
+            streamed += decoder.feed(piece)
+        except ProviderError:
+            return
+    assert_a_turn(streamed + decoder.close())
 
 
+def assert_a_turn(deltas: list[Delta]) -> None:
+    """Calls start, go on and end in order; one batch counts those that are complete; the turn ends once."""
+    started: list[int] = []
+    ended: list[int] = []
+    whole: list[int] = []
+    for delta in deltas:
+        match delta:
+            case CallStarted(index):
+                assert index == len(started)
+                started.append(index)
+            case ArgumentsDelta(index):
+                assert index in started
+                assert index not in ended
+            case CallCompleted(index) | CallMalformed(index):
+                assert index in started
+                assert index not in ended
+                ended.append(index)
+                if isinstance(delta, CallCompleted):
+                    whole.append(index)
+            case BatchEnded(selected, ok):
+                assert selected == tuple(sorted(whole))
+                assert ok == (len(whole) == len(started))
+            case _:
+                pass
+    assert sorted(ended) == started
+    assert [type(delta) for delta in deltas].count(TurnEnded) == 1
+    assert isinstance(deltas[-1], TurnEnded)
+    assert any(isinstance(delta, BatchEnded) for delta in deltas) == bool(started)
+
+
+OWN_FIELDS = ("model", "messages", "tools", "tool_choice", "parallel_tool_calls")
+
+
+@PATIENT
 @given(st.text(st.characters()), st.dictionaries(st.text(), ANY_JSON, max_size=3))
 def test_every_request_can_be_sent_as_utf8(text: str, options: dict[str, Any]):
-    options = {name: value for name, value in options.items() if name not in ("model", "messages")}
+    options = {name: value for name, value in options.items() if name not in OWN_FIELDS}
     body = OPENAI_CHAT.encode_request(
         ModelRequest([TextMessage("user", text)], options=options), model=text, stream=True
     )

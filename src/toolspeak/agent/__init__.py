@@ -7,6 +7,7 @@ from toolspeak.agent.decide import Finish
 from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
 from toolspeak.agent.native import NativeDriver
+from toolspeak.agent.react import ReActDriver
 from toolspeak.agent.run import Run, Watched
 from toolspeak.agent.session import Session
 from toolspeak.agent.state import RunState, apply, fold
@@ -18,6 +19,7 @@ __all__ = [
     "Finish",
     "ModelInterceptor",
     "NativeDriver",
+    "ReActDriver",
     "Run",
     "RunInterceptor",
     "RunResult",

@@ -126,8 +126,8 @@ class Agent:
 
     `model` is a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver. `dialect` is how
     the model writes calls: "auto" is native where its API has calls, else the dialect of its family, else
-    `cogency-json`, and whatever dialect a turn is in is read; "native"; or a dialect, by name or as a Dialect.
-    `starts_in="reasoning"` if the chat template opens the reasoning block.
+    `cogency-json`, and whatever dialect a turn is in is read; "native"; "react" (see `ReActDriver`); or a
+    dialect, by name or as a Dialect. `starts_in="reasoning"` if the chat template opens the reasoning block.
 
     `approve` answers for calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none",
     an async callable, or None: then the run pauses and waits (`Agent.resume`). `policy`, a function or rules, looks at
@@ -176,7 +176,7 @@ class Agent:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.toolset = tools if isinstance(tools, Toolset) else Toolset(tools)
-        self.driver, chosen = choose_driver(model, dialect, starts_in)
+        self.driver, chosen = choose_driver(model, dialect, starts_in, observers)
         if schedule == "native":
             if chosen is None:
                 raise UsageError("schedule='native' needs a text dialect; name a schedule")

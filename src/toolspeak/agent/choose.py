@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.native import NativeDriver
+from toolspeak.agent.react import ReActDriver
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import AutoDialect, Dialect, Section, get_dialect, known_dialect
 from toolspeak.errors import UnknownTool, UsageError, suggest
+from toolspeak.execute import Observer
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Toolset
@@ -19,13 +22,13 @@ DEFAULT_DIALECT = "cogency-json"
 
 
 def choose_driver(
-    model: str | Provider | Driver, dialect: str | Dialect, starts_in: Section
+    model: str | Provider | Driver, dialect: str | Dialect, starts_in: Section, observers: Sequence[Observer] = ()
 ) -> tuple[Driver, Dialect | None]:
     """The driver of a model, and the dialect it reads if its calls are text.
 
     "auto" is native where the model has calls of its own, else the dialect of the model's family, else
-    `cogency-json`; whatever dialect a turn is in is read. "native" is native whatever is known of the model. Raises
-    UnknownDialect, UnknownProvider, UsageError.
+    `cogency-json`; whatever dialect a turn is in is read. "native" is native whatever is known of the model, "react"
+    asks for decisions in JSON. Raises UnknownDialect, UnknownProvider, UsageError.
     """
     if not isinstance(model, str) and hasattr(model, "turn"):
         if dialect != "auto":
@@ -40,6 +43,8 @@ def choose_driver(
         leaks = get_dialect("auto", strict_detection=True)
         fallback = TextDriver(provider, text, starts_in=starts_in) if dialect == "auto" else None
         return NativeDriver(provider, leaks=leaks, fallback=fallback), None
+    if dialect == "react":
+        return ReActDriver(provider, observers=observers), None
     chosen = get_dialect(dialect) if isinstance(dialect, str) else dialect
     return TextDriver(provider, chosen, starts_in=starts_in), chosen
 
