@@ -10,13 +10,13 @@ from typing import Any
 
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from loopback_server import Answer, Exchange, Server, event, serve, stream, whole
 from openai.types.responses import Response, ResponseInputItem, ResponseStreamEvent, Tool
 from openai.types.responses.response import ToolChoice as ResponseToolChoice
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import BaseModel, TypeAdapter
-from wire_strategies import requests, turns
+from wire_strategies import PATIENT, requests, turns
 
 from toolspeak.data.deltas import (
     CallCompleted,
@@ -48,7 +48,7 @@ READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"ty
 # --- types -------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
+@PATIENT
 @given(requests(opaque=SIGNED))
 def test_its_types_take_our_requests(request: ModelRequest):
     body = OPENAI_RESPONSES.encode_request(request, model="m", stream=True)
@@ -61,7 +61,7 @@ def test_its_types_take_our_requests(request: ModelRequest):
         CHOICE.validate_python(body["tool_choice"])
 
 
-@settings(deadline=None)
+@PATIENT
 @given(turns(opaque=SIGNED))
 def test_its_types_take_our_answers_and_we_read_what_it_makes_of_them(deltas: list[Delta]):
     asked = WireRequest(ModelRequest([Message.user("Hi")], (READ,)), "m")

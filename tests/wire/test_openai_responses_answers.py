@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from wire_strategies import PATIENT
 
 from toolspeak.data.deltas import (
     ArgumentsDelta,
@@ -343,7 +344,7 @@ ANY_JSON = st.recursive(
 FIELDS = sorted({field for kind in KINDS for field in kind})
 
 
-@settings(deadline=None)
+@PATIENT
 @given(
     st.lists(
         st.tuples(st.sampled_from(KINDS), st.dictionaries(st.sampled_from(FIELDS), ANY_JSON, max_size=2)), max_size=5

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from wire_strategies import requests
+from hypothesis import given
+from wire_strategies import PATIENT, requests
 
 from toolspeak.data.messages import (
     FilePart,
@@ -288,7 +288,7 @@ def test_lone_surrogates_are_replaced_before_utf8():
 # --- the server role ---------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
+@PATIENT
 @given(requests(opaque=signed(SECRET), failures=False))
 def test_a_server_reads_what_a_client_writes(request: ModelRequest):
     body = json.loads(json.dumps(encode_again := OPENAI_RESPONSES.encode_request(request, model="m", stream=True)))

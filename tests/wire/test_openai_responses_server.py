@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from wire_strategies import byte_pieces, per_call, sse, turns
+from wire_strategies import PATIENT, byte_pieces, per_call, sse, turns
 
 from toolspeak.data.deltas import (
     ArgumentsDelta,
@@ -301,7 +301,7 @@ def by_kind(deltas: list[Delta]) -> list[Delta]:
     return out
 
 
-@settings(deadline=None)
+@PATIENT
 @given(turns(opaque=SECRET), st.booleans())
 def test_a_client_reads_what_a_server_writes(deltas: list[Delta], interleaved: bool):
     streamed = decode(encode(deltas))
@@ -310,13 +310,13 @@ def test_a_client_reads_what_a_server_writes(deltas: list[Delta], interleaved: b
     assert comparable(read, streamed=True) == by_kind(comparable(deltas, streamed=True))
 
 
-@settings(deadline=None)
+@PATIENT
 @given(turns(interleaved=True))
 def test_calls_whose_fragments_come_in_turns(deltas: list[Delta]):
     assert comparable(decode(encode(deltas)), streamed=False) == comparable(deltas, streamed=False)
 
 
-@settings(deadline=None)
+@PATIENT
 @given(st.data())
 def test_every_split_of_the_stream(data: st.DataObject):
     deltas = data.draw(turns())

@@ -41,8 +41,8 @@ def file_of(name: str, content: str, place: str) -> FilePart:
 def read_data_url(url: str, place: str) -> tuple[str, bytes]:
     """Media type (empty if none is given) and bytes. Raises FormatError naming `place`."""
     head, comma, content = url[5:].partition(",")
-    media_type, _, encoding = head.rpartition(";")
-    if not comma or encoding.strip().lower() != "base64":
+    media_type, *parameters = head.split(";")
+    if not comma or not parameters or parameters[-1].strip().lower() != "base64":
         raise FormatError(f"{place}: a data URL is written data:TYPE;base64,…")
     return media_type.strip(), _bytes(content, place)
 
