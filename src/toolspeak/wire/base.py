@@ -113,11 +113,17 @@ class WireFormat(Protocol):
         the API cannot be told."""
         ...
 
-    def decode_response(self, body: JSON) -> list[Delta]:
-        """The deltas of an answer that was not streamed, `TurnEnded` last. Raises ProviderError."""
+    def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:
+        """The deltas of an answer that was not streamed, `TurnEnded` last. Raises ProviderError.
+
+        `model`: the one that was asked for, to which opaque data are bound (an API may answer under another name, and
+        the next request says this one again); None is the answer's own.
+        """
         ...
 
-    def decoder(self) -> Decoder: ...
+    def decoder(self, *, model: str | None = None) -> Decoder:
+        """`model` as in `decode_response`."""
+        ...
 
     # --- server ------------------------------------------------------------------------------------------------
 
