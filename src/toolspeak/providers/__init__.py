@@ -15,6 +15,7 @@ from toolspeak.wire.base import ModelRequest
 __all__ = ["PROVIDERS", "Capabilities", "ModelRequest", "Provider", "get_provider"]
 
 PROVIDERS: Mapping[str, str] = {
+    "anthropic": "toolspeak.providers.anthropic:AnthropicProvider.from_env",
     "openai": "toolspeak.providers.openai:OpenAIProvider.from_env",
     "scripted": "toolspeak.providers.scripted:ScriptedProvider.from_env",
 }
@@ -30,7 +31,6 @@ _COMPATIBLE: Mapping[str, str] = {
     "vllm": "http://127.0.0.1:8000/v1",
     "openrouter": "https://openrouter.ai/api/v1",
     "groq": "https://api.groq.com/openai/v1",
-    "anthropic": "https://api.anthropic.com/v1",
     "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
 }
 

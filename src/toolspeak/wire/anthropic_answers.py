@@ -77,6 +77,8 @@ class AnthropicDecoder:
 
     def __init__(self, model: str | None = None) -> None:
         self.finished = False
+        self.stopped = False
+        """Whether the last event has come."""
         self._asked = model
         self._model: str | None = None
         self._finish: FinishReason = "stop"
@@ -134,7 +136,7 @@ class AnthropicDecoder:
                     self._finish = STOP_REASONS.get(as_text(reason, "'stop_reason'"), "error")
                     return self._settle(self._finish in NORMAL_END)
             case "message_stop":
-                self.finished = True
+                self.finished = self.stopped = True
             case "error":
                 raise _reported(event.get("error") or event)
             case _ if event.get("error"):

@@ -251,6 +251,8 @@ class HistoryReader:
 
     def messages(self, value: JSON) -> list[Message]:
         found: list[Message] = []
+        if value is None:
+            raise wrong("messages", "a list", value)
         for i, item in enumerate(asked_list(value, "messages")):
             place = f"messages[{i}]"
             message = asked_object(item, place)
@@ -277,6 +279,8 @@ class HistoryReader:
     def _parts(self, role: Role, content: JSON, place: str) -> list[Part]:
         if isinstance(content, str):
             return [TextPart(content)] if content else []
+        if content is None:
+            raise wrong(place, "text or a list of blocks", content)
         read = self._assistant_part if role == "assistant" else self._user_part
         return [read(block, at) for block, at in self._blocks(content, place)]
 
