@@ -113,8 +113,15 @@ class AnthropicEncoder:
 
     def feed(self, delta: Delta) -> list[Frame]:
         """The events that follow, each with its name."""
-        if delta.__class__ is TextDelta and self._kind == "text" and (text := cast("TextDelta", delta).text):
-            return [self._delta({"type": "text_delta", "text": text})]
+        # The ordinary delta goes on with the block that is open.
+        if delta.__class__ is TextDelta:
+            if self._kind == "text" and (text := cast("TextDelta", delta).text):
+                return [self._delta({"type": "text_delta", "text": text})]
+        elif delta.__class__ is ArgumentsDelta:
+            text, index = cast("ArgumentsDelta", delta).text, cast("ArgumentsDelta", delta).index
+            if index == self._call and not self._broken:
+                self._pieces.append(text)
+                return [self._delta({"type": "input_json_delta", "partial_json": text})]
         out: list[Frame] = []
         if not self._begun:
             self._begun = True
@@ -178,7 +185,7 @@ class AnthropicEncoder:
                 self._end_reasoning(opaque, out)
             case CallStarted(index, name, call_id):
                 self._begin_call(index, name, call_id, out)
-            case ArgumentsDelta(index, text) if index == self._call:
+            case ArgumentsDelta(index, text) if index == self._call and not self._broken:  # one that has waited
                 self._pieces.append(text)
                 out.append(self._delta({"type": "input_json_delta", "partial_json": text}))
             case CallCompleted(index, name, arguments, call_id):
