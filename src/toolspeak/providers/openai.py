@@ -13,7 +13,7 @@ from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.http import SILENCE_SECONDS, HttpApi, Reply, decode_json
 from toolspeak.wire.base import ModelRequest
-from toolspeak.wire.openai_chat import ChunkDecoder, decode_response, encode_request
+from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -77,10 +77,10 @@ class OpenAIProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         """See `Provider.stream`. A server that answers with plain JSON is read as well."""
         request = replace(request, options={**self._options, **request.options})
-        body = encode_request(request, model=self._model, stream=True)
+        body = OPENAI_CHAT.encode_request(request, model=self._model, stream=True)
         async with self._api.post("chat/completions", body) as reply:
             if reply.content_type == "application/json":
-                for delta in decode_response(await reply.json()):
+                for delta in OPENAI_CHAT.decode_response(await reply.json(), model=self._model):
                     yield delta
             elif reply.content_type == "text/event-stream":
                 async with aclosing(self._streamed(reply)) as deltas:
@@ -97,7 +97,7 @@ class OpenAIProvider:
         await self._api.aclose()
 
     async def _streamed(self, reply: Reply) -> AsyncGenerator[Delta]:
-        decoder = ChunkDecoder()
+        decoder = OPENAI_CHAT.decoder(model=self._model)
         try:
             async with aclosing(reply.events(last=_DONE)) as events:
                 async for event in events:
@@ -111,7 +111,7 @@ class OpenAIProvider:
                 raise
         if not (decoder.finished or reply.completed):
             raise self._api.dropped(reply)
-        for delta in decoder.finish():
+        for delta in decoder.close():
             yield delta
 
 
