@@ -21,6 +21,7 @@ from loopback_server import (
     whole,
 )
 
+from toolspeak import Agent, tool
 from toolspeak.data.deltas import (
     ArgumentsDelta,
     BatchEnded,
@@ -287,6 +288,64 @@ def test_leaving_early_closes_the_connection():
             return first
 
     assert asyncio.run(run()) == SAID[:1]
+
+
+# --- an agent ----------------------------------------------------------------------------------------------------
+
+
+@tool(read_only=True)
+def read(p: str) -> str:
+    """Reads a file."""
+    return f"the text of {p}"
+
+
+def test_an_agents_call_goes_back_with_its_signed_thought_and_its_result():
+    answer = [
+        EVENTS[0],
+        block(0, type="text", text=""),
+        delta(0, type="text_delta", text="Done."),
+        stop(0),
+        event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}}),
+        EVENTS[-1],
+    ]
+
+    async def run() -> tuple[str | None, Server]:
+        async with serve(stream(*EVENTS), stream(*answer)) as server:
+            provider = AnthropicProvider("m", base_url=server.base_url, api_key=KEY)
+            found = await Agent(provider, tools=[read], instructions="Be brief.").run("What does a say?")
+            await provider.aclose()
+            return found.answer, server
+
+    said, server = asyncio.run(run())
+    assert said == "Done."
+    first, second = (exchange.json for exchange in server.exchanges)
+    mark = {"cache_control": {"type": "ephemeral"}}
+    asked = {"type": "text", "text": "What does a say?", **mark}
+    assert first["system"] == second["system"] == [{"type": "text", "text": "Be brief.", **mark}]
+    assert [spec["name"] for spec in second["tools"]] == ["read"]
+    assert first["messages"] == [{"role": "user", "content": [asked]}]
+    assert second["messages"] == [
+        *first["messages"],
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "h😀", "signature": "c2ln"},
+                {"type": "text", "text": "Hé"},
+                {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"p": "a"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_1",
+                    "content": [{"type": "text", "text": "the text of a"}],
+                    **mark,
+                }
+            ],
+        },
+    ]
 
 
 # --- what goes wrong ---------------------------------------------------------------------------------------------
