@@ -171,8 +171,8 @@ def _read_output(value: JSON) -> OutputSchema | None:
 class ChunkEncoder:
     """Writes the chunks of one streamed answer; an `Encoder`.
 
-    What a dialect could not read is told as text. If it was streamed as a call already, its arguments end as no JSON, so
-    that no client runs it. Results that the model made up are left out.
+    What a dialect could not read is told as text. If it was streamed as a call already, its arguments end as no JSON:
+    no client runs it. Results that the model made up are left out.
     """
 
     def __init__(self, model: str, *, response_id: str, created: int, usage_wanted: bool = True) -> None:
