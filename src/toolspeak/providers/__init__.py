@@ -15,6 +15,7 @@ from toolspeak.wire.base import ModelRequest
 __all__ = ["PROVIDERS", "Capabilities", "ModelRequest", "Provider", "get_provider"]
 
 PROVIDERS: Mapping[str, str] = {
+    "anthropic": "toolspeak.providers.anthropic:AnthropicProvider.from_env",
     "openai": "toolspeak.providers.openai:OpenAIProvider.from_env",
     "openai-responses": "toolspeak.providers.openai_responses:OpenAIResponsesProvider.from_env",
     "scripted": "toolspeak.providers.scripted:ScriptedProvider.from_env",
@@ -35,7 +36,6 @@ DEFAULT = "openai"
 # What people write who expect another provider: the OpenAI-compatible address of each.
 _COMPATIBLE: Mapping[str, str] = {
     "ollama": "http://127.0.0.1:11434/v1",
-    "anthropic": "https://api.anthropic.com/v1",
     "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
 }
 
