@@ -79,12 +79,12 @@ def test_a_long_turn_is_recorded_as_it_comes_and_its_answer_is_whole():
 class Feed:
     """A provider that writes pieces at given times (seconds) and then nothing; `sent` are those with their times."""
 
-    name, tool_role = "feed", False
+    name, capabilities = "feed", Capabilities()
 
     def __init__(self, *pieces, kind=TextDelta):
         self.pieces, self.kind, self.sent = pieces, kind, []
 
-    async def stream_text(self, request):
+    async def stream(self, request):
         for seconds, piece in self.pieces:
             await asyncio.sleep(seconds)
             self.sent.append((loop_clock(), piece))
