@@ -184,7 +184,6 @@ class ToolStarted:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class MemoryChanged:
     """A value that a tool has kept in `RunContext.memory`, under a key or a key and an entry of what is under it; or
@@ -195,6 +194,7 @@ class MemoryChanged:
     forgotten: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
     """A call has its result, whether its function ran or not; recorded before the result is used.
