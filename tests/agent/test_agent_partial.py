@@ -10,6 +10,7 @@ from toolspeak.agent import fold
 from toolspeak.agent.partial import EVERY
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ModelTextReceived
+from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 from toolspeak.ui.timeline import timeline
 
@@ -19,12 +20,12 @@ KEY = "sk-secret-4711"
 class SlowProvider:
     """Writes its pieces, one a second, and its end with `ends`."""
 
-    name, tool_role = "slow", False
+    name, capabilities = "slow", Capabilities()
 
     def __init__(self, *pieces, ends=True):
         self.pieces, self.ends = pieces, ends
 
-    async def stream_text(self, request):
+    async def stream(self, request):
         for piece in self.pieces:
             yield TextDelta(piece)
             await asyncio.sleep(1)
