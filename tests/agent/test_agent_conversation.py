@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolspeak import Agent, Effects, Limits, Session, tool
@@ -149,6 +149,10 @@ def batch_of(turn, made, *more):
     return Message("assistant", (signed, TextPart("I do."), *parts)), Message("tool", tuple(told))
 
 
+READS = [(("read", {"path": path, "lines": 1}), "success", "the same") for path in "abc"]
+
+
+@example("mistral-v3", [READS])  # its results name their calls
 @given(st.sampled_from(NAMES), st.lists(batches, min_size=1, max_size=2))
 @settings(max_examples=200, deadline=None)
 def test_calls_made_together_and_their_failures_survive_in_every_dialect(name, made):
