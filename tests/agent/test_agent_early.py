@@ -14,6 +14,7 @@ from toolspeak.agent.memory import remembered
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ToolFinished, ToolStarted
 from toolspeak.execute import Concurrency
+from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools import Toolset
 
@@ -21,14 +22,14 @@ from toolspeak.tools import Toolset
 class Gated:
     """A provider that writes a turn up to a place and goes on when it may; `finish` is how the first turn ends."""
 
-    name, tool_role = "gated", False
+    name, capabilities = "gated", Capabilities()
 
     def __init__(self, turn, *, stop_before, finish="stop", end="done"):
         at = turn.index(stop_before)
         self.pieces, self.finish, self.end = (turn[:at], turn[at:]), finish, end
         self.paused, self.go, self.turns = asyncio.Event(), asyncio.Event(), 0
 
-    async def stream_text(self, request):
+    async def stream(self, request):
         self.turns += 1
         if self.turns > 1:
             yield TextDelta(self.end)

@@ -10,6 +10,7 @@ from toolspeak.agent import fold
 from toolspeak.agent.partial import EVERY, SIZE
 from toolspeak.data.deltas import ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ModelTextReceived
+from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 from toolspeak.ui.timeline import timeline
 
@@ -19,12 +20,12 @@ KEY = "sk-secret-4711"
 class SlowProvider:
     """Writes its pieces, one a second, and its end with `ends`."""
 
-    name, tool_role = "slow", False
+    name, capabilities = "slow", Capabilities()
 
     def __init__(self, *pieces, ends=True):
         self.pieces, self.ends = pieces, ends
 
-    async def stream_text(self, request):
+    async def stream(self, request):
         for piece in self.pieces:
             yield TextDelta(piece)
             await asyncio.sleep(1)
@@ -78,12 +79,12 @@ def test_a_long_turn_is_recorded_as_it_comes_and_its_answer_is_whole():
 class Feed:
     """A provider that writes pieces at given times (seconds) and then nothing; `sent` are those with their times."""
 
-    name, tool_role = "feed", False
+    name, capabilities = "feed", Capabilities()
 
     def __init__(self, *pieces, kind=TextDelta):
         self.pieces, self.kind, self.sent = pieces, kind, []
 
-    async def stream_text(self, request):
+    async def stream(self, request):
         for seconds, piece in self.pieces:
             await asyncio.sleep(seconds)
             self.sent.append((loop_clock(), piece))

@@ -222,9 +222,9 @@ def test_what_the_provider_has_behind_the_batch_is_never_read():
     class Counting(ScriptedProvider):
         read, closed = "", False
 
-        async def stream_text(self, request):
+        async def stream(self, request):
             try:
-                async for delta in super().stream_text(request):
+                async for delta in super().stream(request):
                     self.read += getattr(delta, "text", "")
                     yield delta
             finally:

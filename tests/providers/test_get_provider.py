@@ -68,5 +68,5 @@ def test_every_provider_of_the_table_can_be_made(name: str, tmp_path: Path):
     path.write_text('{"turns": []}', encoding="utf-8")
     provider = get_provider(f"{name}:{path}", LOCAL)
     assert provider.name == f"{name}:{path}"
-    assert provider.tool_role is False
+    assert provider.capabilities.tool_role is False
     asyncio.run(provider.aclose())

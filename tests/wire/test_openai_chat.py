@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import FinishReason, TextMessage, Usage
 from toolspeak.errors import ProviderError, UsageError
+from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.openai_chat import ChunkDecoder, decode_response, encode_request
 
 MESSAGES = [TextMessage("system", "Be brief."), TextMessage("user", "Hi"), TextMessage("assistant", "Hello.")]
@@ -25,7 +26,7 @@ def decode(*chunks: Any) -> list[Delta]:
 
 
 def test_a_streamed_request_asks_for_usage():
-    assert encode_request(MESSAGES, model="m", stream=True, options={"temperature": 0.5}) == {
+    assert encode_request(ModelRequest(MESSAGES, options={"temperature": 0.5}), model="m", stream=True) == {
         "model": "m",
         "messages": [
             {"role": "system", "content": "Be brief."},
@@ -39,23 +40,23 @@ def test_a_streamed_request_asks_for_usage():
 
 
 def test_a_request_that_is_not_streamed_has_no_stream_options():
-    body = encode_request([], model="m", stream=False, options={})
+    body = encode_request(ModelRequest([], options={}), model="m", stream=False)
     assert body == {"model": "m", "messages": [], "stream": False}
 
 
 def test_an_option_of_none_removes_the_field():
-    body = encode_request([], model="m", stream=True, options={"stream_options": None, "seed": None})
+    body = encode_request(ModelRequest([], options={"stream_options": None, "seed": None}), model="m", stream=True)
     assert body == {"model": "m", "messages": [], "stream": True}
 
 
 @pytest.mark.parametrize("name", ["model", "messages"])
 def test_an_option_cannot_replace_the_request_itself(name: str):
     with pytest.raises(UsageError, match=f"the option '{name}' cannot be set"):
-        encode_request([], model="m", stream=True, options={name: "x"})
+        encode_request(ModelRequest([], options={name: "x"}), model="m", stream=True)
 
 
 def test_the_role_tool_is_sent_as_user():
-    body = encode_request([TextMessage("tool", "[]")], model="m", stream=True, options={})
+    body = encode_request(ModelRequest([TextMessage("tool", "[]")], options={}), model="m", stream=True)
     assert body["messages"] == [{"role": "user", "content": "[]"}]
 
 
@@ -72,7 +73,7 @@ def test_the_role_tool_is_sent_as_user():
 )
 def test_lone_surrogates_are_replaced_before_utf8(text: str, sent: str):
     options = {"stop": [text], "metadata": {text: (text,)}}
-    body = encode_request([TextMessage("user", text)], model="m", stream=True, options=options)
+    body = encode_request(ModelRequest([TextMessage("user", text)], options=options), model="m", stream=True)
     assert body["messages"][0]["content"] == sent
     assert body["stop"] == [sent]
     assert body["metadata"] == {sent: [sent]}
@@ -305,7 +306,7 @@ def test_no_json_raises_anything_but_provider_error(pieces: list[Any]):
 @given(st.text(st.characters()), st.dictionaries(st.text(), ANY_JSON, max_size=3))
 def test_every_request_can_be_sent_as_utf8(text: str, options: dict[str, Any]):
     options = {name: value for name, value in options.items() if name not in ("model", "messages")}
-    body = encode_request([TextMessage("user", text)], model=text, stream=True, options=options)
+    body = encode_request(ModelRequest([TextMessage("user", text)], options=options), model=text, stream=True)
     json.dumps(body, ensure_ascii=False).encode()
 
 

@@ -13,8 +13,10 @@ from toolspeak.data.deltas import BatchEnded, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, ToolChoice, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, History, Section
+from toolspeak.dialects.schema_text import choice_text
 from toolspeak.errors import ProviderError
-from toolspeak.providers.base import Provider, TextRequest
+from toolspeak.providers.base import Provider
+from toolspeak.wire.base import ModelRequest, OutputSchema
 
 
 async def _unheard(_piece: Delta) -> None:
@@ -27,7 +29,7 @@ class TurnRequest:
 
     `memo` is what a driver keeps between the turns of one run, whose messages only grow. `heard` is told of each piece
     of text and reasoning as the provider sent it, the text of calls included, before anything is made of it: so that a
-    turn that is cut off is kept as it was.
+    turn that is cut off is kept as it was. `output` is the form the answer has to have.
     """
 
     messages: Sequence[Message]
@@ -36,6 +38,7 @@ class TurnRequest:
     choice: ToolChoice = ToolChoice()
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
     heard: Callable[[Delta], Awaitable[None]] = _unheard
+    output: OutputSchema | None = None
 
 
 class Driver(Protocol):
@@ -94,9 +97,9 @@ class TextDriver:
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         prompt = self.prompt(request)
         messages = [TextMessage("system", prompt)] if prompt else []
-        messages += self._history(request)
+        messages += _with_choice(self._history(request), request)
         parser = self.dialect.parser(request.tools, self._starts_in)
-        stream = cast("AsyncGenerator[Delta]", self.provider.stream_text(TextRequest(messages)))
+        stream = cast("AsyncGenerator[Delta]", self.provider.stream(ModelRequest(messages)))
         async with aclosing(stream):
             async for piece in stream:
                 await request.heard(piece)
@@ -119,7 +122,11 @@ class TextDriver:
     def _history(self, request: TurnRequest) -> list[TextMessage]:
         memo = cast("tuple[History, Sequence[ToolSpec], int] | None", request.memo.get("history"))
         if memo is None or memo[1] != request.tools:
-            memo = (self.dialect.history(request.tools, tool_role=self.provider.tool_role), request.tools, 0)
+            memo = (
+                self.dialect.history(request.tools, tool_role=self.provider.capabilities.tool_role),
+                request.tools,
+                0,
+            )
         history, tools, known = memo
         for i in range(known, len(request.messages)):
             history.add(request.messages[i])
@@ -128,6 +135,17 @@ class TextDriver:
 
     async def aclose(self) -> None:
         await self.provider.aclose()
+
+
+def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Sequence[TextMessage]:
+    """The messages with the tool choice asked for at their end: the prompt stays as it is (see `prompt`)."""
+    asked = choice_text(request.choice, request.tools) if request.choice.mode in ("required", "specific") else ""
+    if not asked:
+        return messages
+    if not messages or messages[-1].role == "assistant":
+        return [*messages, TextMessage("user", asked)]
+    last = messages[-1]
+    return [*messages[:-1], TextMessage(last.role, f"{last.text}\n\n{asked}")]
 
 
 def tools_digest(tools: Sequence[ToolSpec]) -> str:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 
 from toolspeak.errors import UnknownProvider, suggest
-from toolspeak.providers.base import Provider, TextRequest
+from toolspeak.providers.base import Provider
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.wire.base import ModelRequest
 
-__all__ = ["PROVIDERS", "Provider", "TextRequest", "get_provider"]
+__all__ = ["PROVIDERS", "Capabilities", "ModelRequest", "Provider", "get_provider"]
 
 PROVIDERS: Mapping[str, str] = {
     "openai": "toolspeak.providers.openai:OpenAIProvider.from_env",

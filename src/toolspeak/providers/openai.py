@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 
 import httpx2
 
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta
 from toolspeak.errors import ProviderError, UnknownProvider, UsageError
-from toolspeak.providers.base import TextRequest
+from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.http import SILENCE_SECONDS, HttpApi, Reply, decode_json
+from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.openai_chat import ChunkDecoder, decode_response, encode_request
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -69,14 +71,13 @@ class OpenAIProvider:
         return f"openai:{self._model}"
 
     @property
-    def tool_role(self) -> bool:
-        """False: this API wants a `tool_call_id` with role `tool`, and text mode has none."""
-        return False
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
 
-    async def stream_text(self, request: TextRequest) -> AsyncGenerator[Delta]:
-        """See `Provider.stream_text`. A server that answers with plain JSON is read as well."""
-        options = {**self._options, **request.options}
-        body = encode_request(request.messages, model=self._model, stream=True, options=options)
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        """See `Provider.stream`. A server that answers with plain JSON is read as well."""
+        request = replace(request, options={**self._options, **request.options})
+        body = encode_request(request, model=self._model, stream=True)
         async with self._api.post("chat/completions", body) as reply:
             if reply.content_type == "application/json":
                 for delta in decode_response(await reply.json()):
