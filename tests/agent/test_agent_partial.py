@@ -1,6 +1,7 @@
 """What a model wrote of a turn that was cut off is kept, and is no answer."""
 
 import asyncio
+import json
 
 import pytest
 from agent_helpers import OpenProvider, WatchedJournal, loop_clock, run_jumping
@@ -11,7 +12,7 @@ from toolspeak.agent.partial import EVERY, SIZE
 from toolspeak.data.deltas import ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ModelTextReceived
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.ui.timeline import timeline
 
 KEY = "sk-secret-4711"
@@ -171,6 +172,23 @@ def test_a_call_that_was_half_written_is_kept_as_it_was(dialect, text, end):
     assert kept(journal) == text
     assert "✂ cut off: " in "\n".join(timeline(journal.records)) or end == "cancelled"
     assert not journal.results()
+
+
+def test_a_native_call_that_was_half_written_is_kept():
+    @tool(read_only=True)
+    def read(path: str) -> str:
+        "Reads."
+        raise AssertionError
+
+    calls = [ScriptedCall("read", {"path": "a.txt"}), ScriptedCall("read", {"path": "b.txt"})]
+    turn = ScriptedTurn("Let me see.", calls=calls, error=ProviderError("down"), chunk=3)
+    journal = WatchedJournal()
+    with pytest.raises(ProviderError):
+        asyncio.run(Agent(ScriptedProvider([turn]), [read], journal=journal, early_start=False).run("go"))
+    first, second, third = kept(journal).split("\n")
+    assert first == "Let me see."
+    assert (second[:5], json.loads(second[5:])) == ("read ", {"path": "a.txt"})
+    assert (third[:5], json.loads(third[5:])) == ("read ", {"path": "b.txt"})
 
 
 def test_what_is_read_is_kept_of_a_driver_that_does_not_tell_what_it_hears():
