@@ -84,12 +84,14 @@ class Feed:
 
     def __init__(self, *pieces, kind=TextDelta):
         self.pieces, self.kind, self.sent = pieces, kind, []
+        self.reached = asyncio.Event()
 
     async def stream(self, request):
         for seconds, piece in self.pieces:
             await asyncio.sleep(seconds)
             self.sent.append((loop_clock(), piece))
             yield self.kind(piece)
+        self.reached.set()
         await asyncio.Event().wait()
 
     async def aclose(self):
@@ -105,9 +107,12 @@ def test_a_process_that_is_killed_loses_no_more_than_half_a_second_of_a_turn(kin
         working = asyncio.create_task(Agent(provider, journal=journal, clock=loop_clock).start("go").finish())
         looks = 0
         while len(provider.sent) < 32 or loop_clock() < provider.sent[-1][0] + 1:
-            await asyncio.sleep(0.05)  # what is in the journal now is all a process would find
-            recorded = "".join(event.text + event.reasoning for event in journal.all(ModelTextReceived))
+            await asyncio.sleep(0.05)
             old = "".join(piece for sent, piece in provider.sent if sent < loop_clock() - EVERY - 0.01)
+            for _ in range(5):  # what was due is on its way into the journal
+                await asyncio.sleep(0)
+            # This is all that another process would find.
+            recorded = "".join(event.text + event.reasoning for event in journal.all(ModelTextReceived))
             assert recorded.startswith(old)
             looks += bool(old)
         working.cancel()
@@ -160,7 +165,7 @@ def test_a_call_that_was_half_written_is_kept_as_it_was(dialect, text, end):
         run = agent.start("go")
         working = asyncio.create_task(run.finish())
         if end != "failed":
-            await asyncio.sleep(0.01 * len(text) + 0.05)
+            await provider.reached.wait()
             working.cancel()
         await asyncio.wait([working])
         assert working.cancelled() or isinstance(working.exception(), ProviderError)
