@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from toolspeak.data.deltas import BatchEnded, Delta, TextDelta, TurnEnded
+from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, ToolChoice, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, History, Section
@@ -68,7 +68,7 @@ class TextDriver:
 
     `starts_in="reasoning"` is for chat templates that open the reasoning block in the prompt. A turn whose
     batch is known before its end is not read further, for what follows the calls is a guess at their results,
-    unless no call counts in it anyway.
+    unless no call counts in it anyway. Native calls, which nobody asked for, are an error of the server's.
     """
 
     def __init__(self, provider: Provider, dialect: Dialect, *, starts_in: Section = "text") -> None:
@@ -115,6 +115,11 @@ class TextDriver:
                             yield delta
                         yield piece
                         return
+                    case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
+                        raise ProviderError(
+                            "the server took the model's tool calls out of its text, although no tools were sent to "
+                            "it; switch its own tool-call parser off (vLLM: start it without --enable-auto-tool-choice)"
+                        )
                     case _:
                         yield piece
         raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)

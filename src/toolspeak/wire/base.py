@@ -40,8 +40,9 @@ class ModelRequest:
     `messages` begin with the system messages; `TextMessage` where calls are text. `tools` are those the API is told
     of: none where a dialect tells them in the text. `parallel`: whether a turn may hold several calls, None is the
     API's default. `cache`: mark what stays the same from turn to turn, for APIs that cache a prompt only then.
-    `earlier`: send only what the server does not have. `options` go into the body as they are (`temperature`, …); one
-    that is None removes the field of that name.
+    `earlier`: send only what the server does not have. `keep`: the server is to keep the turn, so that a later one can
+    name it as `earlier`. `options` go into the body as they are (`temperature`, …); one that is None removes the field
+    of that name.
     """
 
     messages: Sequence[Message | TextMessage]
@@ -52,6 +53,7 @@ class ModelRequest:
     options: Mapping[str, JSON] = field(default_factory=no_extra)
     cache: bool = False
     earlier: Earlier | None = None
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +115,17 @@ class WireFormat(Protocol):
         the API cannot be told."""
         ...
 
-    def decode_response(self, body: JSON) -> list[Delta]:
-        """The deltas of an answer that was not streamed, `TurnEnded` last. Raises ProviderError."""
+    def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:
+        """The deltas of an answer that was not streamed, `TurnEnded` last. Raises ProviderError.
+
+        `model`: the one that was asked for, to which opaque data are bound (an API may answer under another name, and
+        the next request says this one again); None is the answer's own.
+        """
         ...
 
-    def decoder(self) -> Decoder: ...
+    def decoder(self, *, model: str | None = None) -> Decoder:
+        """`model` as in `decode_response`."""
+        ...
 
     # --- server ------------------------------------------------------------------------------------------------
 
