@@ -230,6 +230,14 @@ class InterceptorFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerRejected:
+    """The answer is not of the type that was asked for; the model reads `reason` and answers again."""
+
+    reason: str
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested:
     """The run is to end as soon as the calls of its step have their results.
 
@@ -323,6 +331,7 @@ Event: TypeAlias = (
     | ToolFinished
     | MetadataSet
     | InterceptorFailed
+    | AnswerRejected
     | StopRequested
     | LimitReached
     | HistoryCompacted
