@@ -21,6 +21,10 @@ LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}
         ("openai:qwen3:8b", "openai:qwen3:8b"),
         ("mistral:7b-instruct", "openai:mistral:7b-instruct"),
         ("openchat:7b", "openai:openchat:7b"),
+        ("llama3:8b", "openai:llama3:8b"),
+        ("codellama:13b", "openai:codellama:13b"),
+        ("gemma3:4b", "openai:gemma3:4b"),
+        ("ollama:qwen3:8b", "ollama:qwen3:8b"),
         ("openai/gpt-oss-20b:free", "openai:openai/gpt-oss-20b:free"),
         ("hf.co/bartowski/x-GGUF:Q4_K_M", "openai:hf.co/bartowski/x-GGUF:Q4_K_M"),
     ],
@@ -45,7 +49,10 @@ def test_a_playbook_is_a_model(tmp_path: Path):
         ("opnai:gpt-4o", "unknown provider 'opnai'. Did you mean 'openai'?"),
         ("OpenAI:gpt-4o", "unknown provider 'OpenAI'. Did you mean 'openai'?"),
         ("script:book.json", "Did you mean 'scripted'?"),
-        ("ollama:qwen3:8b", "set OPENAI_BASE_URL=http://127.0.0.1:11434/v1 and write 'openai:qwen3:8b'"),
+        ("lmstudio:qwen3:8b", "set OPENAI_BASE_URL=http://127.0.0.1:1234/v1 and write 'openai:qwen3:8b'"),
+        ("olama:qwen3:8b", "unknown provider 'olama'. Did you mean 'ollama'?"),
+        ("Gemini:gemini-3-pro", "unknown provider 'Gemini'. Did you mean 'gemini'?"),
+        ("gemini:", "names no model: write gemini:<model>"),
         ("http://127.0.0.1:8080/v1", "an address is not a model: set OPENAI_BASE_URL"),
     ],
 )
@@ -66,7 +73,7 @@ def test_what_the_provider_needs_is_missing():
 def test_every_provider_of_the_table_can_be_made(name: str, tmp_path: Path):
     path = tmp_path / "book.json"
     path.write_text('{"turns": []}', encoding="utf-8")
-    provider = get_provider(f"{name}:{path}", LOCAL)
+    provider = get_provider(f"{name}:{path}", {**LOCAL, "GEMINI_API_KEY": "AIza-0123456789"})
     assert provider.name == f"{name}:{path}"
     assert provider.capabilities.tool_role is False
     asyncio.run(provider.aclose())

@@ -15,6 +15,8 @@ from toolspeak.wire.base import ModelRequest
 __all__ = ["PROVIDERS", "Capabilities", "ModelRequest", "Provider", "get_provider"]
 
 PROVIDERS: Mapping[str, str] = {
+    "gemini": "toolspeak.providers.gemini:GeminiProvider.from_env",
+    "ollama": "toolspeak.providers.ollama:OllamaProvider.from_env",
     "openai": "toolspeak.providers.openai:OpenAIProvider.from_env",
     "scripted": "toolspeak.providers.scripted:ScriptedProvider.from_env",
 }
@@ -24,14 +26,12 @@ DEFAULT = "openai"
 
 # What people write who expect another provider: the OpenAI-compatible address of each.
 _COMPATIBLE: Mapping[str, str] = {
-    "ollama": "http://127.0.0.1:11434/v1",
     "lmstudio": "http://127.0.0.1:1234/v1",
     "llamacpp": "http://127.0.0.1:8080/v1",
     "vllm": "http://127.0.0.1:8000/v1",
     "openrouter": "https://openrouter.ai/api/v1",
     "groq": "https://api.groq.com/openai/v1",
     "anthropic": "https://api.anthropic.com/v1",
-    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
 }
 
 
@@ -65,8 +65,8 @@ def _refuse_other_providers(prefix: str, rest: str) -> None:
             f"{prefix!r} is no provider of its own here; it speaks OpenAI's API: set "
             f"OPENAI_BASE_URL={_COMPATIBLE[name]} and write 'openai:{rest}'"
         )
-    # 0.8: catches 'opnai' and 'OpenAI', and leaves 'openchat' and 'qwen3' alone, which are models.
-    if difflib.get_close_matches(name, PROVIDERS, n=1, cutoff=0.8):
+    # 0.85: catches 'opnai' and 'OpenAI', and leaves alone 'openchat', 'llama3' and 'codellama', which are models.
+    if difflib.get_close_matches(name, PROVIDERS, n=1, cutoff=0.85):
         raise UnknownProvider(f"unknown provider {suggest(prefix, PROVIDERS)}")
 
 

@@ -93,11 +93,11 @@ class Reply:
                         async for _ in found:
                             pass
 
-    async def lines(self) -> AsyncGenerator[bytes]:
+    async def lines(self, longest: int = MAX_EVENT_BYTES) -> AsyncGenerator[bytes]:
         """Each line of newline-delimited JSON; blank ones are left out, and the last need not be ended.
 
         Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
-        a line longer than MAX_EVENT_BYTES.
+        a line of more than `longest` bytes.
         """
         begun: list[bytes] = []  # of the line that has not ended
         size = 0
@@ -107,8 +107,8 @@ class Reply:
                 first, *others = chunk.split(b"\n")
                 begun.append(first)
                 size += len(first)
-                if size > MAX_EVENT_BYTES:
-                    raise ProviderError(f"the server sent a line of more than {MAX_EVENT_BYTES} bytes")
+                if size > longest:
+                    raise ProviderError(f"the server sent a line of more than {longest} bytes")
                 if others:
                     others.insert(0, b"".join(begun))
                     begun = [others.pop()]
