@@ -68,7 +68,12 @@ def decode_request(body: JSON) -> WireRequest:
 
 
 def _camel(fields: dict[str, JSON]) -> dict[str, JSON]:
-    return {_SNAKE.sub(lambda found: found[1].upper(), name): value for name, value in fields.items()}
+    """The fields that are there, in the one spelling; null is as good as nothing."""
+    return {_camel_name(name): value for name, value in fields.items() if value is not None}
+
+
+def _camel_name(name: str) -> str:
+    return _SNAKE.sub(lambda found: found[1].upper(), name)
 
 
 def _at(fields: Mapping[str, JSON], name: str, place: str) -> dict[str, JSON]:
@@ -133,7 +138,7 @@ class _Reader:
 
     def _rest(self, part: dict[str, JSON], *read: str) -> Opaque | None:
         """What a part holds besides: it goes back with it."""
-        rest = {name: value for name, value in part.items() if name not in read and value is not None}
+        rest = {name: value for name, value in part.items() if name not in read}
         return Opaque(NAME, self._model, rest) if rest else None
 
     def _call(self, call: dict[str, JSON], place: str, kept: Opaque | None) -> ToolCall:
@@ -250,7 +255,8 @@ def _generation(config: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
 def json_schema(schema: dict[str, JSON], place: str) -> dict[str, JSON]:
     """JSON Schema of what Gemini's own `Schema` says: types in capitals, `nullable`, numbers of items as text."""
     found: dict[str, JSON] = {}
-    for name, value in _camel(schema).items():
+    for spelled, value in schema.items():
+        name = _camel_name(spelled)
         where = f"{place}.{name}"
         match name:
             case "type":
