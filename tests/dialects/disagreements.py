@@ -15,8 +15,8 @@ CLASSES = {
     "that the model is told what is wrong with it; either way nothing runs.",
     "alone": "The case runs a tool parser alone, for which reasoning is text of the turn.",
     "twofold": "A setting of the request, which the case does not hold, makes the same text a call or none.",
-    "contradicted": "Two engines contradict each other: vLLM 0.33.0's parser, run on SGLang's case, gives the text and the "
-    "calls that ours gives.",
+    "contradicted": "Two engines contradict each other: vLLM 0.33.0's parser, run on SGLang's case, gives the text and "
+    "the calls that ours gives.",
     "hindsight": "The engine makes reasoning of text that was already said, or text of reasoning. What has left cannot "
     "be taken back; a caller says where the turn starts (`starts_in`, `prompt_tail`).",
     "guess": "The engine completes or invents what the model did not write: a name, an argument, a value. A guessed "

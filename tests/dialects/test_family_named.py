@@ -362,7 +362,8 @@ def test_kimi_a_bare_counter_is_a_call_of_the_only_tool_and_noted():
     # By itself without the section, and never where another word stands, or with two tools.
     assert read_turn(dialect, KIMI_A.replace("functions.write:0", "5"), [only]).calls[0].name == "write"
     for header, tools in (("five", [only]), ("5", TOOLS[:2]), ("5", ())):
-        assert isinstance(read_turn(dialect, text.replace("begin|>5<", f"begin|>{header}<"), tools).calls[0], MalformedCall)
+        other = read_turn(dialect, text.replace("begin|>5<", f"begin|>{header}<"), tools)
+        assert isinstance(other.calls[0], MalformedCall)
 
 
 @pytest.mark.parametrize("arguments", ["", " ", "[]", '"{}"', "1"])

@@ -8,6 +8,7 @@ import pytest
 
 from toolspeak.errors import UnknownProvider, UsageError
 from toolspeak.providers import PROVIDERS, get_provider
+from toolspeak.providers.compatible import COMPATIBLE
 
 LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}
 
@@ -19,7 +20,9 @@ LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}
         ("gpt-4o", "openai:gpt-4o"),
         ("qwen3:8b", "openai:qwen3:8b"),
         ("openai:qwen3:8b", "openai:qwen3:8b"),
-        ("mistral:7b-instruct", "openai:mistral:7b-instruct"),
+        ("openai:mistral:7b-instruct", "openai:mistral:7b-instruct"),
+        ("deepseek-r1:7b", "openai:deepseek-r1:7b"),
+        ("mistral-nemo:12b", "openai:mistral-nemo:12b"),
         ("openchat:7b", "openai:openchat:7b"),
         ("llama3:8b", "openai:llama3:8b"),
         ("codellama:13b", "openai:codellama:13b"),
@@ -49,10 +52,16 @@ def test_a_playbook_is_a_model(tmp_path: Path):
         ("opnai:gpt-4o", "unknown provider 'opnai'. Did you mean 'openai'?"),
         ("OpenAI:gpt-4o", "unknown provider 'OpenAI'. Did you mean 'openai'?"),
         ("script:book.json", "Did you mean 'scripted'?"),
-        ("lmstudio:qwen3:8b", "set OPENAI_BASE_URL=http://127.0.0.1:1234/v1 and write 'openai:qwen3:8b'"),
+        ("llama.cpp:qwen3", "Did you mean 'llamacpp'?"),
+        ("lm-studio:qwen3", "Did you mean 'lmstudio'?"),
+        ("openruter:x/y", "Did you mean 'openrouter'?"),
+        ("groq:", "names no model: write groq:<model>"),
+        ("mistral:7b", "needs a key: MISTRAL_API_KEY is not set"),
+        ("mistral:7b", "set OPENAI_BASE_URL and write 'openai:mistral:7b'"),
         ("olama:qwen3:8b", "unknown provider 'olama'. Did you mean 'ollama'?"),
         ("Gemini:gemini-3-pro", "unknown provider 'Gemini'. Did you mean 'gemini'?"),
         ("gemini:", "names no model: write gemini:<model>"),
+        ("anthropic:claude", "set OPENAI_BASE_URL=https://api.anthropic.com/v1 and write 'openai:claude'"),
         ("http://127.0.0.1:8080/v1", "an address is not a model: set OPENAI_BASE_URL"),
     ],
 )
@@ -73,7 +82,8 @@ def test_what_the_provider_needs_is_missing():
 def test_every_provider_of_the_table_can_be_made(name: str, tmp_path: Path):
     path = tmp_path / "book.json"
     path.write_text('{"turns": []}', encoding="utf-8")
-    provider = get_provider(f"{name}:{path}", {**LOCAL, "GEMINI_API_KEY": "AIza-0123456789"})
+    keys = {"GEMINI_API_KEY": "k", **{each.key_variable: "k" for each in COMPATIBLE.values()}}
+    provider = get_provider(f"{name}:{path}", {**LOCAL, **keys})
     assert provider.name == f"{name}:{path}"
     assert provider.capabilities.tool_role is False
     asyncio.run(provider.aclose())

@@ -6,12 +6,16 @@ for every format replaces them.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+import httpx2
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from toolspeak.data.deltas import (
@@ -39,7 +43,11 @@ from toolspeak.data.messages import (
     Usage,
 )
 from toolspeak.data.tools import ToolSpec
+from toolspeak.providers.http import Reply
 from toolspeak.wire.base import ModelRequest, OutputSchema
+
+# The first text that is made up waits a second or two for Unicode's tables.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 CHARACTERS = st.one_of(st.sampled_from(' \n\r\t\x00"\\{}[]:,</é😀\u2028'), st.characters(max_codepoint=0xD7FF))
 TEXTS = st.text(CHARACTERS, min_size=1, max_size=12)
@@ -276,6 +284,23 @@ def byte_pieces(draw: st.DrawFn, data: bytes) -> list[bytes]:
     places = sorted(draw(st.sets(st.integers(0, len(data)), max_size=6)))
     edges = [0, *places, len(data)]
     return [data[start:stop] for start, stop in itertools.pairwise(edges) if start < stop]
+
+
+async def _events(pieces: Sequence[bytes], last: str) -> list[Any]:
+    async def body() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+
+    response = httpx2.Response(
+        200, headers={"content-type": "text/event-stream"}, content=body(), request=httpx2.Request("POST", "http://x")
+    )
+    async with aclosing(Reply(response).events(last)) as events:
+        return [json.loads(event) async for event in events]
+
+
+def read_sse(pieces: Sequence[bytes], last: str = "[DONE]") -> list[Any]:
+    """The JSON of each event in a stream that comes in these pieces, as the providers read it, up to the one `last`."""
+    return asyncio.run(_events(pieces, last))
 
 
 def sse(frames: Iterable[tuple[str | None, Any]]) -> bytes:

@@ -7,10 +7,11 @@ gives when it accepted something leniently:
   `arguments_text` (the arguments as a JSON string that holds the object),
   `only_tool` (a counter where the tool's name belongs, and the turn has one tool),
   `extra_key:<key>` (ignored), `attributes` (ignored attributes of an element), `missing_closer`
-  (its own end tag; in XML), `repaired` (from text that was no JSON; only on demand, see `dialects.repaired`);
+  (its own end tag; in XML), `repaired` (from text that was no JSON; only on demand, see `dialects.repaired`),
+  `leaked` (the server, which has native calls, left it in the text);
 - on a batch: `code_fence`, `marker_attributes`, `marker_case`, `single_object` (no array around it),
   `array` (an array where one object belongs), `missing_closer` (the block's end marker),
-  `dialect:<name>` (what `auto` found, if it is not the model's own).
+  `dialect:<name>` (what `auto` found, if it is not the model's own), `leaked` (calls of it were).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Literal, TypeAlias
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 
 DIALECT_NOTE = "dialect:"
+LEAKED = "leaked"
 
 
 def other_dialects(notes: Iterable[str]) -> list[str]:

@@ -52,7 +52,8 @@ class RunStarted:
 
     In a session the run goes on behind the first `follows_seq` records of run `follows` (None: it is the first),
     whose messages come before `messages`. `session_version` is the session's version it was started on, 0 for a new
-    one. `setup` is what the program that started the run needs to set it up again in another process.
+    one. `setup` is what the program that started the run needs to set it up again in another process. `choice` is what
+    the model is asked to do with its tools.
     """
 
     messages: tuple[Message, ...]
@@ -63,6 +64,7 @@ class RunStarted:
     follows: str | None = None
     follows_seq: int = 0
     setup: Mapping[str, JSON] = field(default_factory=no_extra)
+    choice: ToolChoice = ToolChoice()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

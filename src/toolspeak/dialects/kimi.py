@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from toolspeak.data.messages import MalformedCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
@@ -50,7 +51,7 @@ def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Bod
     shape = _ONE if single else _SHAPE
     if len(tools) == 1:
         (name,) = tools
-        shape = replace(shape, read_header=lambda text: _read_id_of_one_tool(text, name))
+        shape = replace(shape, read_header=partial(_read_id_of_one_tool, name=name))
     return NamedCalls(shape, first_index, caps, single=single)
 
 

@@ -19,6 +19,15 @@ PROVIDERS: Mapping[str, str] = {
     "ollama": "toolspeak.providers.ollama:OllamaProvider.from_env",
     "openai": "toolspeak.providers.openai:OpenAIProvider.from_env",
     "scripted": "toolspeak.providers.scripted:ScriptedProvider.from_env",
+    "openrouter": "toolspeak.providers.compatible:OPENROUTER.provider",
+    "groq": "toolspeak.providers.compatible:GROQ.provider",
+    "mistral": "toolspeak.providers.compatible:MISTRAL.provider",
+    "deepseek": "toolspeak.providers.compatible:DEEPSEEK.provider",
+    "together": "toolspeak.providers.compatible:TOGETHER.provider",
+    "vllm": "toolspeak.providers.compatible:VLLM.provider",
+    "sglang": "toolspeak.providers.compatible:SGLANG.provider",
+    "llamacpp": "toolspeak.providers.compatible:LLAMACPP.provider",
+    "lmstudio": "toolspeak.providers.compatible:LMSTUDIO.provider",
 }
 """Provider name to the `module:attribute` that makes one from (model, environ)."""
 
@@ -26,17 +35,13 @@ DEFAULT = "openai"
 
 # What people write who expect another provider: the OpenAI-compatible address of each.
 _COMPATIBLE: Mapping[str, str] = {
-    "lmstudio": "http://127.0.0.1:1234/v1",
-    "llamacpp": "http://127.0.0.1:8080/v1",
-    "vllm": "http://127.0.0.1:8000/v1",
-    "openrouter": "https://openrouter.ai/api/v1",
-    "groq": "https://api.groq.com/openai/v1",
     "anthropic": "https://api.anthropic.com/v1",
 }
 
 
 def get_provider(model: str, environ: Mapping[str, str]) -> Provider:
-    """The provider of a model string: `openai:gpt-4o`, `scripted:playbook.json`, or a bare model name.
+    """The provider of a model string: `openai:gpt-4o`, `groq:llama-3.3-70b`, `scripted:playbook.json`, or a bare model
+    name.
 
     A bare name goes to the provider `openai`, and so does a name with a colon whose first half is no provider
     (`qwen3:8b`, as Ollama names models). Raises UnknownProvider if the first half is clearly meant as a provider
@@ -65,8 +70,10 @@ def _refuse_other_providers(prefix: str, rest: str) -> None:
             f"{prefix!r} is no provider of its own here; it speaks OpenAI's API: set "
             f"OPENAI_BASE_URL={_COMPATIBLE[name]} and write 'openai:{rest}'"
         )
-    # 0.85: catches 'opnai' and 'OpenAI', and leaves alone 'openchat', 'llama3' and 'codellama', which are models.
-    if difflib.get_close_matches(name, PROVIDERS, n=1, cutoff=0.85):
+    # 0.85: catches 'opnai' and 'OpenAI', and leaves alone 'openchat', 'llama3' and 'codellama', which are models; so is
+    # 'deepseek-r1'.
+    close = [known for known in PROVIDERS if name == known or not name.startswith(known)]
+    if difflib.get_close_matches(name, close, n=1, cutoff=0.85):
         raise UnknownProvider(f"unknown provider {suggest(prefix, PROVIDERS)}")
 
 

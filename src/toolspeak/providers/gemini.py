@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta
+from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
 from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.http import SILENCE_SECONDS, HttpApi, Reply, decode_json
@@ -109,7 +109,7 @@ class GeminiProvider:
             async with aclosing(reply.events(last=_DONE)) as events:
                 async for event in events:
                     for delta in decoder.feed(decode_json(event, "an event")):
-                        if isinstance(delta, TextDelta | ReasoningDelta):
+                        if isinstance(delta, TextDelta | ReasoningDelta | ArgumentsDelta):
                             reply.received += len(delta.text)
                         yield delta
         except httpx2.HTTPError:

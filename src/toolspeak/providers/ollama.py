@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import httpx2
 
-from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta
+from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.capabilities import Capabilities
@@ -102,7 +102,7 @@ class OllamaProvider:
             async with aclosing(reply.lines()) as lines:
                 async for line in lines:
                     for delta in decoder.feed(decode_json(line, "a line")):
-                        if isinstance(delta, TextDelta | ReasoningDelta):
+                        if isinstance(delta, TextDelta | ReasoningDelta | ArgumentsDelta):
                             reply.received += len(delta.text)
                         yield delta
         except httpx2.HTTPError:

@@ -27,7 +27,7 @@ class OutputSchema:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The server keeps the first `messages` messages, and its answer to them, under `response_id`."""
+    """The server keeps the first `messages` messages under `response_id`, and its answer: the message after them."""
 
     response_id: str
     messages: int

@@ -47,6 +47,11 @@ class CallFragments:
         """Whether a call of this key is open."""
         return key in self._open
 
+    def whole(self, key: Hashable) -> bool:
+        """Whether the arguments of an open call are a JSON object already: then its next fragment is another call's."""
+        raw = "".join(self._open[key].pieces).rstrip()
+        return raw.endswith("}") and read_arguments(raw)[0] is not None
+
     def start(self, key: Hashable, name: str, id: str | None = None, opaque: Opaque | None = None) -> list[Delta]:  # noqa: A002
         """A call begins; one of the same key that is open ends."""
         out = self.complete(key) if key in self._open else []
