@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 from toolspeak.data.deltas import (
     CallCompleted,
@@ -131,19 +131,30 @@ class GeminiDecoder:
         self.finished = False
         self._asked = None if model is None else short_name(model)
         self._whole = whole
+        self._begun = False
         self._unsigned: str | None = None  # the kind of the part before, if it may not be joined to the next
         self._calls = CallFragments()
         self._count = 0
         self._finish: FinishReason = "stop"
         self._unreadable: tuple[str, str, str] | None = None
         self._usage: JSON = None
-        self._model: str | None = None
-        self._id: str | None = None
+        self._model: JSON = None
+        self._id: JSON = None
 
     def feed(self, data: JSON) -> list[Delta]:
-        chunk = as_object(data, "a chunk of the stream")
+        # The ordinary chunk: one text and nothing else, behind a first one that was read with care.
+        if self._begun and type(data) is dict and not ("error" in data or "promptFeedback" in data):
+            chunk = cast("dict[str, Any]", data)
+            text = _only_text(chunk.get("candidates"))
+            if text:
+                self._usage = chunk.get("usageMetadata") or self._usage
+                return [TextDelta(text)]
+        return self._careful(as_object(data, "a chunk of the stream"))
+
+    def _careful(self, chunk: dict[str, JSON]) -> list[Delta]:
         if chunk.get("error"):
             raise reported_error(chunk["error"])
+        self._begun = not self._whole
         self._usage = chunk.get("usageMetadata") or self._usage  # each counts from the start
         self._model = chunk.get("modelVersion") or self._model
         self._id = chunk.get("responseId") or self._id
@@ -154,13 +165,6 @@ class GeminiDecoder:
                 continue  # `candidateCount` above 1: a turn is one answer, the first
             content = as_object(found.get("content") or {}, "'content'")
             for part in as_list(content.get("parts"), "'parts'"):
-                # The ordinary part is a text and nothing else.
-                if type(part) is dict and len(cast("dict[str, JSON]", part)) == 1 and not self._whole:
-                    text: JSON = part.get("text")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-                    if type(text) is str:  # pyright: ignore[reportUnknownArgumentType]
-                        if text:
-                            deltas.append(TextDelta(text))
-                        continue
                 deltas += self._part(as_object(part, "a part"))
             if found.get("finishReason"):
                 self._end(as_text(found["finishReason"], "'finishReason'"), found)
@@ -176,8 +180,7 @@ class GeminiDecoder:
             if self._calls.any and self._finish == "stop":
                 self._finish = "tool_calls"
             deltas = self._calls.close(self._finish)
-        model = self._model if isinstance(self._model, str) else None
-        return [*deltas, TurnEnded(self._finish, _usage(self._usage), model, self._id)]
+        return [*deltas, TurnEnded(self._finish, _usage(self._usage), _text(self._model), _text(self._id))]
 
     def _end(self, reason: str, candidate: Mapping[str, JSON]) -> None:
         if reason in _NOT_YET:
@@ -210,7 +213,7 @@ class GeminiDecoder:
     def _rest(self, part: dict[str, JSON], *read: str) -> Opaque | None:
         """The signature, and what the API's own tools left: it goes back with the part."""
         rest = {name: value for name, value in part.items() if name not in read and value is not None}
-        return Opaque(NAME, self._asked or self._model or "", rest) if rest else None
+        return Opaque(NAME, self._asked or _text(self._model) or "", rest) if rest else None
 
     def _call(self, call: dict[str, JSON], opaque: Opaque | None) -> list[Delta]:
         arguments = as_object(call.get("args") or {}, "'args' of a function call")
@@ -220,6 +223,22 @@ class GeminiDecoder:
         out = self._calls.start(key, name, given, opaque)
         out += self._calls.add(key, json.dumps(arguments, ensure_ascii=False))
         return out + self._calls.complete(key)
+
+
+def _only_text(candidates: Any) -> str:
+    """The text of a candidate that says one text and nothing else, or nothing."""
+    try:
+        [candidate] = candidates
+        [part] = candidate["content"]["parts"]
+        text = part["text"]
+    except (KeyError, TypeError, ValueError):
+        return ""
+    alone = len(part) == 1 and "finishReason" not in candidate and not candidate.get("index")
+    return text if alone and type(text) is str else ""
+
+
+def _text(value: JSON) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _usage(counts: JSON) -> Usage:
