@@ -218,15 +218,16 @@ def test_what_is_no_call_is_told_as_text():
     assert said(turn) == [FIRST, ({"content": "<tool_call>{"}, None), ({}, "stop")]
 
 
-def test_a_malformed_call_that_was_streamed_stays_as_far_as_it_went():
-    turn = [*CALL[:2], CallMalformed(0, '{"path": ', "cut", "cut off", 5), *_call_at(1), TurnEnded("length")]
-    assert said(turn)[1:] == [
-        (started(0, "read", "c0"), None),
-        (arguments(0, '{"path": '), None),
-        (started(1, "ping", "c1"), None),
-        (arguments(1, "{}"), None),
-        ({}, "length"),
-    ]
+@pytest.mark.parametrize("sent", ["", '{"path": ', '{"path": "a"}', '{"path": "a'])
+@pytest.mark.parametrize("reason", ["cut off", 'end it with "}'])
+def test_a_malformed_call_that_was_streamed_runs_nowhere(sent: str, reason: str):
+    """Its arguments may be whole: what is wrong may stand behind them."""
+    turn: list[Delta] = [CallStarted(0, "read", "c0"), *([ArgumentsDelta(0, sent)] if sent else [])]
+    turn += [CallMalformed(0, sent, "cut", reason, 5), *_call_at(1), TurnEnded("stop")]
+    for read in (decode(frames(turn)[:-1]), OPENAI_CHAT.decode_response(whole(turn))):
+        (malformed,) = (delta for delta in read if isinstance(delta, CallMalformed))
+        assert malformed.raw == f"{sent} ({reason})"
+        assert [delta.name for delta in read if isinstance(delta, CallCompleted)] == ["ping"]
 
 
 def _call_at(index: int) -> list[Delta]:

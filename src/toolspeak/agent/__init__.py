@@ -8,9 +8,10 @@ from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
 from toolspeak.agent.native import NativeDriver
 from toolspeak.agent.react import ReActDriver
-from toolspeak.agent.run import Run, Watched
+from toolspeak.agent.run import Run
 from toolspeak.agent.session import Session
 from toolspeak.agent.state import RunState, apply, fold
+from toolspeak.agent.turns import Watched
 
 __all__ = [
     "DEFAULT_DIALECT",

@@ -18,11 +18,13 @@ from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.paused import dump_run, load_run
 from toolspeak.agent.resume import Place, Resumption, opening_of
-from toolspeak.agent.run import Run, Watched
+from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, fold
+from toolspeak.agent.suspend import suspend_run
 from toolspeak.agent.sync import run_sync
-from toolspeak.data.events import ApprovalRequested, Limits, RunStarted, RunStatus
+from toolspeak.agent.turns import Watched
+from toolspeak.data.events import PAUSED, ApprovalRequested, Limits, RunStarted, RunStatus
 from toolspeak.data.messages import JSON, Message, ToolChoice, Usage
 from toolspeak.dialects import Dialect, Section
 from toolspeak.errors import ProviderError, RunError, UsageError
@@ -253,7 +255,7 @@ class Agent:
         return Run(settings, uuid.uuid4().hex, [started], before=place.before if place else ())
 
     async def run(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
-        """Runs a task to its end, or to where it waits for approval; options as in `start`.
+        """Runs a task to its end, or to where it waits for approval or is suspended; options as in `start`.
 
         Raises ProviderError when the model API fails; its `result` holds what was done until then. Cancelling it
         cancels the model request and the tools.
@@ -283,7 +285,7 @@ class Agent:
         *,
         deps: Any = None,
     ) -> RunResult:
-        """Goes on with a run that waits for approval, or that was interrupted; options as in `resumed`."""
+        """Goes on with a run that waits for approval, is suspended, or was interrupted; options as in `resumed`."""
         return await self.finish(self.resumed(run, decisions, deps=deps))
 
     def resumed(
@@ -302,8 +304,10 @@ class Agent:
             loading = Resumption(self._journal, run, decided, self.secrets, self.rules)
             settings = replace(self._settings, journal=self._journal, deps=deps)
             return Run(settings, run, (), load=loading.load)
-        if run.status != "awaiting_approval":
-            raise RunError(f"run {run.run_id} is {run.status}; only a run that awaits approval can be resumed")
+        if run.status not in PAUSED:
+            raise RunError(
+                f"run {run.run_id} is {run.status}; only a run that awaits approval or is suspended can be resumed"
+            )
         settings = replace(
             self._settings,
             journal=run.journal,
@@ -314,6 +318,13 @@ class Agent:
         )
         opening = opening_of(run.state, decided, self.secrets, self.rules)
         return Run(settings, run.run_id, opening, run.state, run.memory)
+
+    async def suspend(self, run_id: str) -> bool:
+        """Asks for a run of the agent's journal to be suspended, whichever process is at work on it: it hears of it
+        within 3 seconds, and stops where nothing is under way. See `suspend_run`."""
+        if self._journal is None:
+            raise UsageError("to suspend a run by its id, give the agent the journal that has it: Agent(journal=…)")
+        return await suspend_run(self._journal, run_id)
 
     async def loads(self, text: str) -> RunResult:
         """The run that `RunResult.dumps` wrote; hand it to `resume`. A yes holds if this agent's tool and the call are
@@ -369,7 +380,7 @@ def result_of(run: Run, state: RunState) -> RunResult:
 
 
 def _result(run_id: str, state: RunState, memory: dict[str, Any], journal: Journal) -> RunResult:
-    open_requests = state.undecided if state.status == "awaiting_approval" else {}
+    open_requests = state.undecided if state.status in PAUSED else {}
     return RunResult(
         run_id=run_id,
         status=state.status,

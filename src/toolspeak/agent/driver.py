@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -19,12 +19,17 @@ from toolspeak.providers.base import Provider
 from toolspeak.wire.base import ModelRequest, OutputSchema
 
 
+async def _unheard(_piece: Delta) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
     """What a turn is asked with. `instructions` are the agent's own, without the dialect's.
 
-    `memo` is what a driver keeps between the turns of one run, whose messages only grow. `output` is the form the
-    answer has to have.
+    `memo` is what a driver keeps between the turns of one run, whose messages only grow. `heard` is told of each piece
+    of text and reasoning as the provider sent it, the text of calls included, before anything is made of it: so that a
+    turn that is cut off is kept as it was. `output` is the form the answer has to have.
     """
 
     messages: Sequence[Message]
@@ -32,6 +37,7 @@ class TurnRequest:
     instructions: str = ""
     choice: ToolChoice = ToolChoice()
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
+    heard: Callable[[Delta], Awaitable[None]] = _unheard
     output: OutputSchema | None = None
 
 
@@ -96,6 +102,7 @@ class TextDriver:
         stream = cast("AsyncGenerator[Delta]", self.provider.stream(ModelRequest(messages)))
         async with aclosing(stream):
             async for piece in stream:
+                await request.heard(piece)
                 match piece:
                     case TextDelta(text):
                         for delta in parser.feed(text):

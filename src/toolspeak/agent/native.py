@@ -114,6 +114,7 @@ class NativeDriver:
         ended = False
         async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
             async for piece in stream:
+                await request.heard(piece)
                 if isinstance(piece, TurnEnded):
                     ended = True
                     if self._resume and piece.response_id is not None:

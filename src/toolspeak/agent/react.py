@@ -143,6 +143,7 @@ class ReActDriver:
         stream = cast("AsyncGenerator[Delta]", self.provider.stream(ModelRequest(messages, output=output)))
         async with aclosing(stream):
             async for delta in stream:
+                await request.heard(delta)
                 if isinstance(delta, TextDelta):
                     pieces.append(delta.text)
                 elif isinstance(delta, TurnEnded):

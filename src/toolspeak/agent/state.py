@@ -219,10 +219,12 @@ def _changed(state: RunState, record: Record) -> RunState:
                 tokens=state.tokens + (event.usage.total or 0),
                 usage=_add(state.usage, event.usage),
             )
-        case RunPaused(_, call_ids):
+        case RunPaused("suspended"):
+            return _with(state, status="suspended", paused=record.time, asked=None)
+        case RunPaused(reason, call_ids):
             latest = {request.call_id: request for request in state.waiting if request.call_id in call_ids}
             waiting = Log(latest.values())
-            return _with(state, status="awaiting_approval", waiting=waiting, paused=record.time, asked=None)
+            return _with(state, status=reason, waiting=waiting, paused=record.time, asked=None)
         case RunResumed():
             # Nor is the time nobody's in which its process was dead.
             waited = record.time - (state.time if state.paused is None else state.paused)

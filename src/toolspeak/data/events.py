@@ -23,7 +23,10 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import Effects
 
-RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval"]
+RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval", "suspended"]
+PauseReason = Literal["awaiting_approval", "suspended"]
+PAUSED: frozenset[RunStatus] = frozenset({"awaiting_approval", "suspended"})
+"""The statuses of runs that have stopped and can be resumed."""
 StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interceptor_failure"]
 LimitName = Literal["steps", "calls", "seconds", "tokens", "repeats", "failures"]
 
@@ -107,9 +110,10 @@ class ModelAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ModelTextReceived:
-    """A piece of a turn that is not at its end: its text (without calls) and reasoning since the piece before.
+    """A piece of a turn that is not at its end: its text and reasoning since the piece before, as the model wrote them,
+    with its calls as text.
 
-    Recorded every few seconds, and when a turn is cut off. It is no part of the history: a turn that is read to its
+    Recorded every half second, and when a turn is cut off. It is no part of the history: a turn that is read to its
     end is `ModelAnswered`, one that was cut off is asked for again.
     """
 
@@ -261,10 +265,11 @@ class HistoryCompacted:
 
 @dataclass(frozen=True, slots=True)
 class RunPaused:
-    """The run waits for decisions and can be resumed with them."""
+    """The run stopped where nothing is under way, and can be resumed: it waits for decisions about these calls, or was
+    asked to be suspended."""
 
-    reason: Literal["awaiting_approval"]
-    call_ids: tuple[str, ...]
+    reason: PauseReason
+    call_ids: tuple[str, ...] = ()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

@@ -27,7 +27,7 @@ from toolspeak.errors import FormatError
 from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
 from toolspeak.wire.base import Frame, ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.openai_chat_messages import decode_messages, opaque_fields
-from toolspeak.wire.reading import shown
+from toolspeak.wire.reading import shortened, shown
 
 DONE = "[DONE]"
 """The data of the event behind the last chunk."""
@@ -171,8 +171,8 @@ def _read_output(value: JSON) -> OutputSchema | None:
 class ChunkEncoder:
     """Writes the chunks of one streamed answer; an `Encoder`.
 
-    What a dialect could not read is told as text, unless it was streamed as a call already: then the client sees the
-    arguments as far as they go. Results that the model made up are left out.
+    What a dialect could not read is told as text. If it was streamed as a call already, its arguments end as no JSON:
+    no client runs it. Results that the model made up are left out.
     """
 
     def __init__(self, model: str, *, response_id: str, created: int, usage_wanted: bool = True) -> None:
@@ -206,8 +206,11 @@ class ChunkEncoder:
                 return self._start(index, name, given)
             case CallCompleted():
                 return self._complete(delta)
-            case CallMalformed(index, raw) if index not in self._places and raw:
-                return self._say({"content": raw})
+            case CallMalformed(index, raw, _, reason):
+                if index in self._places:
+                    # No JSON ends with a bracket of this kind, whatever was sent before it, also if that was nothing.
+                    return self.feed(ArgumentsDelta(index, f" ({shortened(reason)})"))
+                return self._say({"content": raw}) if raw else []
             case TurnEnded(finish, usage):
                 return self._end(finish, usage)
             case _:
