@@ -444,7 +444,9 @@ JUNK = st.recursive(
 def test_nothing_that_is_sent_raises_anything_else(junk: Any):
     with contextlib.suppress(FormatError):
         GEMINI.decode_request({"contents": [TEXT], **junk} if isinstance(junk, dict) else junk)
-    for read_it in (GEMINI.decode_response, GEMINI.decoder().feed):
+    begun = GEMINI.decoder()
+    begun.feed(chunk({"text": "a"}))
+    for read_it in (GEMINI.decode_response, GEMINI.decoder().feed, begun.feed):
         with contextlib.suppress(ProviderError):
             read_it(junk)
 
@@ -530,6 +532,27 @@ def test_the_parts_of_a_whole_answer_stay_apart_where_one_is_signed():
         TextDelta("d"),
         TurnEnded("stop", Usage(), "v"),
     ]
+
+
+# Chunks that look nearly like the ordinary one.
+ODD = [
+    ({"candidates": []}, []),
+    (chunk({"text": ""}), []),
+    (chunk({"text": "a", "thought": True}), [ReasoningDelta("a")]),
+    (chunk({"text": "a"}, {"text": "b"}), [TextDelta("a"), TextDelta("b")]),
+    ({"candidates": [{"index": 1, "content": {"parts": [{"text": "no"}]}}]}, []),
+    ({**chunk({"text": "a"}), "promptFeedback": {}}, [TextDelta("a")]),
+    ({**chunk({"text": "a"}), "error": None}, [TextDelta("a")]),
+]
+
+
+@pytest.mark.parametrize(("odd", "deltas"), ODD)
+def test_a_chunk_is_read_the_same_wherever_it_stands(odd: Any, deltas: list[Delta]):
+    decoder = GEMINI.decoder()
+    assert decoder.feed(odd) == deltas
+    assert decoder.feed(odd) == deltas
+    with pytest.raises(ProviderError, match="'text' should be text"):
+        decoder.feed(chunk({"text": ["a"]}))
 
 
 FINISHES = [
