@@ -25,12 +25,13 @@ from typing import Any
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import Usage
+from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest, WireFormat, WireRequest
 from toolspeak.wire.gemini import GEMINI
 from toolspeak.wire.ollama import OLLAMA
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
-FORMATS: tuple[WireFormat, ...] = (OPENAI_CHAT, GEMINI, OLLAMA)
+FORMATS: tuple[WireFormat, ...] = (OPENAI_CHAT, ANTHROPIC, GEMINI, OLLAMA)
 WHOLE_CALLS = (GEMINI, OLLAMA)  # formats without fragments of arguments
 CHUNK = 4
 COUNT = 5_000

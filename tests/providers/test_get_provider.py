@@ -10,13 +10,14 @@ from toolspeak.errors import UnknownProvider, UsageError
 from toolspeak.providers import PROVIDERS, get_provider
 from toolspeak.providers.compatible import COMPATIBLE
 
-LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}
+LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1", "ANTHROPIC_API_KEY": "sk-ant-test"}
 
 
 @pytest.mark.parametrize(
     ("model", "name"),
     [
         ("openai:gpt-4o", "openai:gpt-4o"),
+        ("anthropic:claude-opus-5-5", "anthropic:claude-opus-5-5"),
         ("gpt-4o", "openai:gpt-4o"),
         ("qwen3:8b", "openai:qwen3:8b"),
         ("openai:qwen3:8b", "openai:qwen3:8b"),
@@ -61,7 +62,6 @@ def test_a_playbook_is_a_model(tmp_path: Path):
         ("olama:qwen3:8b", "unknown provider 'olama'. Did you mean 'ollama'?"),
         ("Gemini:gemini-3-pro", "unknown provider 'Gemini'. Did you mean 'gemini'?"),
         ("gemini:", "names no model: write gemini:<model>"),
-        ("anthropic:claude", "set OPENAI_BASE_URL=https://api.anthropic.com/v1 and write 'openai:claude'"),
         ("http://127.0.0.1:8080/v1", "an address is not a model: set OPENAI_BASE_URL"),
     ],
 )
@@ -74,6 +74,8 @@ def test_a_model_string_that_names_no_provider(model: str, problem: str):
 def test_what_the_provider_needs_is_missing():
     with pytest.raises(UnknownProvider, match="neither OPENAI_API_KEY nor OPENAI_BASE_URL is set"):
         get_provider("gpt-4o", {})
+    with pytest.raises(UnknownProvider, match="set ANTHROPIC_API_KEY"):
+        get_provider("anthropic:claude-opus-5-5", {})
     with pytest.raises(UsageError, match="cannot be read"):
         get_provider("scripted:absent.json", {})
 

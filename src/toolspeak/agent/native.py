@@ -107,6 +107,7 @@ class NativeDriver:
             output=request.output,
             cache=capabilities.cache_markers,
             earlier=earlier,
+            keep=self._resume,
         )
         text = None
         if self._leaks is not None and request.tools:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from toolspeak.agent.decisions import decided
 from toolspeak.agent.load import load_with_memory
@@ -49,6 +49,7 @@ class Resumption:
         Raises RunError for a run that is not known or has ended, and for a decision about a call that does not wait.
         """
         state, memory = await load_with_memory(self.journal, self.run_id)
+        memory = cast("dict[str, Any]", self.secrets.reveal(memory))
         if state.status not in UNFINISHED:
             raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
         return state, opening_of(state, self.decisions, self.secrets, self.rules), memory

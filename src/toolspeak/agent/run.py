@@ -15,6 +15,7 @@ from toolspeak.agent.frame import RunFrame
 from toolspeak.agent.history import without_secrets
 from toolspeak.agent.hold import holding
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering
+from toolspeak.agent.memory import Memory
 from toolspeak.agent.record import seconds_left, stamped, time_is_over
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, apply
@@ -26,10 +27,11 @@ from toolspeak.data.events import (
     RunFinished,
     RunPaused,
     RunStarted,
+    ToolFinished,
     UserMessageQueued,
 )
 from toolspeak.data.messages import Message
-from toolspeak.errors import AgentStop, RunError, ToolFailed
+from toolspeak.errors import AgentStop, RunError, ToolDefinitionError, ToolFailed
 from toolspeak.execute import Answer, BatchContext, BatchPaused, Doubts, HookContext, HookNotes, Pause, RunScope
 from toolspeak.journal.base import Journal, Lease
 
@@ -70,6 +72,7 @@ class Run:
         self._inbox: list[Message] = []
         self.run_id = run_id
         self.memory: dict[str, Any] = {} if memory is None else memory
+        self._remembered: Memory | None = None
         self._scope = RunScope()
         self._pause = Pause()
         self._stage = Stage(settings.pipelines, self._hook_context, settings.secrets.hide_text)
@@ -293,6 +296,26 @@ class Run:
         step = 0 if self._state is None else self._state.step
         return HookContext(self.run_id, step, self._settings.deps, self.memory, self._state, notes, name)
 
+    async def _emit(self, event: Event) -> None:
+        """Records a fact of a batch, a result with what has changed in the tools' memory."""
+        if not isinstance(event, ToolFinished) or not self._may_remember(event.result.name):
+            await self.record(event)
+            return
+        if self._remembered is None:
+            self._remembered = Memory(self.memory, self.state.memory, self._settings.secrets)
+        changes, refused = self._remembered.changes()
+        await self.record(replace(event, memory=changes) if changes else event)
+        for key, reason in refused.items():
+            raise ToolDefinitionError(
+                f"the tool {event.result.name} keeps something in RunContext.memory[{key!r}] that is no JSON: {reason}."
+                " What a run remembers is recorded with it, so that it survives; keep other things in `deps`"
+            )
+
+    def _may_remember(self, name: str) -> bool:
+        """Whether a call of this tool may have changed the memory: the tool, or an interceptor."""
+        tool = self._settings.toolset.get(name)
+        return (tool is not None and tool.context_parameter is not None) or any(self._settings.pipelines.values())
+
     async def _run_tools(self, action: RunTools) -> None:
         state, settings = self.state, self._settings
         early = self._turns.take_early()
@@ -301,7 +324,7 @@ class Run:
         try:
             batch = await settings.executor.run(
                 action.calls,
-                emit=self.record,
+                emit=self._emit,
                 context=self.batch_context(),
                 approver=settings.approver,
                 decided={decided.call_id: decision_of(decided) for decided in state.decisions},

@@ -17,6 +17,7 @@ from toolspeak.data.events import (
     LimitName,
     LimitReached,
     Limits,
+    MemoryChanged,
     MetadataSet,
     ModelAnswered,
     ModelAsked,
@@ -75,7 +76,8 @@ class RunState:
     `task` the number of the history's last message of a person, `compacted` is set when the history was since the last
     turn. `answer` is set once a turn held text and no calls. `choice` is that of the next turn, `unheeded` is set when
     the model was told that its turn did not follow it.
-    `metadata` is what interceptors keep with the run; `stop` is set once it is to end.
+    `metadata` is what interceptors keep with the run, `memory` how its tools' memory came to be; `stop` is set once it
+    is to end.
     """
 
     run_id: str
@@ -116,6 +118,7 @@ class RunState:
     choice: ToolChoice = ToolChoice()
     unheeded: bool = False
     metadata: Mapping[str, JSON] = field(default_factory=no_extra)
+    memory: Log[MemoryChanged] = field(default_factory=Log[MemoryChanged])
     stop: StopRequested | None = None
     paused: float | None = None
     asked: float | None = None
@@ -185,8 +188,12 @@ def _changed(state: RunState, record: Record) -> RunState:
             polled = state.polled or (effects is not None and effects.repeatable)
             started_calls, begun = state.started_calls.append(started), state.begun.append(started)
             return _with(state, started_calls=started_calls, begun=begun, polled=polled)
-        case ToolFinished(result):
-            return _finished(state, result)
+        case ToolFinished(result, _, changes):
+            memory = state.memory
+            for change in changes:
+                memory = memory.append(change)
+            finished = _finished(state, result)
+            return _with(finished, memory=memory) if changes else finished
         case UserMessageQueued(message):
             return _with(state, queued=state.queued.append(message))
         case ApprovalRequested() as requested:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
@@ -122,7 +122,7 @@ def read_reply(file: str = STANDARD_INPUT) -> str:
 
 
 @contextmanager
-def open_input(file: str) -> Iterator[BinaryIO]:
+def open_input(file: str) -> Generator[BinaryIO]:
     """A file as bytes, or standard input for `-`. Raises UsageError for what cannot be opened."""
     if file == STANDARD_INPUT:
         if cast("object", sys.stdin) is None:  # `<&-`

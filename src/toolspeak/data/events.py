@@ -183,14 +183,26 @@ class ToolStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryChanged:
+    """A value that a tool has kept in `RunContext.memory`, under a key or a key and an entry of what is under it; or
+    has `forgotten`."""
+
+    path: tuple[str, ...]
+    value: JSON = None
+    forgotten: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ToolFinished:
     """A call has its result, whether its function ran or not; recorded before the result is used.
 
-    `whole` is the text of a result that was too long for the model, which `read_result` pages through.
+    `whole` is the text of a result that was too long for the model, which `read_result` pages through. `memory` is what
+    was changed in the tools' memory until then.
     """
 
     result: ToolResult
     whole: str | None = None
+    memory: tuple[MemoryChanged, ...] = ()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

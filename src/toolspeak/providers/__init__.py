@@ -15,9 +15,11 @@ from toolspeak.wire.base import ModelRequest
 __all__ = ["PROVIDERS", "Capabilities", "ModelRequest", "Provider", "get_provider"]
 
 PROVIDERS: Mapping[str, str] = {
+    "anthropic": "toolspeak.providers.anthropic:AnthropicProvider.from_env",
     "gemini": "toolspeak.providers.gemini:GeminiProvider.from_env",
     "ollama": "toolspeak.providers.ollama:OllamaProvider.from_env",
     "openai": "toolspeak.providers.openai:OpenAIProvider.from_env",
+    "openai-responses": "toolspeak.providers.openai_responses:OpenAIResponsesProvider.from_env",
     "scripted": "toolspeak.providers.scripted:ScriptedProvider.from_env",
     "openrouter": "toolspeak.providers.compatible:OPENROUTER.provider",
     "groq": "toolspeak.providers.compatible:GROQ.provider",
@@ -33,11 +35,6 @@ PROVIDERS: Mapping[str, str] = {
 
 DEFAULT = "openai"
 
-# What people write who expect another provider: the OpenAI-compatible address of each.
-_COMPATIBLE: Mapping[str, str] = {
-    "anthropic": "https://api.anthropic.com/v1",
-}
-
 
 def get_provider(model: str, environ: Mapping[str, str]) -> Provider:
     """The provider of a model string: `openai:gpt-4o`, `groq:llama-3.3-70b`, `scripted:playbook.json`, or a bare model
@@ -52,7 +49,7 @@ def get_provider(model: str, environ: Mapping[str, str]) -> Provider:
         if not model.strip():
             raise UnknownProvider("no model was named; write for instance 'openai:gpt-4o' or 'qwen3:8b'")
         if colon:
-            _refuse_other_providers(prefix, rest)
+            _refuse_other_providers(prefix)
         prefix, rest = DEFAULT, model
     if not rest.strip():
         raise UnknownProvider(
@@ -61,15 +58,10 @@ def get_provider(model: str, environ: Mapping[str, str]) -> Provider:
     return _factory(PROVIDERS[prefix])(rest, environ)
 
 
-def _refuse_other_providers(prefix: str, rest: str) -> None:
+def _refuse_other_providers(prefix: str) -> None:
     name = prefix.lower()
     if name in ("http", "https"):
         raise UnknownProvider("an address is not a model: set OPENAI_BASE_URL to it and name the model")
-    if name in _COMPATIBLE:
-        raise UnknownProvider(
-            f"{prefix!r} is no provider of its own here; it speaks OpenAI's API: set "
-            f"OPENAI_BASE_URL={_COMPATIBLE[name]} and write 'openai:{rest}'"
-        )
     # 0.85: catches 'opnai' and 'OpenAI', and leaves alone 'openchat', 'llama3' and 'codellama', which are models; so is
     # 'deepseek-r1'.
     close = [known for known in PROVIDERS if name == known or not name.startswith(known)]

@@ -40,8 +40,9 @@ class ModelRequest:
     `messages` begin with the system messages; `TextMessage` where calls are text. `tools` are those the API is told
     of: none where a dialect tells them in the text. `parallel`: whether a turn may hold several calls, None is the
     API's default. `cache`: mark what stays the same from turn to turn, for APIs that cache a prompt only then.
-    `earlier`: send only what the server does not have. `options` go into the body as they are (`temperature`, …); one
-    that is None removes the field of that name.
+    `earlier`: send only what the server does not have. `keep`: the server is to keep the turn, so that a later one can
+    name it as `earlier`. `options` go into the body as they are (`temperature`, …); one that is None removes the field
+    of that name.
     """
 
     messages: Sequence[Message | TextMessage]
@@ -52,6 +53,7 @@ class ModelRequest:
     options: Mapping[str, JSON] = field(default_factory=no_extra)
     cache: bool = False
     earlier: Earlier | None = None
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ to Gemini's compatible endpoint ("Thought signatures").
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
 import re
@@ -35,14 +33,11 @@ from toolspeak.errors import FormatError
 from toolspeak.wire.asked import asked_list, asked_name, asked_object, asked_text, wrong
 from toolspeak.wire.fragments import read_arguments
 from toolspeak.wire.history import call_ids, is_native, text_of
+from toolspeak.wire.media import ANY_IMAGE, data_url, read_data_url
 from toolspeak.wire.reading import shown
 
 NAME = "openai-chat"
 REASONING_FIELDS = ("reasoning_content", "reasoning")
-ANY_IMAGE = "image/*"
-"""The media type of an image of which only the address is known."""
-
-_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,(.*)", re.DOTALL)
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -161,17 +156,13 @@ def _content(parts: Sequence[ContentPart]) -> JSON:
 def _content_part(part: ContentPart) -> JSON:
     match part:
         case ImagePart():
-            url = part.url if part.data is None else _data_url(part.media_type, part.data)
+            url = part.url if part.data is None else data_url(part.media_type, part.data)
             return {"type": "image_url", "image_url": {"url": url, **_own(part.extra)}}
         case FilePart():
-            file = {"filename": part.name, "file_data": _data_url(part.media_type, part.data)}
+            file = {"filename": part.name, "file_data": data_url(part.media_type, part.data)}
             return {"type": "file", "file": file}
         case _:
             return {"type": "text", "text": text_of([part]), **_own(part.extra)}
-
-
-def _data_url(media_type: str, data: bytes) -> str:
-    return f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 def _own(extra: Mapping[str, JSON]) -> Mapping[str, JSON]:
@@ -340,23 +331,13 @@ def _read_image(value: JSON, place: str) -> ImagePart:
     extra = _extra(image, frozenset(("url",)))
     if not url.startswith("data:"):
         return ImagePart(ANY_IMAGE, url=url, extra=extra)
-    media_type, data = _read_data_url(url, f"{place}.url")
+    media_type, data = read_data_url(url, f"{place}.url")
     return ImagePart(media_type or ANY_IMAGE, data, extra=extra)
 
 
 def _read_file(file: dict[str, JSON], place: str) -> FilePart:
     if file.get("file_data") is None:
         raise FormatError(f"{place}: send the file itself, as file_data; files kept at OpenAI are not known here")
-    media_type, data = _read_data_url(asked_text(file["file_data"], f"{place}.file_data"), f"{place}.file_data")
+    media_type, data = read_data_url(asked_text(file["file_data"], f"{place}.file_data"), f"{place}.file_data")
     name = asked_text(file.get("filename") or "file", f"{place}.filename")
     return FilePart(name, media_type or "application/octet-stream", data)
-
-
-def _read_data_url(url: str, place: str) -> tuple[str, bytes]:
-    found = _DATA_URL.fullmatch(url)
-    if found is None:
-        raise FormatError(f"{place}: a data URL is written data:TYPE;base64,…")
-    try:
-        return found[1], base64.b64decode(found[2], validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise FormatError(f"{place}: the data is no base64: {error}") from error
