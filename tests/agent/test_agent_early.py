@@ -234,7 +234,7 @@ CALLS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(CALLS, st.integers(1, 30))
 def test_the_outcome_is_the_same_with_and_without(calls, chunk):
     def outcome(early):

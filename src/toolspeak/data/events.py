@@ -111,7 +111,7 @@ class ModelAnswered:
 @dataclass(frozen=True, slots=True)
 class ModelTextReceived:
     """A piece of a turn that is not at its end: its text and reasoning since the piece before, as the model wrote them,
-    with its calls as text.
+    with its calls as text: in its dialect, or for an API's own calls the name and the arguments' JSON on a line.
 
     Recorded every half second, and when a turn is cut off. It is no part of the history: a turn that is read to its
     end is `ModelAnswered`, one that was cut off is asked for again.
