@@ -10,17 +10,19 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --requir
 PEERS ?= .venv-peers
 FUZZ ?= .venv-fuzz
 GRAMMAR_VENV ?= .venv-xgrammar
+SDK_VENV ?= .venv-sdk
 SECONDS ?= 600
 
-.PHONY: demo test test-slow test-grammar lint types bench bench-parsers fuzz requirements clean help
+.PHONY: demo test test-slow test-grammar test-sdk lint types bench bench-parsers fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
 	@echo "make test          set up and run all tests"
 	@echo "make test-slow     the long sweeps alone: hundreds of killed processes"
 	@echo "make test-grammar  the grammars at length, with xgrammar too (large: it brings torch)"
+	@echo "make test-sdk      the wire formats against the vendors' own clients"
 	@echo "make lint types    ruff, pyright"
-	@echo "make bench         measure the parsers, the executor and the journal"
+	@echo "make bench         measure the parsers, the executor, the journal and the wire formats"
 	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
 	@echo "make fuzz          let chance look for faults in the parsers for SECONDS=600 of CPU time"
 	@echo "make requirements  pin the dependencies anew (needs uv)"
@@ -57,6 +59,14 @@ $(GRAMMAR_VENV)/.ready: requirements/xgrammar.txt requirements/dev.txt requireme
 test-grammar: $(GRAMMAR_VENV)/.ready
 	$(GRAMMAR_VENV)/bin/python -m pytest --numprocesses 2 -rs tests/dialects/slow_grammar.py
 
+$(SDK_VENV)/.ready: requirements/sdk.txt requirements/dev.txt requirements/runtime.txt pyproject.toml
+	$(MAKE) $(SDK_VENV)/.dev VENV=$(SDK_VENV)
+	$(SDK_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/sdk.txt
+	@touch $@
+
+test-sdk: $(SDK_VENV)/.ready
+	$(SDK_VENV)/bin/python -m pytest --numprocesses 2 tests/wire/sdk_*.py
+
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
 
@@ -71,6 +81,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/parsers.py
 	$(BIN)/python benchmarks/execution.py
 	$(BIN)/python benchmarks/journal.py
+	$(BIN)/python benchmarks/wire.py
 
 $(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/engines.txt | $(BIN)/python
 	$(BIN)/python -m venv $(PEERS)
@@ -95,6 +106,7 @@ fuzz: $(FUZZ)/.ready
 requirements:
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --quiet --upgrade -o requirements/runtime.txt
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -o requirements/dev.txt
+	uv pip compile requirements/sdk.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/sdk.txt
 	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
 
 clean:

@@ -39,9 +39,9 @@ HELD_PER_CHARACTER = 128
 """Likewise where whole calls are held back, which is done in the pieces they came in: single characters at worst."""
 
 _READ_OVER = re.compile(
-    r"<[\w:.-]+\s[^<>]*>"  # an element's attributes, noted on a call or batch if there is one
+    r"<[^<>\s]+\s[^<>]*>"  # an element's attributes, noted on a call or batch if there is one
     r"|\w+<\|content_invoke_tool_json\|>"  # Inkling's header, which repeats the name
-    r"|<\|start\|>[^<]*|to=[^\s<]*(?=<\|message\|>)"  # roles and addressees, in Harmony's headers and in Muse's
+    r"|<\|(?:start|channel)\|>[^<]*|to=[^\s<]*(?=<\|message\|>)"  # roles, channels, addressees: Harmony's, Muse's
     r"|```[\w+.-]*"  # the language of a fence around calls
 )
 """Framing: it may name things that nobody asks for, and is not text."""

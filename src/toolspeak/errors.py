@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 
 class ToolspeakError(Exception):
@@ -84,17 +84,44 @@ class ToolFailed(ToolspeakError):
         self.execution: Any = None
 
 
+ProviderErrorCode = Literal[
+    "authentication",  # no key, a wrong one, or one that may not
+    "quota",  # no credit left, or a limit that does not pass by itself soon
+    "rate_limit",  # too many requests or tokens just now
+    "overloaded",  # the server failed, or has too much to do
+    "connection",  # no answer, or one that stopped in the middle
+    "context_length",  # the conversation is longer than the model's window
+    "content_filter",  # refused for what is said in it
+    "not_found",  # no such model or address
+    "bad_request",  # something in the request is not as the API wants it
+    "forgotten",  # the server does not keep the earlier response that the request builds on
+    "ill_formed",  # the answer is not what the API's documentation says
+    "other",
+]
+
+
 class ProviderError(ToolspeakError):
     """The model API failed.
 
     `status` is the HTTP status (None when no response came); `retryable` says whether the same
-    request may succeed later. `result` is the RunResult of the run it ended, when it comes out of `Agent.run`.
+    request may succeed later, `retry_after` in how many seconds at the earliest. `code` says what kind of failure it
+    is. `result` is the RunResult of the run it ended, when it comes out of `Agent.run`.
     """
 
-    def __init__(self, message: str, *, status: int | None = None, retryable: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        code: ProviderErrorCode = "other",
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.retryable = retryable
+        self.code: ProviderErrorCode = code
+        self.retry_after = retry_after
         self.result: Any = None  # a RunResult; the rooms above are not known here
 
 

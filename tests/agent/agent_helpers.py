@@ -10,6 +10,7 @@ from toolspeak.data.events import ToolFinished
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.journal.memory import MemoryJournal
+from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools import Toolset
 
@@ -74,7 +75,7 @@ class WatchedJournal(MemoryJournal):
 class OpenProvider:
     """Streams the pieces and then nothing more, for ever; `closed` once its stream was closed."""
 
-    name, tool_role = "open", False
+    name, capabilities = "open", Capabilities()
 
     def __init__(self, *pieces):
         self.pieces = pieces
@@ -83,7 +84,7 @@ class OpenProvider:
         self.read = 0
         self.closed = False
 
-    async def stream_text(self, request):
+    async def stream(self, request):
         self.requests.append(request)
         try:
             for piece in self.pieces:

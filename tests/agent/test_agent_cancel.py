@@ -66,7 +66,7 @@ def test_while_the_model_is_streaming(way, how, pieces):
         agent = Agent(provider, TOOLS, journal=journal)
         await interrupted(agent, way, how, provider.reached.wait())
         assert provider.closed
-        assert journal.kinds == ["RunStarted", "ModelAsked"]
+        assert journal.kinds == ["RunStarted", "ModelAsked", *["ModelTextReceived"] * bool(pieces)]
 
     asyncio.run(main())
 

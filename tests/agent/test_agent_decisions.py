@@ -170,7 +170,7 @@ def test_a_run_goes_on_in_another_process():
 
     async def pause():
         waiting = await agent.run("go")
-        waiting.memory.update(seen={"a": "b"}, socket=object())
+        waiting.memory.update(seen={"a": "b"})
         return waiting, await waiting.dumps()
 
     waiting, text = asyncio.run(pause())

@@ -146,11 +146,11 @@ def test_around_may_ask_a_model_that_failed_again():
     class Flaky(ScriptedProvider):
         asked = 0
 
-        async def stream_text(self, request):
+        async def stream(self, request):
             self.asked += 1
             if self.asked == 1:
                 raise ProviderError("busy", status=503)
-            async for delta in super().stream_text(request):
+            async for delta in super().stream(request):
                 yield delta
 
     assert hooked(Retries(), turns=Flaky(["fine"]))[0].answer == "fine"
@@ -209,7 +209,7 @@ def test_a_runs_end_is_changed_and_a_failed_run_rescued():
     assert hooked(Signs())[0].answer == "It is 3. - Bob"
 
     class Down(ScriptedProvider):
-        async def stream_text(self, request):
+        async def stream(self, request):
             raise ProviderError("down")
             yield
 

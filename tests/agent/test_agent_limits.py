@@ -197,13 +197,13 @@ def test_a_hung_tool_is_cut_by_the_time_limit_and_the_model_wraps_up():
 @pytest.mark.parametrize("clock", ["loop", "still"])
 def test_a_model_that_hangs_is_cut_and_asked_to_wrap_up_once(pieces, clock):
     class HangsFirst(OpenProvider):
-        async def stream_text(self, request):
+        async def stream(self, request):
             if self.requests:
                 self.requests.append(request)
                 yield TextDelta("Nothing done.")
                 yield TurnEnded("stop")
             else:
-                async for delta in super().stream_text(request):
+                async for delta in super().stream(request):
                     yield delta
 
     async def main():

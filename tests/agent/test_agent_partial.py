@@ -5,11 +5,12 @@ import asyncio
 import pytest
 from agent_helpers import OpenProvider, WatchedJournal, loop_clock, run_jumping
 
-from toolspeak import Agent, Limits, ProviderError
+from toolspeak import Agent, Effects, JournalError, Limits, ProviderError, tool
 from toolspeak.agent import fold
-from toolspeak.agent.partial import EVERY
-from toolspeak.data.deltas import TextDelta, TurnEnded
+from toolspeak.agent.partial import EVERY, SIZE
+from toolspeak.data.deltas import ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ModelTextReceived
+from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 from toolspeak.ui.timeline import timeline
 
@@ -19,12 +20,12 @@ KEY = "sk-secret-4711"
 class SlowProvider:
     """Writes its pieces, one a second, and its end with `ends`."""
 
-    name, tool_role = "slow", False
+    name, capabilities = "slow", Capabilities()
 
     def __init__(self, *pieces, ends=True):
         self.pieces, self.ends = pieces, ends
 
-    async def stream_text(self, request):
+    async def stream(self, request):
         for piece in self.pieces:
             yield TextDelta(piece)
             await asyncio.sleep(1)
@@ -75,22 +76,132 @@ def test_a_long_turn_is_recorded_as_it_comes_and_its_answer_is_whole():
     assert "cut off" not in "\n".join(timeline(journal.records))
 
 
-def test_a_run_that_dies_in_the_middle_of_a_turn_has_its_text_and_asks_again():
-    async def main(journal):
-        agent = Agent(SlowProvider(*["one ", "two ", "three ", "four "], ends=False), journal=journal, clock=loop_clock)
-        run = agent.start("go")
-        working = asyncio.create_task(run.finish())
-        await asyncio.sleep(30)
+class Feed:
+    """A provider that writes pieces at given times (seconds) and then nothing; `sent` are those with their times."""
+
+    name, capabilities = "feed", Capabilities()
+
+    def __init__(self, *pieces, kind=TextDelta):
+        self.pieces, self.kind, self.sent = pieces, kind, []
+
+    async def stream(self, request):
+        for seconds, piece in self.pieces:
+            await asyncio.sleep(seconds)
+            self.sent.append((loop_clock(), piece))
+            yield self.kind(piece)
+        await asyncio.Event().wait()
+
+    async def aclose(self):
+        pass
+
+
+@pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta])
+def test_a_process_that_is_killed_loses_no_more_than_half_a_second_of_a_turn(kind):
+    provider = Feed(*[(0.07, f"word{i} ") for i in range(30)], (3, "after a pause "), (60, "late"), kind=kind)
+    journal = WatchedJournal()
+
+    async def main():
+        working = asyncio.create_task(Agent(provider, journal=journal, clock=loop_clock).start("go").finish())
+        looks = 0
+        while len(provider.sent) < 32 or loop_clock() < provider.sent[-1][0] + 1:
+            await asyncio.sleep(0.05)  # what is in the journal now is all a process would find
+            recorded = "".join(event.text + event.reasoning for event in journal.all(ModelTextReceived))
+            old = "".join(piece for sent, piece in provider.sent if sent < loop_clock() - EVERY - 0.01)
+            assert recorded.startswith(old)
+            looks += bool(old)
         working.cancel()
         await asyncio.wait([working])
-        again = Agent(ScriptedProvider(["Five."]), journal=journal, clock=loop_clock)
-        return await again.resume(run.run_id)
+        assert looks > 50
+
+    run_jumping(main())
+    assert EVERY == 0.5
+    assert len(journal.all(ModelTextReceived)) < 10
+
+
+def test_no_more_than_a_few_kilobytes_wait():
+    provider = Feed(*[(0.0, "0123456789" * 10)] * 200)
+    journal = WatchedJournal()
+
+    async def main():
+        working = asyncio.create_task(Agent(provider, journal=journal, clock=loop_clock).start("go").finish())
+        while len(provider.sent) < 200:
+            await asyncio.sleep(0)
+            assert sum(len(piece) for _, piece in provider.sent) - len(kept(journal)) <= SIZE + 100
+        working.cancel()
+        await asyncio.wait([working])
+
+    run_jumping(main())
+    assert len(kept(journal)) == 20_000
+
+
+CUT_OFF = [
+    ("cogency-json", '<execute>[{"name": "write", "arguments": {"path": "a.txt", "content": "half a le'),
+    ("cogency-xml", "Now.\n<execute>\n<write><path>a.txt</path><content>half a le"),
+    ("hermes", "Now.\n<tool_call>"),
+    ("auto", "I think `a` and <exe"),
+]
+
+
+@pytest.mark.parametrize(("dialect", "text"), CUT_OFF)
+@pytest.mark.parametrize("end", ["cancelled", "failed", "resumed"])
+def test_a_call_that_was_half_written_is_kept_as_it_was(dialect, text, end):
+    @tool(effects=lambda path: Effects(writes={path}))
+    def write(path: str, content: str) -> str:
+        "Writes."
+        raise AssertionError
 
     journal = WatchedJournal()
-    result = run_jumping(main(journal))
-    assert kept(journal).startswith("one two ")
-    assert result.answer == "Five."
-    assert "✂ cut off: one two" in "\n".join(timeline(journal.records))
+    failing = ScriptedProvider([ScriptedTurn(text, error=ProviderError("down"))], chunk=3)
+    provider = failing if end == "failed" else Feed(*[(0.01, letter) for letter in text])
+    agent = Agent(provider, [write], dialect=dialect, journal=journal, clock=loop_clock)
+
+    async def main():
+        run = agent.start("go")
+        working = asyncio.create_task(run.finish())
+        if end != "failed":
+            await asyncio.sleep(0.01 * len(text) + 0.05)
+            working.cancel()
+        await asyncio.wait([working])
+        assert working.cancelled() or isinstance(working.exception(), ProviderError)
+        if end == "resumed":
+            again = Agent(ScriptedProvider(["Five."]), [write], dialect=dialect, journal=journal, clock=loop_clock)
+            assert (await again.resume(run.run_id)).answer == "Five."
+
+    run_jumping(main())
+    assert kept(journal) == text
+    assert "✂ cut off: " in "\n".join(timeline(journal.records)) or end == "cancelled"
+    assert not journal.results()
+
+
+def test_what_is_read_is_kept_of_a_driver_that_does_not_tell_what_it_hears():
+    class Own:
+        name, starts_early = "own", False
+
+        def prompt(self, request):
+            return ""
+
+        async def turn(self, request):
+            yield TextDelta("It is ")
+            yield ReasoningDelta("thinking")
+            raise ProviderError("down")
+
+        async def aclose(self):
+            pass
+
+    journal = WatchedJournal()
+    with pytest.raises(ProviderError):
+        asyncio.run(Agent(Own(), journal=journal).run("go"))
+    assert journal.all(ModelTextReceived) == [ModelTextReceived("It is ", "thinking")]
+
+
+def test_a_journal_that_fails_in_the_middle_of_a_turn_ends_the_run():
+    def look(record):
+        if isinstance(record.event, ModelTextReceived):
+            raise JournalError("the disk is full")
+
+    provider = Feed(*[(0.1, "word ")] * 100)
+    with pytest.raises(JournalError, match="disk is full"):
+        run_jumping(Agent(provider, journal=WatchedJournal(look), clock=loop_clock).run("go"))
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])

@@ -60,8 +60,8 @@ def test_a_record_is_seen_only_once_it_is_durable():
 
 def test_a_slow_reader_makes_the_model_wait_and_loses_nothing():
     class Ends(OpenProvider):
-        async def stream_text(self, request):
-            async for delta in super().stream_text(request):
+        async def stream(self, request):
+            async for delta in super().stream(request):
                 yield delta
                 if self.read == len(self.pieces):
                     yield TurnEnded("stop")
@@ -200,7 +200,7 @@ def test_what_is_said_after_the_end_is_refused():
 
 def test_a_provider_that_stops_without_an_end_is_a_failure_of_its_own():
     class Silent(ScriptedProvider):
-        async def stream_text(self, request):
+        async def stream(self, request):
             yield TextDelta("Half an")
 
     with pytest.raises(ProviderError, match="without saying so"):

@@ -136,6 +136,22 @@ def test_a_tools_file_that_is_none_is_named(tmp_path: Path, content: str | None,
     assert said in str(problem)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        '[{"name": "f", "input_schema": SCHEMA}]',
+        '[{"name": "f", "inputSchema": SCHEMA}]',
+        '{"name": "f", "parameters": SCHEMA}',
+        '{"model": "m", "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}]}',
+    ],
+)
+def test_tools_are_read_in_whatever_form_an_api_has_them(tmp_path: Path, content: str):
+    schema = '{"type": "object", "properties": {"only_here": {"type": "integer"}}}'
+    path = tmp_path / "tools.json"
+    path.write_text(content.replace("SCHEMA", schema))
+    assert "only_here" in grammar(str(path)).stdout
+
+
 def test_errors_end_with_2(tmp_path: Path):
     done = toolspeak("grammar", "--dialect", "hermes", "--target", "lark", "--tools", "none.json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, b"")

@@ -157,6 +157,54 @@ def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder
     assert told.count("resuming") == 1
 
 
+def test_a_run_of_another_process_is_suspended_and_goes_on(folder):
+    gate = "until [ -e ../gate ]; do sleep 0.05; done; echo one >> log"
+    folder.plays(both(gate, "echo two >> log"), "Done.")
+    holder = folder.start("run", "go", "--approve", "all")
+    run_id = folder.wait_for(ToolStarted, "shell")
+    asking = folder.start("suspend", run_id[:8])
+    assert "waiting for run" in asking.stderr.readline()
+    # What is under way comes to its end, whenever that is.
+    assert folder.read(lambda journal: journal.run(run_id)).status == "running"
+    lease = lambda: folder.read(lambda journal: journal.run(run_id)).held_until  # noqa: E731
+    asked, end = lease(), time.monotonic() + DEADLINE
+    while lease() == asked:  # the holder hears of it with its next heartbeat
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    (folder.work.parent / "gate").touch()
+    _, told = holder.communicate(timeout=DEADLINE)
+    assert holder.returncode == 4
+    assert f"suspended: `toolspeak resume {run_id[:8]}`" in told
+    _, told = asking.communicate(timeout=DEADLINE)
+    assert (asking.returncode, told.splitlines()[-1]) == (0, f"toolspeak: run {run_id[:8]} is suspended")
+    assert (folder.work / "log").read_text() == "one\n"
+    assert "suspended" in folder.here("sessions")
+    shown = folder.here("show", run_id)
+    assert shown.count("started") == 2  # the run and its first call
+    assert f"{run_id}: suspended: 1 step" in shown
+    assert "is suspended: nothing is at work on it" in folder.here("suspend", run_id, code=1)
+    assert "no run that goes on" in folder.here("suspend", code=2)
+    assert folder.toolspeak("resume", "--all") == ""  # whoever suspended it says when it goes on
+    assert folder.toolspeak("resume", run_id[:8]) == "Done.\n"
+    assert (folder.work / "log").read_text() == "one\ntwo\n"
+
+
+def both(*commands):
+    calls = tuple(ToolCall("", "shell", {"command": command}) for command in commands)
+    return get_dialect("cogency-json").render([Message("assistant", calls)])[0].text
+
+
+def test_a_run_that_was_killed_is_suspended_at_once(folder):
+    folder.plays(calling("shell", command="sleep 15"), "Done.")
+    killed = folder.start("run", "go", "--approve", "all")
+    run_id = folder.wait_for(ToolStarted, "shell")
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert folder.here("suspend") == ""
+    assert folder.read(lambda journal: journal.run(run_id)).status == "suspended"
+    assert folder.toolspeak("resume") == "Done.\n"
+
+
 def test_watching_is_for_all(folder):
     assert "--watch goes with --all" in folder.here("resume", "--watch", code=2)
 

@@ -37,6 +37,46 @@ def test_it_prints_content_reasoning_calls_malformed_and_ignored(tmp_path):
     assert seen["forged"] == ["[]"]
 
 
+@pytest.mark.parametrize("command", ["parse", "exec", "translate"])
+def test_a_file_is_read_like_standard_input(tmp_path, command):
+    options = {
+        "parse": ["--model", "qwen3"],
+        "exec": ["--dialect", "cogency-json"],
+        "translate": ["--from", "hermes", "--to", "glm45"],
+    }[command]
+    text = '[{"role": "user", "content": "r\\u00e9sum\u00e9"}]' if command == "translate" else "R\u00e9sum\u00e9.\r\n"
+    (tmp_path / "reply.txt").write_bytes(text.encode())
+    named = toolspeak(command, "reply.txt", *options, cwd=tmp_path)
+    piped = toolspeak(command, "-", *options, reply=text, cwd=tmp_path)
+    assert (named.returncode, named.stdout, named.stderr) == (piped.returncode, piped.stdout, piped.stderr)
+    assert named.returncode == 0
+
+
+@pytest.mark.parametrize(("name", "said"), [("none.txt", b"there is no such file"), (".", b"directory")])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name, said):
+    done = toolspeak("parse", name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"toolspeak: " + name.encode())
+    assert said in done.stderr
+    assert done.stdout == b""
+
+
+def test_a_file_that_is_not_utf8_is_named_with_the_place(tmp_path):
+    (tmp_path / "reply.txt").write_bytes(b"ab\xff")
+    assert toolspeak("parse", "reply.txt", cwd=tmp_path).stderr == (
+        b"toolspeak: reply.txt is not UTF-8: byte 0xff at offset 2; convert it first\n"
+    )
+
+
+def test_lines_are_read_from_a_file_and_a_broken_one_stops_none(tmp_path):
+    (tmp_path / "replies.jsonl").write_bytes(b'{"id": 1, "input": "a"}\r\n{broken\r\n{"id": 3, "input": "c"}\r\n')
+    done = toolspeak("parse", "--jsonl", "replies.jsonl", cwd=tmp_path)
+    seen = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1
+    assert [row.get("content") for row in seen] == ["a", None, "c"]
+    assert seen[1]["error"].startswith("line 2: not JSON")
+
+
 def test_repair_marks_what_it_mended_and_shows_what_the_model_wrote(tmp_path):
     reply = '<tool_call>{name: "a", "arguments": {"x": 1,}}</tool_call>'
     seen = parse(reply, tmp_path, "--dialect", "hermes", "--repair")

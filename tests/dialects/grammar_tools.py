@@ -52,6 +52,8 @@ TOOLS = (
             "either": {"anyOf": [I, {"type": "array", "items": S}]},
             "level": {"oneOf": [{"const": 1}, {"const": "one"}]},
             "two": {"type": "array", "items": I, "minItems": 2, "maxItems": 3},
+            "how": {"oneOf": [{"const": "auto"}, {"type": "object", "properties": {"n": I, "m": S}}]},
+            "note": {"anyOf": [S, {"type": "object", "properties": {"n": I, "m": S}}]},
         },
         ["either"],
     ),
@@ -115,7 +117,12 @@ CALLS = st.one_of(
     _calls(
         "pick",
         {"either": _INTEGERS | st.lists(_TEXTS, max_size=2)},
-        {"level": st.sampled_from([1, "one"]), "two": st.lists(_INTEGERS, min_size=2, max_size=3)},
+        {
+            "level": st.sampled_from([1, "one"]),
+            "two": st.lists(_INTEGERS, min_size=2, max_size=3),
+            "how": st.sampled_from(["auto", {}, {"n": 5}, {"m": "a"}, {"n": 5, "m": "a"}]),
+            "note": _TEXTS | st.sampled_from([{}, {"n": 5}, {"m": "a"}]),
+        },
     ),
     _calls(
         "grow",

@@ -349,6 +349,23 @@ def test_kimi_guesses_no_name_and_the_other_calls_run(header: str):
     assert calls_of("kimi-k2", f"{SECTION}{bad}{KIMI_B}{SECTION_END}") == [("no_name", False), WRITE_B]
 
 
+def test_kimi_a_bare_counter_is_a_call_of_the_only_tool_and_noted():
+    text = f"{SECTION}{KIMI_A.replace('functions.write:0', '5')}{KIMI_B}{SECTION_END}"
+    (only,) = [tool for tool in TOOLS if tool.name == "write"]
+    dialect = get_dialect("kimi-k2")
+    turn = read_turn(dialect, text, [only])
+    assert [(call.name, call.notes) for call in turn.calls if isinstance(call, ToolCall)] == [
+        ("write", ("only_tool",)),
+        ("write", ()),
+    ]
+    check_splits(dialect, text, [only])
+    # By itself without the section, and never where another word stands, or with two tools.
+    assert read_turn(dialect, KIMI_A.replace("functions.write:0", "5"), [only]).calls[0].name == "write"
+    for header, tools in (("five", [only]), ("5", TOOLS[:2]), ("5", ())):
+        other = read_turn(dialect, text.replace("begin|>5<", f"begin|>{header}<"), tools)
+        assert isinstance(other.calls[0], MalformedCall)
+
+
 @pytest.mark.parametrize("arguments", ["", " ", "[]", '"{}"', "1"])
 def test_arguments_that_are_no_object_never_become_an_empty_one(arguments: str):
     bad = KIMI_A.replace(A, arguments)

@@ -10,19 +10,20 @@ from loopback_server import STREAM_HEAD, Answer, Server, event, says, serve
 from toolspeak.data.deltas import Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import TextMessage, Usage
 from toolspeak.errors import ProviderError
-from toolspeak.providers.base import Provider, TextRequest
+from toolspeak.providers import ModelRequest, Provider
 from toolspeak.providers.openai import OpenAIProvider
 
 KEY = "sk-test-0123456789abcdef"
-REQUEST = TextRequest([TextMessage("system", "Be brief."), TextMessage("user", "Grüß\ud800")], {"temperature": 0})
+ASKED = [TextMessage("system", "Be brief."), TextMessage("user", "Grüß\ud800")]
+REQUEST = ModelRequest(ASKED, options={"temperature": 0})
 USAGE = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
 EVENTS = [event(says("Hé")), event(says("l😀", "stop")), event(USAGE), event("[DONE]")]
 SAID = [TextDelta("Hé"), TextDelta("l😀"), TurnEnded("stop", Usage(3, 2), "m-1")]
 CHUNKED_HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
 
 
-async def turn(provider: Provider, request: TextRequest = REQUEST) -> list[Delta]:
-    return [delta async for delta in provider.stream_text(request)]
+async def turn(provider: Provider, request: ModelRequest = REQUEST) -> list[Delta]:
+    return [delta async for delta in provider.stream(request)]
 
 
 def ask(*answers: Answer, timeout: float | None = 20, turns: int = 1) -> tuple[list[Delta], Server]:

@@ -8,18 +8,22 @@ import pytest
 
 from toolspeak.errors import UnknownProvider, UsageError
 from toolspeak.providers import PROVIDERS, get_provider
+from toolspeak.providers.compatible import COMPATIBLE
 
-LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}
+LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1", "ANTHROPIC_API_KEY": "sk-ant-test"}
 
 
 @pytest.mark.parametrize(
     ("model", "name"),
     [
         ("openai:gpt-4o", "openai:gpt-4o"),
+        ("anthropic:claude-opus-5-5", "anthropic:claude-opus-5-5"),
         ("gpt-4o", "openai:gpt-4o"),
         ("qwen3:8b", "openai:qwen3:8b"),
         ("openai:qwen3:8b", "openai:qwen3:8b"),
-        ("mistral:7b-instruct", "openai:mistral:7b-instruct"),
+        ("openai:mistral:7b-instruct", "openai:mistral:7b-instruct"),
+        ("deepseek-r1:7b", "openai:deepseek-r1:7b"),
+        ("mistral-nemo:12b", "openai:mistral-nemo:12b"),
         ("openchat:7b", "openai:openchat:7b"),
         ("openai/gpt-oss-20b:free", "openai:openai/gpt-oss-20b:free"),
         ("hf.co/bartowski/x-GGUF:Q4_K_M", "openai:hf.co/bartowski/x-GGUF:Q4_K_M"),
@@ -45,6 +49,12 @@ def test_a_playbook_is_a_model(tmp_path: Path):
         ("opnai:gpt-4o", "unknown provider 'opnai'. Did you mean 'openai'?"),
         ("OpenAI:gpt-4o", "unknown provider 'OpenAI'. Did you mean 'openai'?"),
         ("script:book.json", "Did you mean 'scripted'?"),
+        ("llama.cpp:qwen3", "Did you mean 'llamacpp'?"),
+        ("lm-studio:qwen3", "Did you mean 'lmstudio'?"),
+        ("openruter:x/y", "Did you mean 'openrouter'?"),
+        ("groq:", "names no model: write groq:<model>"),
+        ("mistral:7b", "needs a key: MISTRAL_API_KEY is not set"),
+        ("mistral:7b", "set OPENAI_BASE_URL and write 'openai:mistral:7b'"),
         ("ollama:qwen3:8b", "set OPENAI_BASE_URL=http://127.0.0.1:11434/v1 and write 'openai:qwen3:8b'"),
         ("http://127.0.0.1:8080/v1", "an address is not a model: set OPENAI_BASE_URL"),
     ],
@@ -58,6 +68,8 @@ def test_a_model_string_that_names_no_provider(model: str, problem: str):
 def test_what_the_provider_needs_is_missing():
     with pytest.raises(UnknownProvider, match="neither OPENAI_API_KEY nor OPENAI_BASE_URL is set"):
         get_provider("gpt-4o", {})
+    with pytest.raises(UnknownProvider, match="set ANTHROPIC_API_KEY"):
+        get_provider("anthropic:claude-opus-5-5", {})
     with pytest.raises(UsageError, match="cannot be read"):
         get_provider("scripted:absent.json", {})
 
@@ -66,7 +78,8 @@ def test_what_the_provider_needs_is_missing():
 def test_every_provider_of_the_table_can_be_made(name: str, tmp_path: Path):
     path = tmp_path / "book.json"
     path.write_text('{"turns": []}', encoding="utf-8")
-    provider = get_provider(f"{name}:{path}", LOCAL)
+    keys = {each.key_variable: "k" for each in COMPATIBLE.values()}
+    provider = get_provider(f"{name}:{path}", {**LOCAL, **keys})
     assert provider.name == f"{name}:{path}"
-    assert provider.tool_role is False
+    assert provider.capabilities.tool_role is False
     asyncio.run(provider.aclose())

@@ -24,7 +24,7 @@ from openai_turns import CHUNKED_HEAD, EVENTS, KEY, REQUEST, SAID, ask, turn
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import Usage
 from toolspeak.errors import ProviderError, UnknownProvider, UsageError
-from toolspeak.providers.base import TextRequest
+from toolspeak.providers import ModelRequest
 from toolspeak.providers.openai import OpenAIProvider
 
 # --- requests ----------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def test_the_providers_options_go_into_every_request_and_the_requests_own_win():
 def test_an_option_that_is_no_json_is_the_callers_mistake(option: object):
     provider = OpenAIProvider("m", base_url="http://127.0.0.1:9/v1")
     with pytest.raises(UsageError, match="options must be JSON"):
-        asyncio.run(turn(provider, TextRequest([], {"x": option})))
+        asyncio.run(turn(provider, ModelRequest([], options={"x": option})))
 
 
 # --- streams -----------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_closing_the_iterator_closes_the_connection():
         async with serve(answer) as server:
             servers.append(server)
             provider = OpenAIProvider("m", base_url=server.base_url)
-            async with aclosing(provider.stream_text(REQUEST)) as deltas:
+            async with aclosing(provider.stream(REQUEST)) as deltas:
                 assert await anext(deltas) == TextDelta("Hé")
             await asyncio.wait_for(server.client_gone.wait(), 10)
             await provider.aclose()
@@ -199,7 +199,7 @@ def test_cancelling_a_turn_closes_the_connection():
             started = asyncio.Event()
 
             async def consume() -> None:
-                async for _ in provider.stream_text(REQUEST):
+                async for _ in provider.stream(REQUEST):
                     started.set()
 
             task = asyncio.create_task(consume())

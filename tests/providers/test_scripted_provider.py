@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import TextMessage, Usage
 from toolspeak.errors import ProviderError, UsageError
-from toolspeak.providers.base import TextRequest
+from toolspeak.providers import ModelRequest
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
 
-def request(*texts: str) -> TextRequest:
-    return TextRequest([TextMessage("user", text) for text in texts])
+def request(*texts: str) -> ModelRequest:
+    return ModelRequest([TextMessage("user", text) for text in texts])
 
 
 def play(provider: ScriptedProvider, *texts: str) -> list[Delta]:
     async def run() -> list[Delta]:
-        return [delta async for delta in provider.stream_text(request(*texts))]
+        return [delta async for delta in provider.stream(request(*texts))]
 
     return asyncio.run(run())
 
@@ -136,7 +136,7 @@ def test_an_error_comes_after_the_text():
     deltas: list[Delta] = []
 
     async def run() -> None:
-        async for delta in provider.stream_text(request()):
+        async for delta in provider.stream(request()):
             deltas.append(delta)  # noqa: PERF401 (the loop ends in an exception)
 
     with pytest.raises(ProviderError, match="down"):
@@ -146,7 +146,7 @@ def test_an_error_comes_after_the_text():
 
 
 def test_it_can_play_a_server_that_takes_role_tool():
-    assert ScriptedProvider([], tool_role=True).tool_role
+    assert ScriptedProvider([], tool_role=True).capabilities.tool_role
 
 
 # --- files -------------------------------------------------------------------------------------------------------

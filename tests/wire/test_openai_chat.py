@@ -6,11 +6,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wire_strategies import PATIENT
 
-from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
 from toolspeak.data.messages import FinishReason, TextMessage, Usage
 from toolspeak.errors import ProviderError, UsageError
-from toolspeak.wire.openai_chat import ChunkDecoder, decode_response, encode_request
+from toolspeak.wire.base import ModelRequest
+from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 MESSAGES = [TextMessage("system", "Be brief."), TextMessage("user", "Hi"), TextMessage("assistant", "Hello.")]
 
@@ -20,12 +32,12 @@ def chunk(delta: Any, finish: Any = None, **fields: Any) -> dict[str, Any]:
 
 
 def decode(*chunks: Any) -> list[Delta]:
-    decoder = ChunkDecoder()
-    return [delta for piece in chunks for delta in decoder.feed(piece)] + decoder.finish()
+    decoder = OPENAI_CHAT.decoder()
+    return [delta for piece in chunks for delta in decoder.feed(piece)] + decoder.close()
 
 
 def test_a_streamed_request_asks_for_usage():
-    assert encode_request(MESSAGES, model="m", stream=True, options={"temperature": 0.5}) == {
+    assert OPENAI_CHAT.encode_request(ModelRequest(MESSAGES, options={"temperature": 0.5}), model="m", stream=True) == {
         "model": "m",
         "messages": [
             {"role": "system", "content": "Be brief."},
@@ -39,23 +51,25 @@ def test_a_streamed_request_asks_for_usage():
 
 
 def test_a_request_that_is_not_streamed_has_no_stream_options():
-    body = encode_request([], model="m", stream=False, options={})
+    body = OPENAI_CHAT.encode_request(ModelRequest([], options={}), model="m", stream=False)
     assert body == {"model": "m", "messages": [], "stream": False}
 
 
 def test_an_option_of_none_removes_the_field():
-    body = encode_request([], model="m", stream=True, options={"stream_options": None, "seed": None})
+    body = OPENAI_CHAT.encode_request(
+        ModelRequest([], options={"stream_options": None, "seed": None}), model="m", stream=True
+    )
     assert body == {"model": "m", "messages": [], "stream": True}
 
 
 @pytest.mark.parametrize("name", ["model", "messages"])
 def test_an_option_cannot_replace_the_request_itself(name: str):
     with pytest.raises(UsageError, match=f"the option '{name}' cannot be set"):
-        encode_request([], model="m", stream=True, options={name: "x"})
+        OPENAI_CHAT.encode_request(ModelRequest([], options={name: "x"}), model="m", stream=True)
 
 
 def test_the_role_tool_is_sent_as_user():
-    body = encode_request([TextMessage("tool", "[]")], model="m", stream=True, options={})
+    body = OPENAI_CHAT.encode_request(ModelRequest([TextMessage("tool", "[]")], options={}), model="m", stream=True)
     assert body["messages"] == [{"role": "user", "content": "[]"}]
 
 
@@ -72,7 +86,9 @@ def test_the_role_tool_is_sent_as_user():
 )
 def test_lone_surrogates_are_replaced_before_utf8(text: str, sent: str):
     options = {"stop": [text], "metadata": {text: (text,)}}
-    body = encode_request([TextMessage("user", text)], model="m", stream=True, options=options)
+    body = OPENAI_CHAT.encode_request(
+        ModelRequest([TextMessage("user", text)], options=options), model="m", stream=True
+    )
     assert body["messages"][0]["content"] == sent
     assert body["stop"] == [sent]
     assert body["metadata"] == {sent: [sent]}
@@ -106,7 +122,7 @@ def test_finish_reasons(reason: str, finish: FinishReason):
 
 
 def test_a_finish_reason_is_noticed():
-    decoder = ChunkDecoder()
+    decoder = OPENAI_CHAT.decoder()
     decoder.feed(chunk({"content": "x"}))
     decoder.feed(chunk({"content": "y"}, ""))
     assert not decoder.finished
@@ -227,11 +243,6 @@ def test_an_error_inside_the_stream(error: Any, message: str, status: int | None
     assert (caught.value.status, caught.value.retryable) == (status, retryable)
 
 
-def test_tool_calls_that_the_server_took_out_are_not_lost_silently():
-    with pytest.raises(ProviderError, match="switch its own tool-call parser off"):
-        decode(chunk({"tool_calls": [{"index": 0, "function": {"name": "read", "arguments": "{}"}}]}))
-
-
 def test_a_whole_response():
     message = {"role": "assistant", "content": "Hi.", "reasoning_content": "greet", "tool_calls": None}
     body = {
@@ -239,7 +250,7 @@ def test_a_whole_response():
         "choices": [{"index": 0, "message": message, "finish_reason": "length"}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 2},
     }
-    assert decode_response(body) == [
+    assert OPENAI_CHAT.decode_response(body) == [
         ReasoningDelta("greet"),
         TextDelta("Hi."),
         TurnEnded("length", Usage(1, 2), "m-1"),
@@ -260,7 +271,7 @@ def test_a_whole_response():
 )
 def test_an_ill_formed_response_is_a_provider_error(body: Any, problem: str):
     with pytest.raises(ProviderError, match=problem):
-        decode_response(body)
+        OPENAI_CHAT.decode_response(body)
 
 
 FIELDS = [
@@ -275,6 +286,14 @@ FIELDS = [
     "index",
     "text",
     "code",
+    "tool_calls",
+    "function",
+    "function_call",
+    "name",
+    "arguments",
+    "id",
+    "reasoning_details",
+    "extra_content",
 ]
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["stop", "server_error"])
 ANY_JSON = st.recursive(
@@ -282,30 +301,86 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS) | st.text(), inner, max_size=4),
     max_leaves=12,
 )
+NEAR_CALLS = st.lists(
+    st.fixed_dictionaries(
+        {"function": st.fixed_dictionaries({}, optional={"name": LEAVES, "arguments": LEAVES | ANY_JSON})},
+        optional={"index": st.integers(0, 1), "id": st.sampled_from(["a", "b", "", None])},
+    ),
+    max_size=3,
+)
+NEAR_DELTAS = st.fixed_dictionaries(
+    {}, optional={"content": LEAVES, "reasoning": LEAVES, "tool_calls": NEAR_CALLS, "function_call": ANY_JSON}
+)
 NEAR_CHUNKS = st.builds(
     lambda choices, rest: {**rest, "choices": choices},
-    st.lists(st.fixed_dictionaries({"delta": ANY_JSON}, optional={"finish_reason": ANY_JSON, "message": ANY_JSON})),
+    st.lists(
+        st.fixed_dictionaries(
+            {"delta": NEAR_DELTAS | ANY_JSON}, optional={"finish_reason": ANY_JSON, "message": NEAR_DELTAS | ANY_JSON}
+        )
+    ),
     st.dictionaries(st.sampled_from(FIELDS), ANY_JSON, max_size=2),
 )
 
 
+@PATIENT
 @given(st.lists(ANY_JSON | NEAR_CHUNKS, max_size=4))
 def test_no_json_raises_anything_but_provider_error(pieces: list[Any]):
-    decoder = ChunkDecoder()
+    decoder = OPENAI_CHAT.decoder()
+    streamed: list[Delta] = []
     for piece in pieces:
-        for read in (decoder.feed, decode_response):
-            try:
-                deltas = read(piece)
-            except ProviderError:
-                continue
-            assert all(isinstance(delta, TextDelta | ReasoningDelta | TurnEnded) for delta in deltas)
-    assert len(decoder.finish()) == 1
+        try:
+            deltas = OPENAI_CHAT.decode_response(piece)
+        except ProviderError:
+            pass
+        else:
+            assert_a_turn(deltas)
+        try:
+            streamed += decoder.feed(piece)
+        except ProviderError:
+            return
+    assert_a_turn(streamed + decoder.close())
 
 
+def assert_a_turn(deltas: list[Delta]) -> None:
+    """Calls start, go on and end in order; one batch counts those that are complete; the turn ends once."""
+    started: list[int] = []
+    ended: list[int] = []
+    whole: list[int] = []
+    for delta in deltas:
+        match delta:
+            case CallStarted(index):
+                assert index == len(started)
+                started.append(index)
+            case ArgumentsDelta(index):
+                assert index in started
+                assert index not in ended
+            case CallCompleted(index) | CallMalformed(index):
+                assert index in started
+                assert index not in ended
+                ended.append(index)
+                if isinstance(delta, CallCompleted):
+                    whole.append(index)
+            case BatchEnded(selected, ok):
+                assert selected == tuple(sorted(whole))
+                assert ok == (len(whole) == len(started))
+            case _:
+                pass
+    assert sorted(ended) == started
+    assert [type(delta) for delta in deltas].count(TurnEnded) == 1
+    assert isinstance(deltas[-1], TurnEnded)
+    assert any(isinstance(delta, BatchEnded) for delta in deltas) == bool(started)
+
+
+OWN_FIELDS = ("model", "messages", "tools", "tool_choice", "parallel_tool_calls")
+
+
+@PATIENT
 @given(st.text(st.characters()), st.dictionaries(st.text(), ANY_JSON, max_size=3))
 def test_every_request_can_be_sent_as_utf8(text: str, options: dict[str, Any]):
-    options = {name: value for name, value in options.items() if name not in ("model", "messages")}
-    body = encode_request([TextMessage("user", text)], model=text, stream=True, options=options)
+    options = {name: value for name, value in options.items() if name not in OWN_FIELDS}
+    body = OPENAI_CHAT.encode_request(
+        ModelRequest([TextMessage("user", text)], options=options), model=text, stream=True
+    )
     json.dumps(body, ensure_ascii=False).encode()
 
 
@@ -315,4 +390,4 @@ def test_every_request_can_be_sent_as_utf8(text: str, options: dict[str, Any]):
 )
 def test_other_servers_finish_reasons_never_pass_for_a_whole_turn(sent, read):
     body = {"choices": [{"message": {"content": "x"}, "finish_reason": sent}]}
-    assert [delta.finish for delta in decode_response(body) if isinstance(delta, TurnEnded)] == [read]
+    assert [delta.finish for delta in OPENAI_CHAT.decode_response(body) if isinstance(delta, TurnEnded)] == [read]

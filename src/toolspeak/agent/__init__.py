@@ -1,13 +1,17 @@
 """The agent: pure decisions about a run's state, and the loop that performs them."""
 
-from toolspeak.agent.agent import DEFAULT_DIALECT, Agent, RunResult, result_of
+from toolspeak.agent.agent import Agent, RunResult, result_of
+from toolspeak.agent.choose import DEFAULT_DIALECT
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.decide import Finish
 from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
-from toolspeak.agent.run import Run, Watched
+from toolspeak.agent.native import NativeDriver
+from toolspeak.agent.react import ReActDriver
+from toolspeak.agent.run import Run
 from toolspeak.agent.session import Session
 from toolspeak.agent.state import RunState, apply, fold
+from toolspeak.agent.turns import Watched
 
 __all__ = [
     "DEFAULT_DIALECT",
@@ -15,6 +19,8 @@ __all__ = [
     "Driver",
     "Finish",
     "ModelInterceptor",
+    "NativeDriver",
+    "ReActDriver",
     "Run",
     "RunInterceptor",
     "RunResult",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -11,20 +10,23 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack
 
+from toolspeak.agent.choose import checked_choice, choose_driver
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.decisions import decisions_of
-from toolspeak.agent.driver import Driver, TextDriver
+from toolspeak.agent.driver import Driver
 from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.paused import dump_run, load_run
 from toolspeak.agent.resume import Place, Resumption, opening_of
-from toolspeak.agent.run import Run, Watched
+from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, fold
+from toolspeak.agent.suspend import suspend_run
 from toolspeak.agent.sync import run_sync
-from toolspeak.data.events import ApprovalRequested, Limits, RunStarted, RunStatus
-from toolspeak.data.messages import JSON, Message, Usage
-from toolspeak.dialects import AutoDialect, Dialect, Section, get_dialect, known_dialect
+from toolspeak.agent.turns import Watched
+from toolspeak.data.events import PAUSED, ApprovalRequested, Limits, RunStarted, RunStatus
+from toolspeak.data.messages import JSON, Message, ToolChoice, Usage
+from toolspeak.dialects import Dialect, Section
 from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
     ApprovalRequest,
@@ -46,25 +48,24 @@ from toolspeak.execute import (
 )
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory import MemoryJournal
-from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, Toolset
 
-DEFAULT_DIALECT = "cogency-json"
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
 
 class RunOptions(TypedDict, total=False):
     """What one run is given besides its task.
 
-    `history` is the conversation it continues, `deps` what tools receive as `RunContext.deps`, `limits` instead of
-    the agent's. `setup` is kept with the run, for whoever sets it up again in another process. The rest goes into
-    every record: on whose behalf, in which trace, started by which run.
+    `history` is the conversation it continues, `deps` what tools receive as `RunContext.deps`; `limits` and
+    `tool_choice` instead of the agent's. `setup` is kept with the run, for whoever sets it up again in another process.
+    The rest goes into every record: on whose behalf, in which trace, started by which run.
     """
 
     history: Sequence[Message]
     deps: Any
     limits: Limits | None
+    tool_choice: str | ToolChoice
     principal: str | None
     traceparent: str | None
     parent_run_id: str | None
@@ -126,9 +127,9 @@ class Agent:
         print(agent.run_sync("Summarise notes.md").answer)
 
     `model` is a string (`openai:NAME`, a bare name, `scripted:FILE`), a Provider, or a Driver. `dialect` is how
-    the model writes calls in text: a name or a Dialect; "auto" tells it to write `cogency-json`, which every server
-    passes on, and reads whatever dialect a turn is in. `starts_in="reasoning"` if the chat template opens the reasoning
-    block.
+    the model writes calls: "auto" is native where its API has calls, else the dialect of its family, else
+    `cogency-json`, and whatever dialect a turn is in is read; "native"; "react" (see `ReActDriver`); or a
+    dialect, by name or as a Dialect. `starts_in="reasoning"` if the chat template opens the reasoning block.
 
     `approve` answers for calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none",
     an async callable, or None: then the run pauses and waits (`Agent.resume`). `policy`, a function or rules, looks at
@@ -141,6 +142,8 @@ class Agent:
     first call that fails, `stop_on_block` skips the calls behind one that was blocked or rejected. `in_doubt` is what
     happens on resuming to a call that was started, has no result and must not simply run again: "ask" the person
     (unattended: report), "report" the unknown outcome to the model, or "repeat" it.
+    `tool_choice` is "auto", "required" (call some tool first), "none", a tool's name, or a `ToolChoice`; a model that
+    does not follow it is told once.
     `window` is how many tokens the model reads: a conversation that fills it is made shorter (see `Window`).
 
     Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
@@ -170,11 +173,12 @@ class Agent:
         tool_timeout: float | None = 120.0,
         in_doubt: InDoubt = "ask",
         window: int | Window | None = None,
+        tool_choice: str | ToolChoice = "auto",
         name: str = "agent",
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.toolset = tools if isinstance(tools, Toolset) else Toolset(tools)
-        self.driver, chosen = _driver(model, dialect, starts_in)
+        self.driver, chosen = choose_driver(model, dialect, starts_in, observers)
         if schedule == "native":
             if chosen is None:
                 raise UsageError("schedule='native' needs a text dialect; name a schedule")
@@ -183,6 +187,7 @@ class Agent:
         self.rules = StandingRules() if rules is None else rules
         self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
         self._limits = limits
+        self._choice = checked_choice(tool_choice, self.toolset)
         self._journal = journal
         self._settings = RunSettings(
             driver=self.driver,
@@ -233,7 +238,11 @@ class Agent:
             parent_run_id=options.get("parent_run_id"),
         )
         started = RunStarted(
-            messages, self.driver.name, options.get("limits") or self._limits, setup=options.get("setup", {})
+            messages,
+            self.driver.name,
+            options.get("limits") or self._limits,
+            setup=options.get("setup", {}),
+            choice=checked_choice(options.get("tool_choice", self._choice), self.toolset),
         )
         if place is not None:
             started = replace(
@@ -246,7 +255,7 @@ class Agent:
         return Run(settings, uuid.uuid4().hex, [started], before=place.before if place else ())
 
     async def run(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
-        """Runs a task to its end, or to where it waits for approval; options as in `start`.
+        """Runs a task to its end, or to where it waits for approval or is suspended; options as in `start`.
 
         Raises ProviderError when the model API fails; its `result` holds what was done until then. Cancelling it
         cancels the model request and the tools.
@@ -276,7 +285,7 @@ class Agent:
         *,
         deps: Any = None,
     ) -> RunResult:
-        """Goes on with a run that waits for approval, or that was interrupted; options as in `resumed`."""
+        """Goes on with a run that waits for approval, is suspended, or was interrupted; options as in `resumed`."""
         return await self.finish(self.resumed(run, decisions, deps=deps))
 
     def resumed(
@@ -295,8 +304,10 @@ class Agent:
             loading = Resumption(self._journal, run, decided, self.secrets, self.rules)
             settings = replace(self._settings, journal=self._journal, deps=deps)
             return Run(settings, run, (), load=loading.load)
-        if run.status != "awaiting_approval":
-            raise RunError(f"run {run.run_id} is {run.status}; only a run that awaits approval can be resumed")
+        if run.status not in PAUSED:
+            raise RunError(
+                f"run {run.run_id} is {run.status}; only a run that awaits approval or is suspended can be resumed"
+            )
         settings = replace(
             self._settings,
             journal=run.journal,
@@ -307,6 +318,13 @@ class Agent:
         )
         opening = opening_of(run.state, decided, self.secrets, self.rules)
         return Run(settings, run.run_id, opening, run.state, run.memory)
+
+    async def suspend(self, run_id: str) -> bool:
+        """Asks for a run of the agent's journal to be suspended, whichever process is at work on it: it hears of it
+        within 3 seconds, and stops where nothing is under way. See `suspend_run`."""
+        if self._journal is None:
+            raise UsageError("to suspend a run by its id, give the agent the journal that has it: Agent(journal=…)")
+        return await suspend_run(self._journal, run_id)
 
     async def loads(self, text: str) -> RunResult:
         """The run that `RunResult.dumps` wrote; hand it to `resume`. A yes holds if this agent's tool and the call are
@@ -362,7 +380,7 @@ def result_of(run: Run, state: RunState) -> RunResult:
 
 
 def _result(run_id: str, state: RunState, memory: dict[str, Any], journal: Journal) -> RunResult:
-    open_requests = state.undecided if state.status == "awaiting_approval" else {}
+    open_requests = state.undecided if state.status in PAUSED else {}
     return RunResult(
         run_id=run_id,
         status=state.status,
@@ -374,20 +392,6 @@ def _result(run_id: str, state: RunState, memory: dict[str, Any], journal: Journ
         memory=memory,
         journal=journal,
     )
-
-
-def _driver(
-    model: str | Provider | Driver, dialect: str | Dialect, starts_in: Section
-) -> tuple[Driver, Dialect | None]:
-    if not isinstance(model, str) and hasattr(model, "turn"):
-        if dialect != "auto":
-            raise UsageError("a Driver has its own way to write calls; leave `dialect` out")
-        return model, None  # pyright: ignore[reportReturnType] - told apart by its one method
-    provider: Any = get_provider(model, os.environ) if isinstance(model, str) else model
-    if dialect == "auto":
-        dialect = AutoDialect(known_dialect(provider.name), told=get_dialect(DEFAULT_DIALECT))
-    chosen = get_dialect(dialect) if isinstance(dialect, str) else dialect
-    return TextDriver(provider, chosen, starts_in=starts_in), chosen
 
 
 __all__ = ["Agent", "ApprovalRequest", "RunResult", "result_of"]

@@ -79,7 +79,7 @@ def _next(state: RunState) -> Action:
     if state.limit is not None:
         return AskModel(ToolChoice("none"))
     reached = _limit(state)
-    return AskModel(ToolChoice("none"), reached) if reached else AskModel()
+    return AskModel(ToolChoice("none"), reached) if reached else AskModel(state.choice)
 
 
 def _stopped(stop: StopRequested) -> Finish:

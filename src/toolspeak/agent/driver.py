@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from toolspeak.data.deltas import BatchEnded, Delta, TextDelta, TurnEnded
+from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, ToolChoice, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, History, Section
+from toolspeak.dialects.schema_text import choice_text
 from toolspeak.errors import ProviderError
-from toolspeak.providers.base import Provider, TextRequest
+from toolspeak.providers.base import Provider
+from toolspeak.wire.base import ModelRequest, OutputSchema
+
+
+async def _unheard(_piece: Delta) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
     """What a turn is asked with. `instructions` are the agent's own, without the dialect's.
 
-    `memo` is what a driver keeps between the turns of one run, whose messages only grow.
+    `memo` is what a driver keeps between the turns of one run, whose messages only grow. `heard` is told of each piece
+    of text and reasoning as the provider sent it, the text of calls included, before anything is made of it: so that a
+    turn that is cut off is kept as it was. `output` is the form the answer has to have.
     """
 
     messages: Sequence[Message]
@@ -29,6 +37,8 @@ class TurnRequest:
     instructions: str = ""
     choice: ToolChoice = ToolChoice()
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
+    heard: Callable[[Delta], Awaitable[None]] = _unheard
+    output: OutputSchema | None = None
 
 
 class Driver(Protocol):
@@ -58,7 +68,7 @@ class TextDriver:
 
     `starts_in="reasoning"` is for chat templates that open the reasoning block in the prompt. A turn whose
     batch is known before its end is not read further, for what follows the calls is a guess at their results,
-    unless no call counts in it anyway.
+    unless no call counts in it anyway. Native calls, which nobody asked for, are an error of the server's.
     """
 
     def __init__(self, provider: Provider, dialect: Dialect, *, starts_in: Section = "text") -> None:
@@ -87,11 +97,12 @@ class TextDriver:
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         prompt = self.prompt(request)
         messages = [TextMessage("system", prompt)] if prompt else []
-        messages += self._history(request)
+        messages += _with_choice(self._history(request), request)
         parser = self.dialect.parser(request.tools, self._starts_in)
-        stream = cast("AsyncGenerator[Delta]", self.provider.stream_text(TextRequest(messages)))
+        stream = cast("AsyncGenerator[Delta]", self.provider.stream(ModelRequest(messages)))
         async with aclosing(stream):
             async for piece in stream:
+                await request.heard(piece)
                 match piece:
                     case TextDelta(text):
                         for delta in parser.feed(text):
@@ -104,6 +115,11 @@ class TextDriver:
                             yield delta
                         yield piece
                         return
+                    case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
+                        raise ProviderError(
+                            "the server took the model's tool calls out of its text, although no tools were sent to "
+                            "it; switch its own tool-call parser off (vLLM: start it without --enable-auto-tool-choice)"
+                        )
                     case _:
                         yield piece
         raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
@@ -111,7 +127,11 @@ class TextDriver:
     def _history(self, request: TurnRequest) -> list[TextMessage]:
         memo = cast("tuple[History, Sequence[ToolSpec], int] | None", request.memo.get("history"))
         if memo is None or memo[1] != request.tools:
-            memo = (self.dialect.history(request.tools, tool_role=self.provider.tool_role), request.tools, 0)
+            memo = (
+                self.dialect.history(request.tools, tool_role=self.provider.capabilities.tool_role),
+                request.tools,
+                0,
+            )
         history, tools, known = memo
         for i in range(known, len(request.messages)):
             history.add(request.messages[i])
@@ -120,6 +140,17 @@ class TextDriver:
 
     async def aclose(self) -> None:
         await self.provider.aclose()
+
+
+def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Sequence[TextMessage]:
+    """The messages with the tool choice asked for at their end: the prompt stays as it is (see `prompt`)."""
+    asked = choice_text(request.choice, request.tools) if request.choice.mode in ("required", "specific") else ""
+    if not asked:
+        return messages
+    if not messages or messages[-1].role == "assistant":
+        return [*messages, TextMessage("user", asked)]
+    last = messages[-1]
+    return [*messages[:-1], TextMessage(last.role, f"{last.text}\n\n{asked}")]
 
 
 def tools_digest(tools: Sequence[ToolSpec]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from toolspeak.agent.decide import Finish
 from toolspeak.agent.interceptors import RunStart, Stage
-from toolspeak.data.events import Event
+from toolspeak.data.events import PAUSED, Event
 from toolspeak.data.messages import JSON
 
 
@@ -42,7 +42,7 @@ class RunFrame:
         if self._task is None:
             return finish, []
         if not self._finish.done():
-            self._pauses = finish.status == "awaiting_approval"
+            self._pauses = finish.status in PAUSED
             self._finish.set_result(finish)
         return await self._task
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from toolspeak.agent.history import paired
 from toolspeak.agent.log import Log
+from toolspeak.agent.memory import remembered
 from toolspeak.agent.state import RunState, fold
 from toolspeak.data.events import HistoryCompacted, Record, RunStarted, ToolFinished
 from toolspeak.data.messages import Message
@@ -16,13 +17,14 @@ from toolspeak.tools.kept import keep
 
 
 async def load_with_memory(journal: Journal, run_id: str) -> tuple[RunState, dict[str, Any]]:
-    """The run's state, and what its tools' memory can be rebuilt of: the results that `read_result` pages through."""
+    """The run's state, and its tools' memory with the results that `read_result` pages through."""
     records = await journal.read(run_id)
-    memory: dict[str, Any] = {}
+    state = await load_state(journal, run_id, known=records)
+    memory: dict[str, Any] = remembered(state.memory)
     for record in records:
         if isinstance(record.event, ToolFinished) and record.event.whole is not None:
             keep(memory, record.event.result.call_id, record.event.whole)
-    return await load_state(journal, run_id, known=records), memory
+    return state, memory
 
 
 async def load_state(

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta
 from toolspeak.data.events import Event, ModelTextReceived
+from toolspeak.errors import ToolspeakError
 from toolspeak.execute import Secrets
 
-EVERY = 2.0
-"""Seconds between two records of one turn: most turns are over before the first."""
+EVERY = 0.5
+"""Seconds that a piece waits for its record at most: a process that is killed loses no more of a turn."""
+
+SIZE = 4096
+"""Characters that wait at most."""
 
 
 class PartialTurn:
@@ -19,18 +24,27 @@ class PartialTurn:
     def __init__(self, secrets: Secrets, record: Callable[[Event], Awaitable[None]]) -> None:
         self._secrets = secrets
         self._record = record
-        self._since = 0.0
         self._text = self._reasoning = ""
+        self._heard = False
+        self._timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """A turn begins."""
-        self._since = asyncio.get_running_loop().time()
         self._text = self._reasoning = ""
+        self._heard = False
 
-    async def add(self, delta: Delta) -> None:
-        """One more piece; records what there is if it is time. A timeout may interrupt the wait for that, and never
-        the recording."""
+    async def hear(self, piece: Delta) -> None:
+        """One more piece as the provider sent it, the text of calls included."""
+        self._heard = True
+        await self._add(piece)
+
+    async def read(self, delta: Delta) -> None:
+        """What was read of the turn; it counts for a driver that does not tell what it hears."""
+        if not self._heard:
+            await self._add(delta)
+
+    async def _add(self, delta: Delta) -> None:
         match delta:
             case TextDelta(text):
                 self._text += text
@@ -38,36 +52,65 @@ class PartialTurn:
                 self._reasoning += text
             case _:
                 return
-        now = asyncio.get_running_loop().time()
-        if now - self._since < EVERY:
-            return
-        self._since = now
-        # The end is held back: a secret may have been cut there.
-        piece = self._take(self._secrets.longest)
-        if piece is not None:
+        if self._saving is not None and self._saving.done():
+            await self._saved()  # raises what became of it
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(EVERY, self._due)
+        if len(self._text) + len(self._reasoning) >= SIZE + self._secrets.longest:
+            self._stop_timer()
             await self._saved()
-            self._saving = asyncio.ensure_future(self._record(piece))
-            await asyncio.shield(self._saving)
+            # The end is held back: a secret may have been cut there.
+            await self._save(self._secrets.longest)
 
     async def keep(self) -> None:
-        """The turn was cut off: records what is left of it."""
+        """The turn was cut off: records what is left of it. A journal that fails has said so, or says so again."""
+        self._stop_timer()
+        with suppress(ToolspeakError):
+            await self._saved()
+            await self._save(0)
+
+    async def end(self) -> None:
+        """The turn was read to its end: what is left of it is recorded with it."""
+        self._stop_timer()
         await self._saved()
-        piece = self._take(0)
-        if piece is not None:
-            await self._record(piece)
 
     async def close(self) -> None:
         """The run has ended: nothing is being recorded any more."""
+        self._stop_timer()
         saving, self._saving = self._saving, None
         if saving is not None:
             await asyncio.wait([saving])
             if not saving.cancelled():
                 saving.exception()  # what ended the run has said more
 
+    def _due(self) -> None:
+        self._timer = None
+        saving = self._saving
+        if saving is not None and not saving.done():
+            self._timer = asyncio.get_running_loop().call_later(EVERY, self._due)  # a slow disk: the next takes it all
+        elif saving is None or (not saving.cancelled() and saving.exception() is None):
+            self._begin_saving(self._secrets.longest)  # an error is for whoever comes next
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin_saving(self, held_back: int) -> None:
+        piece = self._take(held_back)
+        if piece is not None:
+            self._saving = asyncio.ensure_future(self._record(piece))
+
+    async def _save(self, held_back: int) -> None:
+        """A timeout may interrupt the wait for it, and never the recording."""
+        self._begin_saving(held_back)
+        if self._saving is not None:
+            await asyncio.shield(self._saving)
+
     async def _saved(self) -> None:
-        saving, self._saving = self._saving, None
-        if saving is not None:
-            await saving
+        if self._saving is not None:
+            await asyncio.shield(self._saving)
+            self._saving = None
 
     def _take(self, held_back: int) -> ModelTextReceived | None:
         # Hidden before it is divided: then the division cuts no secret that is complete.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from toolspeak.agent.compaction import characters
@@ -14,6 +14,7 @@ from toolspeak.data.events import (
     ApprovalRequested,
     Event,
     InterceptorFailed,
+    LimitReached,
     MetadataSet,
     ModelAnswered,
     ModelAsked,
@@ -98,3 +99,15 @@ def call_of(event: Event) -> str | None:
             return event.call_id
         case _:
             return None
+
+
+def seconds_left(state: RunState, clock: Callable[[], float]) -> float | None:
+    """Until the run's time is over; None without a limit. `clock` gives Unix seconds."""
+    limit = state.limits.seconds
+    return None if limit is None else max(0.0, state.started + limit - clock())
+
+
+def time_is_over(state: RunState, clock: Callable[[], float]) -> LimitReached:
+    """That the run's time is over, whatever the clock says."""
+    allowed = state.limits.seconds or 0.0
+    return LimitReached("seconds", max(allowed, clock() - state.started), allowed)

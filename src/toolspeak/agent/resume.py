@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from toolspeak.agent.decisions import decided
 from toolspeak.agent.load import load_with_memory
 from toolspeak.agent.state import RunState
-from toolspeak.data.events import Event, RunResumed, RunStatus
+from toolspeak.data.events import PAUSED, Event, RunResumed, RunStatus
 from toolspeak.data.messages import Message
 from toolspeak.errors import RunError
 from toolspeak.execute import Decision, Secrets, StandingRules
 from toolspeak.journal.base import Journal
 
-UNFINISHED: tuple[RunStatus, ...] = ("running", "awaiting_approval")
+UNFINISHED: tuple[RunStatus, ...] = ("running", *sorted(PAUSED))
 """The statuses of runs that can go on."""
 
 
@@ -49,6 +49,7 @@ class Resumption:
         Raises RunError for a run that is not known or has ended, and for a decision about a call that does not wait.
         """
         state, memory = await load_with_memory(self.journal, self.run_id)
+        memory = cast("dict[str, Any]", self.secrets.reveal(memory))
         if state.status not in UNFINISHED:
             raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
         return state, opening_of(state, self.decisions, self.secrets, self.rules), memory
@@ -59,7 +60,7 @@ def opening_of(
 ) -> Sequence[Event]:
     """What is recorded first when a run goes on; rules that come with decisions are kept. Raises RunError for a
     decision about a call that does not wait, or waits as another."""
-    waiting = state.undecided if state.status == "awaiting_approval" else {}
+    waiting = state.undecided if state.status in PAUSED else {}
     facts = decided(decisions, waiting, secrets)
     for fact in facts:
         if fact.always is not None:

@@ -9,46 +9,36 @@ from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
-from toolspeak.agent.compaction import Plan
 from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.decisions import decision_of, doubts_of
-from toolspeak.agent.driver import TurnRequest, text_digest, tools_digest
 from toolspeak.agent.frame import RunFrame
-from toolspeak.agent.history import call_id, hide_call, without_secrets
+from toolspeak.agent.history import without_secrets
 from toolspeak.agent.hold import holding
-from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering, turn_of
-from toolspeak.agent.partial import PartialTurn
-from toolspeak.agent.record import Estimate, answered, stamped
+from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering
+from toolspeak.agent.memory import Memory
+from toolspeak.agent.record import seconds_left, stamped, time_is_over
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, apply
-from toolspeak.agent.summary import compact
-from toolspeak.data.deltas import CallCompleted, Delta, ToolProgress, TurnEnded
+from toolspeak.agent.turns import Publish, Turns, Watched
+from toolspeak.data.deltas import ToolProgress
 from toolspeak.data.events import (
+    PAUSED,
     Event,
-    LimitReached,
-    ModelAsked,
-    ModelFailed,
-    Record,
     RunFinished,
     RunPaused,
     RunStarted,
+    ToolFinished,
     UserMessageQueued,
 )
-from toolspeak.data.messages import MalformedCall, Message, ToolCall
-from toolspeak.dialects import ParsedTurn, TurnCollector
-from toolspeak.errors import AgentStop, ProviderError, RunError, ToolFailed
-from toolspeak.execute import Answer, BatchContext, Doubts, EarlyStart, HookContext, HookNotes, RunScope
+from toolspeak.data.messages import Message
+from toolspeak.errors import AgentStop, RunError, ToolDefinitionError, ToolFailed
+from toolspeak.execute import Answer, BatchContext, BatchPaused, Doubts, HookContext, HookNotes, Pause, RunScope
 from toolspeak.journal.base import Journal, Lease
-
-Watched: TypeAlias = Delta | Record
-"""What `stream` yields: the transient pieces of a turn, and every record once it is durable."""
 
 Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event], dict[str, Any]]]]
 """Reads where a run stands, once it is held, and says what is recorded first and what its tools remember."""
 
-Publish: TypeAlias = Callable[[Watched], Awaitable[None]]
 _FINAL = frozenset({"answered", "no_answer", "failed"})
-_WRAP_UP_SECONDS = 60.0
 
 
 class Run:
@@ -77,21 +67,16 @@ class Run:
         self._lease: Lease | None = None
         self._lock = asyncio.Lock()
         self._driven = self._ended = False
-        self._publish: Publish | None = None
+        self.publish: Publish | None = None
         self._progress: Callable[[Watched], None] | None = None
         self._inbox: list[Message] = []
-        self._prompt = self._prompt_digest = ""
-        self._estimate = Estimate()
-        self._memo: dict[str, Any] = {}
-        self._partial = PartialTurn(settings.secrets, self.record)
-        self._error: ProviderError | None = None
-        self._specs = tuple(settings.toolset.specs)
-        self._digest = tools_digest(self._specs)
         self.run_id = run_id
         self.memory: dict[str, Any] = {} if memory is None else memory
+        self._remembered: Memory | None = None
         self._scope = RunScope()
-        self._early: EarlyStart | None = None
+        self._pause = Pause()
         self._stage = Stage(settings.pipelines, self._hook_context, settings.secrets.hide_text)
+        self._turns = Turns(settings, self._stage, self)
         self._frame: RunFrame | None = None
 
     @property
@@ -114,6 +99,12 @@ class Run:
             )
         self._inbox.append(without_secrets(Message.user(text), self._settings.secrets))
 
+    def suspend(self) -> None:
+        """Asks the run to stop where nothing is under way, in its event loop's thread: no new turn or call is begun,
+        the turn or the calls that are under way come to their end and are recorded. Its status is `suspended` then,
+        unless it has ended or waits for approval, and `Agent.resume` goes on with it."""
+        self._pause.ask()
+
     async def record(self, event: Event) -> None:
         """Makes an event durable, then true, then visible."""
         async with self._lock:
@@ -121,8 +112,8 @@ class Run:
             record = stamped(event, self.run_id, state, settings)
             await settings.journal.append(record, self._lease)
             self._state = apply(state, record, self._before)
-            if self._publish is not None:  # inside the lock, so that a watcher sees the journal's order
-                await self._publish(record)
+            if self.publish is not None:  # inside the lock, so that a watcher sees the journal's order
+                await self.publish(record)
 
     async def finish(self) -> RunState:
         """Runs to the end, or to where it waits for approval. Raises ProviderError when the model API fails."""
@@ -144,26 +135,31 @@ class Run:
 
     async def _advance(self) -> AsyncGenerator[RunState]:
         try:
-            async with holding(self.journal, self.run_id) as self._lease, aclosing(self._steps()) as steps:
+            async with (
+                holding(self.journal, self.run_id, self.suspend) as self._lease,
+                aclosing(self._steps()) as steps,
+            ):
                 async for state in steps:
                     yield state
         finally:
             self._ended = True
             if self._frame is not None:
                 await self._frame.leave()
-            await self._drop_early()
-            await self._partial.close()
+            await self._turns.close()
 
     async def _steps(self) -> AsyncGenerator[RunState]:
         await self._open()
         while self.state.status not in _FINAL:
             await self._read_inbox()
             action = decide(self.state, self._settings.window)
+            if self._pause.asked and not isinstance(action, AwaitApproval | Finish):
+                await self._suspend()
+                break
             match action:
                 case AskModel() | RunTools():
                     await self._step(action)
                 case Compact(plan):
-                    await self._compact(plan)
+                    await self._turns.compact(plan)
                     continue
                 case AwaitApproval():
                     break
@@ -171,11 +167,13 @@ class Run:
                     await self._end(action)
             if self.state.status == "running":
                 yield self.state
-        if self._frame is not None and self.state.status == "awaiting_approval":
-            await self._record_all((await self._frame.end(Finish("awaiting_approval", "", "")))[1])
+            elif self.state.status == "suspended":
+                break
+        if self._frame is not None and self.state.status in PAUSED:
+            await self.record_all((await self._frame.end(Finish(self.state.status, "", "")))[1])
         yield self.state
-        if self._error is not None and self.state.status == "failed":
-            raise self._error
+        if self._turns.error is not None and self.state.status == "failed":
+            raise self._turns.error
 
     async def _open(self) -> None:
         """Records how the run begins, and enters what surrounds it."""
@@ -194,7 +192,7 @@ class Run:
                         facts = [*facts, answering(verdict.value)]
                     event = replace(event, messages=start.messages)
             await self.record(event)
-        await self._record_all(facts)
+        await self.record_all(facts)
         if self._stage.has("run") and self.state.stop is None:
             self._frame = RunFrame(self._stage, start, lambda: self.state.metadata)
             if not await self._frame.enter():
@@ -204,7 +202,7 @@ class Run:
         frame, self._frame = self._frame, None
         if frame is not None:
             ended, facts = await frame.end(finish)
-            await self._record_all(facts)
+            await self.record_all(facts)
             finish = ended or cast("Finish", decide(self.state))
         await self.record(RunFinished(finish.status, finish.answer, finish.reason))
 
@@ -212,9 +210,10 @@ class Run:
         while self._inbox:
             await self.record(UserMessageQueued(self._inbox.pop(0)))
 
-    async def _record_all(self, facts: Iterable[Event]) -> None:
-        for fact in facts:
-            await self.record(fact)
+    async def record_all(self, events: Iterable[Event]) -> None:
+        """Records each, in order."""
+        for event in events:
+            await self.record(event)
 
     async def _step(self, action: AskModel | RunTools) -> None:
         """One turn and its batch; what remains of them when the run goes on after a pause."""
@@ -226,7 +225,7 @@ class Run:
             verdict, facts = await self._stage.before("step", step, self.state.metadata)
             if isinstance(verdict, Answer):
                 facts = [*facts, answering(verdict.value)]
-            await self._record_all(facts)
+            await self.record_all(facts)
             if not isinstance(verdict, Step):
                 return
 
@@ -235,28 +234,37 @@ class Run:
             return StepEnd(self.state)
 
         end, facts = await self._stage.around(
-            "step", step, inner, lambda: self.state.metadata, lambda end: end.state.status != "awaiting_approval"
+            "step", step, inner, lambda: self.state.metadata, lambda end: end.state.status not in PAUSED
         )
-        await self._record_all(facts)
+        await self.record_all(facts)
         for text in () if end is None else end.say:
             await self.record(UserMessageQueued(without_secrets(Message.user(text), self._settings.secrets)))
 
     async def _take_step(self, action: AskModel | RunTools) -> None:
         if isinstance(action, AskModel):
-            await self._ask(action)
+            ended = await self._turns.ask(action)
+            if ended is not None:
+                await self._end(ended)
             await self._read_inbox()
             following = decide(self.state)
             if not self.state.batch or not isinstance(following, RunTools):
-                await self._drop_early()
+                await self._turns.drop_early()
                 return
             action = following
+            if self._pause.asked:
+                await self._suspend()
+                return
         await self._run_tools(action)
+
+    async def _suspend(self) -> None:
+        await self._turns.drop_early()
+        await self.record(RunPaused("suspended"))
 
     async def stream(self) -> AsyncGenerator[Watched]:
         """Deltas as they come and records once they are durable. Leaving the loop early cancels the run."""
         self._claim()
         channel: Channel[Watched] = Channel()
-        self._publish, self._progress = channel.put, channel.offer
+        self.publish, self._progress = channel.put, channel.offer
 
         async def work() -> None:
             async for _ in self._advance():
@@ -267,100 +275,10 @@ class Run:
                 async for item in items:
                     yield item
         finally:
-            self._publish = self._progress = None
+            self.publish = self._progress = None
 
-    async def _ask(self, action: AskModel) -> None:
-        if action.reached is not None:
-            await self.record(action.reached)
-        settings, choice = self._settings, action.choice
-        request = TurnRequest(self.state.messages, self._specs, settings.instructions, choice, self._memo)
-        ready, own_messages = None, False
-        if self._stage.has("model"):
-            sent = replace(request, messages=(*self.state.history, *self.state.queued))
-            given, facts = await self._stage.before("model", sent, self.state.metadata)
-            await self._record_all(facts)
-            if given is None:
-                return
-            ready = turn_of(given.value) if isinstance(given, Answer) else None
-            request = sent if isinstance(given, Answer) else given
-            own_messages = request.messages is not sent.messages
-        prompt = settings.driver.prompt(request)
-        if prompt is not self._prompt:
-            self._prompt, self._prompt_digest = prompt, text_digest(prompt)
-        digest = self._digest if request.tools is self._specs else tools_digest(request.tools)
-        await self.record(ModelAsked(settings.driver.name, digest, self._prompt_digest, request.choice))
-        # A driver keeps what it has rendered of a run's messages: it must not take others for those.
-        request = replace(request, memo={}) if own_messages else replace(request, messages=self.state.messages)
-        wrapping_up = choice.mode == "none"
-        scope = asyncio.timeout(_WRAP_UP_SECONDS if wrapping_up else self._seconds_left())
-        try:
-            async with scope:
-                turn = await self._turn(request, ready)
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
-            await self._partial.keep()
-            if wrapping_up:
-                await self._end(Finish("no_answer", "", self.state.limit or "seconds"))
-            else:
-                await self.record(self._time_is_over())
-            return
-        except ProviderError as error:
-            self._error = error
-            await self._partial.keep()
-            await self.record(ModelFailed(settings.secrets.hide_text(str(error)), error.status))
-            return
-        if turn is None:
-            return
-        usage, estimated = turn.usage, turn.usage.total is None
-        if estimated:
-            usage = self._estimate.of(self.state.history, self._prompt, turn)
-        await self.record(answered(turn, usage, estimated, settings.secrets, wrapping_up=wrapping_up))
-
-    async def _compact(self, plan: Plan) -> None:
-        settings, request = self._settings, TurnRequest(self.state.history, self._specs, self._settings.instructions)
-        await self.record(await compact(plan, settings, request, self._seconds_left()))
-        self._memo.clear()  # what the driver rendered is no longer what was said
-        self._estimate = Estimate()
-
-    async def _turn(self, request: TurnRequest, ready: ParsedTurn | None) -> ParsedTurn | None:
-        """The turn with what surrounds it; None when the run is to end. `ready` stands for the model's."""
-        if not self._stage.has("model"):
-            return await self._read_turn(request)
-        if ready is not None:
-            return ready
-        turn, facts = await self._stage.around(
-            "model", request, lambda: self._read_turn(request), lambda: self.state.metadata
-        )
-        await self._record_all(facts)
-        return turn
-
-    async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
-        turn = self.state.turns_before + self.state.step
-        collector = TurnCollector(lambda index: call_id(turn, index))
-        publish = self._publish
-        settings = self._settings
-        await self._drop_early()
-        self._partial.begin()
-        if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
-            self._early = settings.executor.early(self._context())
-        stream = cast("AsyncGenerator[Delta]", self._settings.driver.turn(request))
-        async with aclosing(stream):
-            async for delta in stream:
-                collector.add(delta)
-                await self._partial.add(delta)
-                if self._early is not None and isinstance(delta, CallCompleted):
-                    self._offer(self._early, collector.call(delta.index))
-                if publish is not None and not isinstance(delta, TurnEnded):
-                    await publish(delta)
-        return collector.turn()
-
-    def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:
-        if isinstance(call, ToolCall):
-            early.offer(hide_call(call, self._settings.secrets))
-
-    def _context(self) -> BatchContext:
+    def batch_context(self) -> BatchContext:
+        """What the calls of the next batch are told of the run."""
         return BatchContext(
             run_id=self.run_id,
             step=self.state.step,
@@ -369,6 +287,7 @@ class Run:
             state=self.state,
             progress=self._report,
             scope=self._scope,
+            pause=self._pause,
             agent=self._settings.agent,
             parent_run_id=self._settings.parent_run_id,
         )
@@ -377,21 +296,36 @@ class Run:
         step = 0 if self._state is None else self._state.step
         return HookContext(self.run_id, step, self._settings.deps, self.memory, self._state, notes, name)
 
-    async def _drop_early(self) -> None:
-        early, self._early = self._early, None
-        if early is not None:
-            await early.drop()
+    async def _emit(self, event: Event) -> None:
+        """Records a fact of a batch, a result with what has changed in the tools' memory."""
+        if not isinstance(event, ToolFinished) or not self._may_remember(event.result.name):
+            await self.record(event)
+            return
+        if self._remembered is None:
+            self._remembered = Memory(self.memory, self.state.memory, self._settings.secrets)
+        changes, refused = self._remembered.changes()
+        await self.record(replace(event, memory=changes) if changes else event)
+        for key, reason in refused.items():
+            raise ToolDefinitionError(
+                f"the tool {event.result.name} keeps something in RunContext.memory[{key!r}] that is no JSON: {reason}."
+                " What a run remembers is recorded with it, so that it survives; keep other things in `deps`"
+            )
+
+    def _may_remember(self, name: str) -> bool:
+        """Whether a call of this tool may have changed the memory: the tool, or an interceptor."""
+        tool = self._settings.toolset.get(name)
+        return (tool is not None and tool.context_parameter is not None) or any(self._settings.pipelines.values())
 
     async def _run_tools(self, action: RunTools) -> None:
         state, settings = self.state, self._settings
-        early, self._early = self._early, None
-        seconds, loop = self._seconds_left(), asyncio.get_running_loop()
+        early = self._turns.take_early()
+        seconds, loop = seconds_left(state, settings.clock), asyncio.get_running_loop()
         until = None if seconds is None else loop.time() + seconds
         try:
             batch = await settings.executor.run(
                 action.calls,
-                emit=self.record,
-                context=self._context(),
+                emit=self._emit,
+                context=self.batch_context(),
                 approver=settings.approver,
                 decided={decided.call_id: decision_of(decided) for decided in state.decisions},
                 finished={result.call_id: result for result in state.results},
@@ -399,22 +333,18 @@ class Run:
                 deadline=seconds,
                 max_calls=action.max_calls,
                 early=early,
+                stop=state.stop,
             )
+        except BatchPaused:
+            await self._suspend()
+            return
         except (AgentStop, ToolFailed) as stop:
             batch = stop.batch  # that the run is to end is recorded
         if batch.pending:
             await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))
         elif until is not None and loop.time() >= until + batch.waited:
-            await self.record(self._time_is_over())
+            await self.record(time_is_over(self.state, settings.clock))
 
     def _report(self, call_id: str, message: str) -> None:
         if self._progress is not None:
             self._progress(ToolProgress(call_id, message))
-
-    def _time_is_over(self) -> LimitReached:
-        state, allowed = self.state, self.state.limits.seconds or 0.0
-        return LimitReached("seconds", max(allowed, self._settings.clock() - state.started), allowed)
-
-    def _seconds_left(self) -> float | None:
-        limit = self.state.limits.seconds
-        return None if limit is None else max(0.0, self.state.started + limit - self._settings.clock())

@@ -14,8 +14,9 @@ from toolspeak.agent.sessions import (
     place_of,
     session_messages,
 )
+from toolspeak.agent.suspend import suspend_run
 from toolspeak.data.messages import Message
-from toolspeak.errors import UsageError
+from toolspeak.errors import RunError, UsageError
 from toolspeak.journal.base import SessionInfo
 
 
@@ -70,6 +71,13 @@ class Session:
         them), or until its end; the two go on without each other. Raises RunError if there is no such place."""
         forked = await fork_session(self._journal, self.session_id, run_id, count)
         return Session(self._agent, forked.session_id, principal=forked.principal)
+
+    async def suspend(self) -> bool:
+        """Asks for its last run to be suspended; see `Agent.suspend`. Raises RunError before its first run."""
+        last = (await self.info()).last_run
+        if last is None:
+            raise RunError(f"session {self.session_id} has no run yet: there is nothing to suspend")
+        return await suspend_run(self._journal, last)
 
     async def delete(self) -> None:
         """Removes it with its runs, for good. Raises RunBusy while one of them goes on."""

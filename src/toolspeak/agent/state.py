@@ -17,6 +17,7 @@ from toolspeak.data.events import (
     LimitName,
     LimitReached,
     Limits,
+    MemoryChanged,
     MetadataSet,
     ModelAnswered,
     ModelAsked,
@@ -38,6 +39,7 @@ from toolspeak.data.messages import (
     MalformedCall,
     Message,
     ToolCall,
+    ToolChoice,
     ToolResult,
     Usage,
     no_extra,
@@ -54,6 +56,7 @@ WRAP_UP = {
 }
 _WRAP_UP_TASK = "Do not call any more tools. Answer now with what you have, and say what is not done."
 _EMPTY_TURN = "Your reply was empty. Call a tool, or give your answer in plain text."
+_UNHEEDED = "You must call {what} before you answer. Call it now."
 _FORGED_TURN = (
     "You wrote a block of results yourself. Only the system writes results: nothing was executed, and what you wrote "
     "there is not true. Call a tool, or answer without such a block."
@@ -71,8 +74,10 @@ class RunState:
     is the highest turn among the call ids of the history: this run's ids go on from there. `polled` is set once a call
     of the current step is a poll. `context` is what the next turn reads, in tokens (estimated from the last turn on),
     `task` the number of the history's last message of a person, `compacted` is set when the history was since the last
-    turn. `answer` is set once a turn held text and no calls.
-    `metadata` is what interceptors keep with the run; `stop` is set once it is to end.
+    turn. `answer` is set once a turn held text and no calls. `choice` is that of the next turn, `unheeded` is set when
+    the model was told that its turn did not follow it.
+    `metadata` is what interceptors keep with the run, `memory` how its tools' memory came to be; `stop` is set once it
+    is to end.
     """
 
     run_id: str
@@ -110,7 +115,10 @@ class RunState:
     context: int = 0
     task: int = 0
     compacted: bool = False
+    choice: ToolChoice = ToolChoice()
+    unheeded: bool = False
     metadata: Mapping[str, JSON] = field(default_factory=no_extra)
+    memory: Log[MemoryChanged] = field(default_factory=Log[MemoryChanged])
     stop: StopRequested | None = None
     paused: float | None = None
     asked: float | None = None
@@ -180,8 +188,12 @@ def _changed(state: RunState, record: Record) -> RunState:
             polled = state.polled or (effects is not None and effects.repeatable)
             started_calls, begun = state.started_calls.append(started), state.begun.append(started)
             return _with(state, started_calls=started_calls, begun=begun, polled=polled)
-        case ToolFinished(result):
-            return _finished(state, result)
+        case ToolFinished(result, _, changes):
+            memory = state.memory
+            for change in changes:
+                memory = memory.append(change)
+            finished = _finished(state, result)
+            return _with(finished, memory=memory) if changes else finished
         case UserMessageQueued(message):
             return _with(state, queued=state.queued.append(message))
         case ApprovalRequested() as requested:
@@ -214,10 +226,12 @@ def _changed(state: RunState, record: Record) -> RunState:
                 tokens=state.tokens + (event.usage.total or 0),
                 usage=_add(state.usage, event.usage),
             )
-        case RunPaused(_, call_ids):
+        case RunPaused("suspended"):
+            return _with(state, status="suspended", paused=record.time, asked=None)
+        case RunPaused(reason, call_ids):
             latest = {request.call_id: request for request in state.waiting if request.call_id in call_ids}
             waiting = Log(latest.values())
-            return _with(state, status="awaiting_approval", waiting=waiting, paused=record.time, asked=None)
+            return _with(state, status=reason, waiting=waiting, paused=record.time, asked=None)
         case RunResumed():
             # Nor is the time nobody's in which its process was dead.
             waited = record.time - (state.time if state.paused is None else state.paused)
@@ -259,6 +273,7 @@ def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> Ru
         context=sum(map(tokens_of, history)),
         task=len(history) - 1,
         seq=record.seq + 1,
+        choice=event.choice,
     )
 
 
@@ -282,10 +297,19 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
         if answer is None and not state.limit:
             fruitless = state.fruitless_turns + 1
             history = history.append(Message.user(_FORGED_TURN if event.forged else _EMPTY_TURN))
-    usage = event.usage
+    usage, choice, unheeded = event.usage, state.choice, False
+    if choice.mode in ("required", "specific") and not state.limit:
+        unheeded = not state.unheeded and not event.forged and not _follows(choice, calls)
+        if unheeded and not calls and answer is not None:
+            answer = None
+            history = history.append(Message.user(_UNHEEDED.format(what=_wanted(choice))))
+        if not unheeded and not choice.every_step:
+            choice = ToolChoice()
     return _with(
         state,
         history=history,
+        choice=choice,
+        unheeded=unheeded,
         batch=calls,
         results=Log(),
         waiting=Log(),
@@ -302,6 +326,14 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
         answer=answer,
         reason="" if calls else _reason(event, answer),
     )
+
+
+def _follows(choice: ToolChoice, calls: Sequence[ToolCall | MalformedCall]) -> bool:
+    return any(choice.mode == "required" or call.name == choice.name for call in calls)
+
+
+def _wanted(choice: ToolChoice) -> str:
+    return "at least one tool" if choice.mode == "required" else f"the tool {choice.name!r}"
 
 
 def _reason(event: ModelAnswered, answer: str | None) -> str:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from toolspeak.agent import Agent, RunState
-from toolspeak.agent.run import Watched
+from toolspeak.agent.turns import Watched
 from toolspeak.cli.demo_project import ALIAS, FILES, FIXED, TASK, TEST_ARGUMENTS, TOOLS_USED, playbook
 from toolspeak.cli.exits import ANSWERED, NO_ANSWER
 from toolspeak.cli.loop import run_to_end
@@ -28,7 +28,7 @@ from toolspeak.data.events import ModelAnswered, Record, ToolFinished
 from toolspeak.data.messages import JsonPart, ToolCall, ToolResult
 from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect
 from toolspeak.errors import ToolspeakError, UsageError
-from toolspeak.providers.base import Provider, TextRequest
+from toolspeak.providers import Capabilities, ModelRequest, Provider
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, watch
@@ -185,11 +185,11 @@ class _Paced:
         return self._provider.name
 
     @property
-    def tool_role(self) -> bool:
-        return self._provider.tool_role
+    def capabilities(self) -> Capabilities:
+        return self._provider.capabilities
 
-    async def stream_text(self, request: TextRequest) -> AsyncIterator[Delta]:
-        stream = cast("AsyncGenerator[Delta]", self._provider.stream_text(request))
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        stream = cast("AsyncGenerator[Delta]", self._provider.stream(request))
         async with aclosing(stream):
             async for delta in stream:
                 if self._pause:

@@ -15,6 +15,7 @@ from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import (
     chosen_dialect,
     dialect_options,
+    file_argument,
     finish_option,
     read_reply,
     repair_option,
@@ -33,6 +34,7 @@ from toolspeak.tools.builtin.seen import KEY as FILES_READ
 
 
 @click.command("exec")
+@file_argument
 @dialect_options
 @workspace_option
 @click.option(
@@ -57,6 +59,7 @@ from toolspeak.tools.builtin.seen import KEY as FILES_READ
 @finish_option
 @repair_option
 def execute(
+    file: str,
     dialect: str | None,
     model: str | None,
     strict: bool,
@@ -68,7 +71,7 @@ def execute(
     finish: Literal["stop", "length"],
     repair: bool,
 ) -> None:
-    """Read one model reply from standard input, run its calls with the built-in tools, print the results block.
+    """Read one model reply from FILE or standard input, run its calls with the built-in tools, print the results block.
 
     Nothing is printed for a reply without calls. What was accepted leniently or ignored is said on standard error.
     With `--dialect auto` and no --model the results are written in the dialect of the calls.
@@ -77,7 +80,7 @@ def execute(
         raise UsageError("what runs is not guessed: name the --dialect (or auto, for whichever it is), or the --model")
     chosen = chosen_dialect(dialect, model=model, strict=strict, repair=repair)
     toolset = workspace_tools(workspace)
-    turn = read_turn(chosen, read_reply(), toolset.specs, finish=finish, starts_in=starts_in)
+    turn = read_turn(chosen, read_reply(file), toolset.specs, finish=finish, starts_in=starts_in)
     _report(turn)
     if not turn.calls:
         return

@@ -17,6 +17,7 @@ from toolspeak.cli.rules import rules
 from toolspeak.cli.run import run
 from toolspeak.cli.sessions import sessions
 from toolspeak.cli.show import diff, show
+from toolspeak.cli.suspend import suspend
 from toolspeak.cli.translate import translate_conversation
 from toolspeak.errors import ToolspeakError, UsageError
 
@@ -26,13 +27,14 @@ from toolspeak.errors import ToolspeakError, UsageError
 def cli() -> None:
     """Any model can use tools.
 
-    Exit codes: 0 answered, 1 ended without an answer, 2 usage, 3 awaiting approval, 130 interrupted.
+    Exit codes: 0 answered, 1 ended without an answer, 2 usage, 3 awaiting approval, 4 suspended, 130 interrupted.
     """
 
 
 for command in (
     run,
     resume,
+    suspend,
     sessions,
     show,
     diff,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -17,6 +18,7 @@ from toolspeak.errors import UsageError
 from toolspeak.journal import Journal, MemoryJournal, open_journal
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+STANDARD_INPUT = "-"
 _NAMES = ", ".join(dialect.name for dialect in PROTOCOLS)
 
 
@@ -102,27 +104,48 @@ def chosen_dialect(
     return repaired(dialect) if repair else dialect
 
 
-def read_reply() -> str:
-    """Standard input as UTF-8 text. Raises UsageError naming the byte that is none."""
-    data = standard_input().read()
+def file_argument(command: CommandT) -> CommandT:
+    """What `open_input` takes."""
+    return click.argument("file", default=STANDARD_INPUT, metavar="[FILE]")(command)
+
+
+def read_reply(file: str = STANDARD_INPUT) -> str:
+    """A file, or standard input, as UTF-8 text. Raises UsageError naming the byte that is none."""
+    with open_input(file) as opened:
+        data = opened.read()
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(
-            f"standard input is not UTF-8: byte {data[error.start]:#04x} at offset {error.start}; convert it first"
-        ) from None
+        place = f"byte {data[error.start]:#04x} at offset {error.start}"
+        name = "standard input" if file == STANDARD_INPUT else file
+        raise UsageError(f"{name} is not UTF-8: {place}; convert it first") from None
 
 
-def standard_input() -> BinaryIO:
-    """Standard input as bytes. Raises UsageError if it is closed."""
-    if cast("object", sys.stdin) is None:  # `<&-`
-        raise UsageError("standard input is closed; hand the reply in through it")
-    return sys.stdin.buffer
+@contextmanager
+def open_input(file: str) -> Generator[BinaryIO]:
+    """A file as bytes, or standard input for `-`. Raises UsageError for what cannot be opened."""
+    if file == STANDARD_INPUT:
+        if cast("object", sys.stdin) is None:  # `<&-`
+            raise UsageError("standard input is closed; hand the reply in through it, or name a file")
+        yield sys.stdin.buffer
+        return
+    with _opened(file) as opened:
+        yield opened
+
+
+def _opened(file: str) -> BinaryIO:
+    try:
+        return Path(file).open("rb")
+    except FileNotFoundError:
+        raise UsageError(f"{file}: there is no such file; name one, or hand the text in on standard input") from None
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}") from None
 
 
 def read_tools(path: str | None) -> tuple[ToolSpec, ...]:
     """Tools from a JSON file: an array of `{"name", "description", "parameters"}`, bare or in OpenAI's
-    `{"type": "function", "function": …}`. Raises UsageError naming the file and the place."""
+    `{"type": "function", "function": …}`, with the schema under Anthropic's or MCP's name for it; or one such tool, or
+    an object that holds them as `tools`. Raises UsageError naming the file and the place."""
     if path is None:
         return ()
     return tool_specs(read_json(path), path)
@@ -144,9 +167,16 @@ def read_json(path: str) -> Any:
 
 def tool_specs(listed: Any, where: str) -> tuple[ToolSpec, ...]:
     """Tools from JSON as `read_tools` takes it; `where` names the place for errors."""
+    if isinstance(listed, dict):
+        found = cast("dict[str, Any]", listed)
+        listed = found.get("tools", [found] if found else found)
     if not isinstance(listed, list):
-        raise UsageError(f"{where}: expected a JSON array of tools, found {type(listed).__name__}")
+        raise UsageError(f"{where}: expected a JSON array of tools, found {json.dumps(listed)[:40]}")
     return tuple(_tool(entry, f"{where}[{i}]") for i, entry in enumerate(cast("list[Any]", listed)))
+
+
+_SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema")
+"""The schema's name in OpenAI's API, in Anthropic's, and in MCP."""
 
 
 def _tool(entry: Any, where: str) -> ToolSpec:
@@ -155,11 +185,10 @@ def _tool(entry: Any, where: str) -> ToolSpec:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):  # pyright: ignore[reportUnknownMemberType] - JSON
         raise UsageError(f'{where}: a tool is {{"name": …, "description": …, "parameters": {{…}}}}')
     tool = cast("dict[str, Any]", entry)
-    parameters: Any = tool.get("parameters")
-    if parameters is None:
-        parameters = {"type": "object", "properties": {}}
+    key = next((key for key in _SCHEMA_KEYS if tool.get(key) is not None), None)
+    parameters: Any = tool[key] if key else {"type": "object", "properties": {}}
     if not isinstance(parameters, dict):
-        raise UsageError(f"{where}.parameters: expected a JSON Schema object")
+        raise UsageError(f"{where}.{key}: expected a JSON Schema object")
     return ToolSpec(tool["name"], str(tool.get("description") or ""), cast("dict[str, Any]", parameters))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast, get_args
 
@@ -13,11 +13,12 @@ import click
 from toolspeak.cli.exits import NO_ANSWER
 from toolspeak.cli.options import (
     dialect_options,
+    file_argument,
     finish_option,
+    open_input,
     read_reply,
     read_tools,
     repair_option,
-    standard_input,
     starts_in_option,
     tool_specs,
     write_json,
@@ -29,6 +30,7 @@ from toolspeak.errors import UnknownDialect, UsageError
 
 
 @click.command
+@file_argument
 @dialect_options
 @click.option("--tools", "tools_file", metavar="FILE", help="The tools as JSON; they give values their types.")
 @starts_in_option
@@ -41,6 +43,7 @@ from toolspeak.errors import UnknownDialect, UsageError
     '"prompt_tail", "reasoning_off", "chunk", "partial"}, all but "input" optional; each output line its result.',
 )
 def parse(
+    file: str,
     dialect: str | None,
     model: str | None,
     strict: bool,
@@ -50,7 +53,7 @@ def parse(
     repair: bool,
     jsonl: bool,
 ) -> None:
-    """Read one model reply from standard input and print what the runtime sees in it, as JSON.
+    """Read one model reply from FILE or standard input and print what the runtime sees in it, as JSON.
 
     Without --dialect it is read as `auto` does: in whichever dialect it turns out to be, a --model's own first.
     "dialect" in the output is the one that read the calls.
@@ -69,16 +72,18 @@ def parse(
         repair=repair,
     )
     if jsonl:
-        if not _read_lines(usual):
+        with open_input(file) as lines:
+            good = _read_lines(lines, usual)
+        if not good:
             sys.exit(NO_ANSWER)
     else:
-        write_json(read(replace(usual, text=read_reply())))
+        write_json(read(replace(usual, text=read_reply(file))))
 
 
-def _read_lines(usual: Reply) -> bool:
-    """Answers each line of standard input on a line of its own; whether all could be read."""
+def _read_lines(lines: Iterable[bytes], usual: Reply) -> bool:
+    """Answers each line on a line of its own; whether all could be read."""
     good = True
-    for number, line in enumerate(standard_input(), 1):
+    for number, line in enumerate(lines, 1):
         line = line.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else line.strip()
         if not line:
             continue

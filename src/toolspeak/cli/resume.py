@@ -1,10 +1,9 @@
-"""`toolspeak resume`: go on with a run that was interrupted, or that waits for approval."""
+"""`toolspeak resume`: go on with a run that was interrupted or suspended, or that waits for approval."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -12,7 +11,7 @@ import click
 
 from toolspeak.agent import Agent, Run
 from toolspeak.cli.exits import ANSWERED
-from toolspeak.cli.find import SHORT, find_run, unfinished
+from toolspeak.cli.find import SHORT, find_run, is_held, unfinished
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import journal_of, journal_option
 from toolspeak.cli.work import Approve, Setup, Shown, open_streams, work
@@ -20,7 +19,6 @@ from toolspeak.data.events import RunStarted
 from toolspeak.errors import RunBusy, ToolspeakError, UsageError
 from toolspeak.execute import InDoubt
 from toolspeak.journal import Journal, RunInfo
-from toolspeak.journal.owner import is_dead
 
 _LOOK = 1.0
 """Seconds between two looks for runs that were interrupted."""
@@ -107,8 +105,8 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
     worst = ANSWERED
     for info in await unfinished(journal):
         if info.status != "running":
-            continue  # it waits for a person, who names it
-        if failed is not None and (_is_held(info) or failed.get(info.run_id) == info.records):
+            continue  # it waits for a person, or was suspended by one, who names it
+        if failed is not None and (is_held(info) or failed.get(info.run_id) == info.records):
             continue
         click.echo(f"toolspeak: resuming {info.run_id[:SHORT]}: {info.title}", err=True)
         try:
@@ -122,10 +120,6 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
             if failed is not None and found is not None:
                 failed[info.run_id] = found.records
     return worst
-
-
-def _is_held(info: RunInfo) -> bool:
-    return info.owner is not None and (info.held_until or 0) > time.time() and not is_dead(info.owner)
 
 
 async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:

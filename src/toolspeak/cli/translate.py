@@ -7,13 +7,14 @@ from typing import Any, cast, get_args
 
 import click
 
-from toolspeak.cli.options import read_reply, read_tools, write_json
+from toolspeak.cli.options import file_argument, read_reply, read_tools, write_json
 from toolspeak.data.messages import Role, TextMessage
 from toolspeak.dialects import get_dialect, translate
 from toolspeak.errors import UsageError
 
 
 @click.command("translate")
+@file_argument
 @click.option("--from", "source", required=True, metavar="NAME", help="The dialect the conversation is in.")
 @click.option("--to", "target", required=True, metavar="NAME", help="The dialect it is wanted in.")
 @click.option(
@@ -22,14 +23,14 @@ from toolspeak.errors import UsageError
     metavar="FILE",
     help="The tools as JSON; they give values their types, and the instructions in a system message are found by them.",
 )
-def translate_conversation(source: str, target: str, tools_file: str | None) -> None:
-    """Turn a conversation from standard input into another dialect's, so that another model can go on with it.
+def translate_conversation(file: str, source: str, target: str, tools_file: str | None) -> None:
+    """Turn a conversation from FILE or standard input into another dialect's, so that another model can go on with it.
 
     It is a JSON array of {"role", "content"}, as the model's server saw it: calls and results are text. What cannot
     be carried over as it was is told on standard error, with the position of its message.
     """
     dialects = get_dialect(source), get_dialect(target)
-    found = translate(_conversation(read_reply()), *dialects, read_tools(tools_file))
+    found = translate(_conversation(read_reply(file)), *dialects, read_tools(tools_file))
     write_json([{"role": message.role, "content": message.text} for message in found.messages])
     for warning in found.warnings:
         click.echo(f"toolspeak: {warning}", err=True)

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from toolspeak.agent import DEFAULT_DIALECT, Agent, Run, RunResult, RunState
 from toolspeak.agent.agent import result_of
-from toolspeak.agent.run import Watched
+from toolspeak.agent.turns import Watched
 from toolspeak.cli.ask import has_terminal, terminal_approver
-from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER
+from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
 from toolspeak.cli.options import write_text
 from toolspeak.cli.rules import open_rules
 from toolspeak.cli.timeline import write_timeline
@@ -163,6 +163,9 @@ def _finish(result: RunResult, as_json: bool) -> int:
     if result.status == "awaiting_approval":
         _say_what_waits(result)
         return AWAITING_APPROVAL
+    if result.status == "suspended":
+        click.echo(f"toolspeak: suspended: `toolspeak resume {result.run_id[:8]}` goes on with it", err=True)
+        return SUSPENDED
     if result.answer and not as_json and not sys.stdout.isatty():
         write_text(result.answer + "\n")
     return ANSWERED if result.status == "answered" else NO_ANSWER

@@ -5,22 +5,25 @@ gives when it accepted something leniently:
 
 - on a call: `arguments_key:<key>` (another word than the dialect's for the arguments),
   `arguments_text` (the arguments as a JSON string that holds the object),
+  `only_tool` (a counter where the tool's name belongs, and the turn has one tool),
   `extra_key:<key>` (ignored), `attributes` (ignored attributes of an element), `missing_closer`
-  (its own end tag; in XML), `repaired` (from text that was no JSON; only on demand, see `dialects.repaired`);
+  (its own end tag; in XML), `repaired` (from text that was no JSON; only on demand, see `dialects.repaired`),
+  `leaked` (the server, which has native calls, left it in the text);
 - on a batch: `code_fence`, `marker_attributes`, `marker_case`, `single_object` (no array around it),
   `array` (an array where one object belongs), `missing_closer` (the block's end marker),
-  `dialect:<name>` (what `auto` found, if it is not the model's own).
+  `dialect:<name>` (what `auto` found, if it is not the model's own), `leaked` (calls of it were).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from toolspeak.data.messages import JSON, FinishReason, Usage
+from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 
 DIALECT_NOTE = "dialect:"
+LEAKED = "leaked"
 
 
 def other_dialects(notes: Iterable[str]) -> list[str]:
@@ -36,6 +39,18 @@ class TextDelta:
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartEnded:
+    """The text or reasoning streamed last is a part of its own, which goes back to its provider with `opaque`.
+
+    If nothing of that kind was streamed since the part before, the part is empty (reasoning that the API keeps to
+    itself).
+    """
+
+    part: Literal["text", "reasoning"]
+    opaque: Opaque | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,7 @@ class CallCompleted:
     id: str | None = None
     notes: tuple[str, ...] = ()
     repaired_from: str | None = None
+    opaque: Opaque | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +129,13 @@ class ForgedResults:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The turn is over. `model` is the model's name as its API gave it."""
+    """The turn is over. `model` is the model's name as its API gave it, `response_id` the id under which a server
+    keeps the turn."""
 
     finish: FinishReason
     usage: Usage = Usage()
     model: str | None = None
+    response_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +149,7 @@ class ToolProgress:
 Delta: TypeAlias = (
     TextDelta
     | ReasoningDelta
+    | PartEnded
     | CallStarted
     | ArgumentsDelta
     | CallCompleted

@@ -23,7 +23,10 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import Effects
 
-RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval"]
+RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval", "suspended"]
+PauseReason = Literal["awaiting_approval", "suspended"]
+PAUSED: frozenset[RunStatus] = frozenset({"awaiting_approval", "suspended"})
+"""The statuses of runs that have stopped and can be resumed."""
 StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interceptor_failure"]
 LimitName = Literal["steps", "calls", "seconds", "tokens", "repeats", "failures"]
 
@@ -52,7 +55,8 @@ class RunStarted:
 
     In a session the run goes on behind the first `follows_seq` records of run `follows` (None: it is the first),
     whose messages come before `messages`. `session_version` is the session's version it was started on, 0 for a new
-    one. `setup` is what the program that started the run needs to set it up again in another process.
+    one. `setup` is what the program that started the run needs to set it up again in another process. `choice` is what
+    the model is asked to do with its tools.
     """
 
     messages: tuple[Message, ...]
@@ -63,6 +67,7 @@ class RunStarted:
     follows: str | None = None
     follows_seq: int = 0
     setup: Mapping[str, JSON] = field(default_factory=no_extra)
+    choice: ToolChoice = ToolChoice()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -105,9 +110,10 @@ class ModelAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ModelTextReceived:
-    """A piece of a turn that is not at its end: its text (without calls) and reasoning since the piece before.
+    """A piece of a turn that is not at its end: its text and reasoning since the piece before, as the model wrote them,
+    with its calls as text.
 
-    Recorded every few seconds, and when a turn is cut off. It is no part of the history: a turn that is read to its
+    Recorded every half second, and when a turn is cut off. It is no part of the history: a turn that is read to its
     end is `ModelAnswered`, one that was cut off is asked for again.
     """
 
@@ -177,14 +183,26 @@ class ToolStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryChanged:
+    """A value that a tool has kept in `RunContext.memory`, under a key or a key and an entry of what is under it; or
+    has `forgotten`."""
+
+    path: tuple[str, ...]
+    value: JSON = None
+    forgotten: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ToolFinished:
     """A call has its result, whether its function ran or not; recorded before the result is used.
 
-    `whole` is the text of a result that was too long for the model, which `read_result` pages through.
+    `whole` is the text of a result that was too long for the model, which `read_result` pages through. `memory` is what
+    was changed in the tools' memory until then.
     """
 
     result: ToolResult
     whole: str | None = None
+    memory: tuple[MemoryChanged, ...] = ()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -259,10 +277,11 @@ class HistoryCompacted:
 
 @dataclass(frozen=True, slots=True)
 class RunPaused:
-    """The run waits for decisions and can be resumed with them."""
+    """The run stopped where nothing is under way, and can be resumed: it waits for decisions about these calls, or was
+    asked to be suspended."""
 
-    reason: Literal["awaiting_approval"]
-    call_ids: tuple[str, ...]
+    reason: PauseReason
+    call_ids: tuple[str, ...] = ()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 

@@ -238,7 +238,19 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """What the model is asked to do with its tools; `name` goes with `specific` alone."""
+    """What the model is asked to do with its tools; `name` goes with `specific` alone.
+
+    `required` and `specific` hold for a run's first step, so that runs end, unless it is `every_step`.
+    """
 
     mode: Literal["auto", "required", "none", "specific"] = "auto"
     name: str | None = None
+    every_step: bool = False
+
+    @classmethod
+    def of(cls, choice: str, *, every_step: bool = False) -> ToolChoice:
+        """`auto`, `required`, `none`, or a tool's name."""
+        for mode in ("auto", "required", "none"):
+            if choice == mode:
+                return cls(mode, every_step=every_step)
+        return cls("specific", choice, every_step)

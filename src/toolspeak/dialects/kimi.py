@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from toolspeak.data.messages import MalformedCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
@@ -23,6 +25,7 @@ _OTHER_SECTION, _OTHER_END = "<|tool_call_section_begin|>", "<|tool_call_section
 _CALL, _ARGUMENT, _CALL_END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 _LIVE = re.compile(r"<(?=\|tool_call|\s*+(?:/\s*+)?(?ai:think))")
 _RETURN = re.compile(r"#(?=# Return of )")
+_COUNTER = re.compile(r"[0-9]+")
 _ID = re.compile(rf"(?:functions\.)?(?P<name>{NAME}):\d+")
 _EXAMPLE = f"{_CALL}functions.name:0{_ARGUMENT}{{…}}{_CALL_END}"
 _SHAPE = NamedShape(lambda text: _read_id(text), _EXAMPLE, _CALL, _ARGUMENT, _CALL_END, (_SECTION_END, _OTHER_END))
@@ -38,9 +41,18 @@ def _read_id(text: str) -> Header | None:
     return Header(found["name"], text) if found else None
 
 
-def _new_body(marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
+def _read_id_of_one_tool(text: str, name: str) -> Header | None:
+    """With one tool a name says nothing new: a bare counter, which Kimi writes at times, can only be this tool."""
+    return Header(name, None, ("only_tool",)) if _COUNTER.fullmatch(text.strip()) else _read_id(text)
+
+
+def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
     single = marker.text == _CALL
-    return NamedCalls(_ONE if single else _SHAPE, first_index, caps, single=single)
+    shape = _ONE if single else _SHAPE
+    if len(tools) == 1:
+        (name,) = tools
+        shape = replace(shape, read_header=partial(_read_id_of_one_tool, name=name))
+    return NamedCalls(shape, first_index, caps, single=single)
 
 
 _CALL_START = re.compile(rf"\s*{NAME}\s*{re.escape(_ARGUMENT)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import cast
 
 from toolspeak.data.deltas import CallCompleted
@@ -15,7 +16,7 @@ from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.element_values import CDATA, as_cdata, escape_name, write_json
 from toolspeak.dialects.grammar.avoid import texts
-from toolspeak.dialects.grammar.ir import Literal, Node, Repeat, Rules, Text, Token, choice, optional, series
+from toolspeak.dialects.grammar.ir import EMPTY, Literal, Node, Repeat, Rules, Text, Token, choice, optional, series
 from toolspeak.dialects.grammar.schema import SchemaNodes, json_notation, merged, only, split
 from toolspeak.dialects.grammar.text_frames import STARTS_CDATA, cdata, in_order
 from toolspeak.dialects.grammar.turn import Frame
@@ -105,34 +106,41 @@ def _element_node(name: str, schema: JSON, spec: ToolSpec, rules: Rules, outer: 
     start, _, end = _element(name, "\0").partition("\0")
     fixed = (_argument(name, value, spec) if outer else _elements(name, value) for value in sorted_.values)
     options: list[Node] = [series(text) for text in fixed]
+    contents: list[Node] = []  # with the end tag
     if sorted_.text:
         plain = series(Text((*texts(_PREFIX), *STARTS_CDATA), _PREFIX), end.removeprefix(_PREFIX))
-        options.append(series(start, Token(choice(plain, series(cdata(), end)))))
+        contents.append(Token(choice(plain, series(cdata(), end))))
     for other in sorted_.others:
         nodes = SchemaNodes(json_notation(texts(_PREFIX)), spec.parameters, rules, f"{spec.name}-{name}")
         if outer:
             marked = _element(name, "\0", ' type="json"').partition("\0")[0]
             options.append(series(marked, nodes.value(other), end))
-        if not sorted_.text:
-            options += [series(start, each, end) for each in _contents(other, spec, rules, nodes)]
-    return choice(*options)
+        inner = [*_in_elements(other, spec, rules), *([] if sorted_.text else _plain(other, spec, nodes))]
+        contents += [series(each, end) for each in inner]
+    # The start tag by itself: a lexer that has begun a text would not go back to an element behind the tag.
+    return choice(*options, series(start, choice(*contents)))
 
 
-def _contents(schema: JSON, spec: ToolSpec, rules: Rules, nodes: SchemaNodes) -> list[Node]:
-    """What stands in the element of a value that is no text, one way for each type."""
+def _plain(schema: JSON, spec: ToolSpec, nodes: SchemaNodes) -> list[Node]:
+    """What stands in the element of a value that is no text and has no elements, one way for each type."""
     mapping, kinds = merged(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
     found: list[Node] = [nodes.value(only(schema, kind, spec.parameters)) for kind in sorted(kinds - _NESTED)]
-    properties, items = as_mapping(mapping.get("properties")), mapping.get("items")
-    required = mapping.get("required", ())
-    if "object" in kinds and properties:
-
-        def entries() -> Node:
-            each = [(name, _element_node(name, sub, spec, rules, False)) for name, sub in properties.items()]
-            return series(*(node if name in required else optional(node) for name, node in each))
-
-        found.append(rules.once((spec.name, json.dumps(schema), "element"), f"{spec.name}-object", entries))
-    if "object" in kinds and not required:
+    if "object" in kinds and not mapping.get("required", ()):
         found.append(Literal("{}"))
+    if "array" in kinds and not mapping.get("minItems"):
+        found.append(Literal("[]"))
+    return found
+
+
+def _in_elements(schema: JSON, spec: ToolSpec, rules: Rules) -> list[Node]:
+    """What stands in the element of an object or array that is not empty."""
+    mapping, kinds = merged(as_mapping(schema), spec.parameters), schema_types(schema, spec.parameters)
+    found: list[Node] = []
+    properties, items = as_mapping(mapping.get("properties")), mapping.get("items")
+    if "object" in kinds and properties:
+        key = (spec.name, json.dumps(schema), "element")
+        required = frozenset(mapping.get("required", ()))
+        found.append(rules.once(key, f"{spec.name}-object", lambda: _entries(key, properties, required, spec, rules)))
     if "array" in kinds and isinstance(items, Mapping) and "prefixItems" not in mapping:
         item = rules.once(
             (spec.name, json.dumps(items), "item"),
@@ -140,9 +148,23 @@ def _contents(schema: JSON, spec: ToolSpec, rules: Rules, nodes: SchemaNodes) ->
             lambda: _element_node(ITEM, cast("JSON", items), spec, rules, False),
         )
         found.append(Repeat(item, max(mapping.get("minItems", 0), 1), mapping.get("maxItems")))
-    if "array" in kinds and not mapping.get("minItems"):
-        found.append(Literal("[]"))
     return found
+
+
+def _entries(
+    key: object, properties: Mapping[str, JSON], required: AbstractSet[str], spec: ToolSpec, rules: Rules
+) -> Node:
+    """One element or more: the empty object is written {}, for an empty element may be a text."""
+    each = {name: _element_node(name, sub, spec, rules, False) for name, sub in properties.items()}
+    nodes = [node if name in required else optional(node) for name, node in each.items()]
+    if required:
+        return series(*nodes)
+
+    def behind(i: int) -> Node:
+        rest = nodes[i + 1 :]
+        return rules.once((key, i), f"{spec.name}-more", lambda: series(*rest)) if rest else EMPTY
+
+    return choice(*(series(node, behind(i)) for i, node in enumerate(each.values())))
 
 
 _NESTED = frozenset({"object", "array"})

@@ -39,10 +39,11 @@ def plain_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a call's header says."""
+    """What a call's header says. `notes`: what was accepted leniently in it."""
 
     name: str
     id: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ class NamedCalls(Body):
             reason = f"{shorten(header.strip())!r} names no tool; write {self._shape.example}"
             call.problem = Problem("no_name", reason)
         else:
-            call.name, call.id = read.name, read.id
+            call.name, call.id, call.notes = read.name, read.id, read.notes
             out.append(CallStarted(self._index, read.name, read.id))
 
     def _no_arguments(self, out: list[Delta]) -> None:
@@ -235,7 +236,7 @@ class NamedCalls(Body):
             fence = FENCE.match(rest)
             if fence is not None and fence.end() < len(rest):
                 if not shape.fenced:
-                    call.notes = ("code_fence",)
+                    call.notes = (*call.notes, "code_fence")
                 return self._take(text, stop, stop + fence.end())
             if FENCE_START.fullmatch(rest) and len(rest) < MAX_CANDIDATE:
                 self._wait = True

@@ -12,6 +12,7 @@ from toolspeak.data.deltas import (
     CallMalformed,
     Delta,
     ForgedResults,
+    PartEnded,
     ReasoningDelta,
     TextDelta,
     TurnEnded,
@@ -21,6 +22,7 @@ from toolspeak.data.messages import (
     FinishReason,
     MalformedCall,
     Message,
+    Opaque,
     Part,
     ReasoningPart,
     TextPart,
@@ -58,12 +60,23 @@ class ParsedTurn:
     finish: FinishReason
     usage: Usage
     model: str | None
+    response_id: str | None = None
 
     @property
     def dialect(self) -> str | None:
         """The dialect that `auto` found, if it was not the model's own."""
         found = other_dialects(self.notes)
         return found[-1] if found else None
+
+
+@dataclass(slots=True)
+class _Streamed:
+    """A part of text or reasoning while it comes."""
+
+    kind: type[TextPart | ReasoningPart]
+    pieces: list[str]
+    opaque: Opaque | None = None
+    ended: bool = False
 
 
 class TurnCollector:
@@ -73,7 +86,7 @@ class TurnCollector:
         self._call_id = call_id
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._parts: list[tuple[type[TextPart | ReasoningPart], list[str]] | int] = []
+        self._parts: list[_Streamed | int] = []
         self._calls: dict[int, ToolCall | MalformedCall] = {}
         self._ignored: dict[int, str] = {}
         self._forged: list[str] = []
@@ -89,9 +102,11 @@ class TurnCollector:
             case ReasoningDelta(text):
                 self._reasoning.append(text)
                 self._add_text(ReasoningPart, text)
-            case CallCompleted(index, name, arguments, provider_id, notes, repaired_from):
-                made = ToolCall(self._call_id(index), name, arguments, provider_id, notes, repaired_from=repaired_from)
-                self._place(index, made)
+            case PartEnded(part, opaque):
+                self._end_part(TextPart if part == "text" else ReasoningPart, opaque)
+            case CallCompleted(index, name, arguments, given_id, notes, repaired, opaque):
+                call_id = self._call_id(index)
+                self._place(index, ToolCall(call_id, name, arguments, given_id, notes, opaque, repaired_from=repaired))
             case CallMalformed():
                 call_id = self._call_id(delta.index)
                 malformed = MalformedCall(call_id, delta.raw, delta.code, delta.reason, delta.name, delta.whole_block)
@@ -113,10 +128,19 @@ class TurnCollector:
 
     def _add_text(self, kind: type[TextPart | ReasoningPart], text: str) -> None:
         last = self._parts[-1] if self._parts else None
-        if isinstance(last, tuple) and last[0] is kind:
-            last[1].append(text)
+        if isinstance(last, _Streamed) and last.kind is kind and not last.ended:
+            last.pieces.append(text)
         else:
-            self._parts.append((kind, [text]))
+            self._parts.append(_Streamed(kind, [text]))
+
+    def _end_part(self, kind: type[TextPart | ReasoningPart], opaque: Opaque | None) -> None:
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, _Streamed) or last.kind is not kind or last.ended:
+            if opaque is None:
+                return
+            last = _Streamed(kind, [])
+            self._parts.append(last)
+        last.opaque, last.ended = opaque, True
 
     def _place(self, index: int, call: ToolCall | MalformedCall) -> None:
         if index not in self._calls:
@@ -131,12 +155,11 @@ class TurnCollector:
                 if entry in counting:
                     parts.append(counting[entry])
                 continue
-            kind, pieces = entry
-            text = "".join(pieces)
-            if kind is TextPart:
+            text = "".join(entry.pieces)
+            if entry.kind is TextPart and entry.opaque is None:
                 text = text.strip()  # its neighbours are blocks or reasoning, or the ends of the turn
-            if text:
-                parts.append(kind(text))
+            if text or entry.opaque is not None:
+                parts.append(entry.kind(text, entry.opaque))
         ignored = [IgnoredCall(self._calls[i], why) for i, why in self._ignored.items() if i in self._calls]
         return ParsedTurn(
             text="".join(self._text),
@@ -149,6 +172,7 @@ class TurnCollector:
             finish=self._end.finish,
             usage=self._end.usage,
             model=self._end.model,
+            response_id=self._end.response_id,
         )
 
 

@@ -19,6 +19,7 @@ from toolspeak.execute.gates import Concurrency
 from toolspeak.execute.hooks import Answer, Block, HookContext, HookError, HookNotes, Level, Passage, applied, in_order
 from toolspeak.execute.interceptors import Interceptor, Proceed
 from toolspeak.execute.observe import Observer, ToolCallBlocked, ToolCallCompleted, ToolCallStarted, ToolExecution
+from toolspeak.execute.pause import BatchPaused, Pause
 from toolspeak.execute.recall import ANSWERED_FROM
 from toolspeak.execute.report import Wait, hints, waits
 from toolspeak.execute.rules import StandingRules, rules_policy
@@ -36,6 +37,7 @@ __all__ = [
     "Batch",
     "BatchApprover",
     "BatchContext",
+    "BatchPaused",
     "Block",
     "Concurrency",
     "Decision",
@@ -52,6 +54,7 @@ __all__ = [
     "Level",
     "Observer",
     "Passage",
+    "Pause",
     "Policy",
     "Proceed",
     "Rule",

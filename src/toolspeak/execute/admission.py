@@ -353,7 +353,8 @@ class Admission:
         """A person's time does not count: the question is not under the deadline, which moves on instead."""
         clock = asyncio.get_running_loop()
         asked = clock.time()
-        answer = await question
+        async with self.context.pause.ends():
+            answer = await question
         waited = clock.time() - asked
         self.waited += waited
         self.deadline.move_on(waited)

@@ -12,6 +12,7 @@ from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.execute.approval import ApprovalRequest
 from toolspeak.execute.ids import key_of
 from toolspeak.execute.observe import ToolExecution
+from toolspeak.execute.pause import Pause
 from toolspeak.execute.scope import RunScope
 from toolspeak.tools.context import StateView
 
@@ -32,7 +33,7 @@ class BatchContext:
     """The run a batch belongs to; every call's RunContext is made from it.
 
     `progress` receives a call id and a line, in the event loop's thread. `scope` is what the batches of one run
-    share; without it a batch knows of no other.
+    share; without it a batch knows of no other. `pause` asks the batch to stop before its next call.
     """
 
     run_id: str
@@ -44,6 +45,7 @@ class BatchContext:
     scope: RunScope = field(default_factory=RunScope)
     agent: str = "agent"
     parent_run_id: str | None = None
+    pause: Pause = field(default_factory=Pause)
 
 
 @dataclass(frozen=True, slots=True)

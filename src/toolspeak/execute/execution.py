@@ -11,7 +11,7 @@ from functools import partial
 from time import time
 from typing import Any, cast
 
-from toolspeak.data.events import StopRequested, ToolFinished, ToolStarted
+from toolspeak.data.events import StopRequested, ToolFinished
 from toolspeak.data.messages import JSON, MalformedCall, TextPart, ToolCall, ToolResult, failure, no_extra
 from toolspeak.errors import AgentStop
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
@@ -22,12 +22,12 @@ from toolspeak.execute.hooks import HookNotes, applied
 from toolspeak.execute.interceptors import passage_of
 from toolspeak.execute.invoke import Invocation, seconds_of
 from toolspeak.execute.lingering import Abandoned
+from toolspeak.execute.pause import BatchPaused, NotStarted
 from toolspeak.execute.results import describe, finish_result, result_of
-from toolspeak.execute.secrets import hide_effects
 from toolspeak.execute.settings import ExecutionSettings
 from toolspeak.execute.threads import Outcome
 from toolspeak.execute.timers import Timers
-from toolspeak.execute.turns import Turn, Watch, chain
+from toolspeak.execute.turns import Turn, Watch, chain, forget_cancellations, obstacle_of, started_fact
 from toolspeak.tools.kept import kept
 
 
@@ -45,8 +45,9 @@ class Execution:
         deadline: Deadline,
         doubts: Doubts = NO_DOUBTS,
         metadata: Mapping[str, JSON] = no_extra(),
+        stop: StopRequested | None = None,
     ) -> None:
-        self.stop: StopRequested | None = None
+        self.stop = stop
         self._metadata = metadata
         self._watch = Watch(settings.observers, context)
         self._settings = settings
@@ -65,6 +66,8 @@ class Execution:
             settings.schedule != "parallel" or all(entry.effects.read_only for _, entry in self._calls)
         )
         self._left = len(self._turns)
+        self._pause = context.pause
+        self._under_way = 0
         self._ready = deque(turn for turn in self._turns if not turn.waits)
         self._starting = False
         self._stopping = False
@@ -80,16 +83,20 @@ class Execution:
     async def run(self) -> tuple[ToolResult, ...]:
         """All results, in call order.
 
-        Raises what `emit` raised, and a tool's KeyboardInterrupt or SystemExit, after the other calls have been
-        cancelled and awaited; what was not recorded by then has no result.
+        Raises BatchPaused when the run was asked to pause and calls were left. Raises what `emit` raised, and a tool's
+        KeyboardInterrupt or SystemExit, after the other calls have been cancelled and awaited; what was not recorded by
+        then has no result.
         """
         at = self._deadline.at
         timer = None if at is None else self._loop.call_at(at, self._expire)
+        end_telling = self._pause.tell(self._rest)
         try:
             self._start_ready()
+            self._rest()
             if self._left:
                 await self._over
         finally:
+            end_telling()
             if timer is not None:
                 timer.cancel()
             try:
@@ -99,8 +106,11 @@ class Execution:
         if self._error is not None:
             raise self._error
         if self._settings.pipeline:
-            for fact in applied((turn.notes for turn in self._turns), self._metadata, "call"):
+            notes = (turn.notes for turn in self._turns if turn.result is not None)
+            for fact in applied(notes, self._metadata, "call"):
                 await self._emit(fact)
+        if self._left:
+            raise BatchPaused
         return tuple(cast("ToolResult", turn.result) for turn in self._turns)
 
     @property
@@ -113,13 +123,13 @@ class Execution:
         if self._starting:
             return
         self._starting = True
-        while self._ready and not self._stopping:
+        while self._ready and not self._stopping and not self._pause.asked:
             self._start(self._ready.popleft())
         self._starting = False
 
     def _start(self, turn: Turn) -> None:
         entry = turn.entry
-        if self._stopping or turn.task is not None or turn.result is not None:
+        if self._stopping or self._pause.asked or turn.task is not None or turn.result is not None:
             return
         if isinstance(entry, Settled):
             if entry.recorded:
@@ -129,6 +139,7 @@ class Execution:
             turn.phase = "queued"
             return
         turn.phase = "new"
+        self._under_way += 1
         # A copy of the batch's context: a call must not see what the call before it has set.
         turn.task = self._loop.create_task(self._take(turn), context=self._vars.copy())
 
@@ -166,10 +177,20 @@ class Execution:
                 await self._halt_on(result)
             handle = result.extra.get("handle")
             await self._emit(ToolFinished(result, None if handle is None else kept(self._context.memory, handle)))
+        except NotStarted:
+            pass
         except BaseException as error:  # noqa: BLE001 - run() raises it; a task's own exception would be lost
             self._abort(error)
         else:
             self._finish(turn, result)
+        finally:
+            self._under_way -= 1
+            self._rest()
+
+    def _rest(self) -> None:
+        """Ends the batch when the run is to pause and nothing is under way."""
+        if self._pause.asked and not self._under_way and not self._over.done():
+            self._over.set_result(None)
 
     def _remembered(self, turn: Turn) -> ToolResult | None:
         """The result of a read that was made before, unless something in this batch may change it first."""
@@ -207,12 +228,14 @@ class Execution:
             await self._emit(stop)
 
     async def _run_call(self, turn: Turn, entry: Ready) -> ToolResult:
+        if self._pause.asked:
+            raise NotStarted
         if self._is_late():
             return failure(entry.call, "skipped", self._deadline.before_start())
         if self.stop is not None:
             return failure(entry.call, "skipped", "not started: the run was told to stop before it")
         if self._scope.lingering.calls:
-            obstacle = self._obstacle(turn, entry)
+            obstacle = obstacle_of(self._scope, self._settings.schedule, turn, entry)
             if obstacle:
                 return failure(entry.call, "skipped", f"not started: {obstacle}")
         turn.phase = "waiting"
@@ -229,7 +252,7 @@ class Execution:
         except asyncio.CancelledError as error:
             if self._is_being_cancelled():
                 raise
-            _forget_cancellations()
+            forget_cancellations()
             return turn.returned or self._interrupted(turn, entry.call, error)
         # An interceptor may have caught what must end the batch.
         if turn.returned is None and self._is_being_cancelled():
@@ -244,24 +267,14 @@ class Execution:
         answer = None if stop.answer is None else hide(stop.answer)
         await self._halt(StopRequested("stopped", hide(str(stop)), call.id, answer))
 
-    def _obstacle(self, turn: Turn, entry: Ready) -> str:
-        """Which calls that go on after their timeout keep this one from starting, "" if none does."""
-        scope, name = self._scope, entry.tool.name
-        if self._settings.schedule != "parallel":
-            running = scope.lingering.in_the_way_of(entry.effects)
-            if running:
-                return f"it depends on {running}, which is still running after its timeout"
-        own = scope.own_gate(entry.tool) if entry.tool.max_concurrent is not None else None
-        if own is not None and own not in turn.gates and entry.begun is None:
-            return f"earlier calls of {name} are still running after their timeout, and no more may run at once"
-        return ""
-
     async def _call_tool(self, turn: Turn, entry: Ready) -> ToolResult:
         if self._is_being_cancelled():
             raise asyncio.CancelledError
+        if self._pause.asked:
+            raise NotStarted
         turn.phase, turn.returned = "starting", None
         try:
-            await self._emit(self._started(turn, entry))
+            await self._emit(started_fact(turn, entry, self._settings.secrets))
         except BaseException as error:
             self._abort(error)
             raise
@@ -280,7 +293,7 @@ class Execution:
                 self._give_up(turn, entry, invocation)
                 if self._is_being_cancelled():
                     raise
-                _forget_cancellations()
+                forget_cancellations()
                 result = self._interrupted(turn, entry.call, error)
             else:
                 if isinstance(outcome.error, AgentStop):
@@ -305,14 +318,6 @@ class Execution:
         if isinstance(outcome.error, asyncio.CancelledError):
             return self._interrupted(turn, call, outcome.error)
         raise outcome.error
-
-    def _started(self, turn: Turn, entry: Ready) -> ToolStarted:
-        effects = hide_effects(entry.effects, self._settings.secrets)
-        early = entry.begun is not None
-        changed = entry.call if entry.changed else None
-        return ToolStarted(
-            entry.call.id, entry.tool.name, entry.idempotency_key, turn.waited_for, effects, early, changed
-        )
 
     def _invocation(self, entry: Ready) -> Invocation:
         return Invocation(
@@ -411,10 +416,3 @@ class Execution:
             turn.leave()
         done = ((entry.call, entry.effects, turn.result) for turn, entry in self._calls)
         self._scope.recall.learn(done, ordered=self._settings.schedule != "parallel")
-
-
-def _forget_cancellations() -> None:
-    """Lets the current task go on after a cancellation that was meant for its tool."""
-    task = asyncio.current_task()
-    while task is not None and task.cancelling():
-        task.uncancel()

@@ -110,6 +110,7 @@ class Executor:
         deadline: float | None = None,
         max_calls: int | None = None,
         early: EarlyStart | None = None,
+        stop: StopRequested | None = None,
     ) -> Batch:
         """Runs the calls and returns their results in call order, whatever finished first.
 
@@ -119,7 +120,8 @@ class Executor:
         call id) are returned as they are; what becomes of calls that were started and have none is said in `doubts`.
         `deadline` is in seconds from now: calls that are not finished then are cancelled, calls not started are
         skipped. What the approver takes does not count; `Batch.waited` is that time. Past `max_calls` calls are
-        skipped; malformed and finished ones do not count. `early` is what this turn's calls were offered to.
+        skipped; malformed and finished ones do not count. `early` is what this turn's calls were offered to. `stop` is
+        what ended the run in this batch before it was interrupted: no call is started any more.
 
         Calls whose id is missing or was used before in the batch get one of their own, in their results and facts
         too; the id they came with is their `provider_id` then.
@@ -131,9 +133,10 @@ class Executor:
         that conflict with it are skipped (except in the schedule "parallel").
 
         Raises AgentStop, with the batch, if a tool, an interceptor or the approver did or a decision ended the run, and
-        ToolFailed (`throw_on_failure`). Raises what `emit` or the approver raises: a fact that cannot be recorded stops
-        the batch, and the call it was about does not run. Cancelling cancels the async tools and waits for them,
-        abandons the synchronous ones, and records nothing for either.
+        ToolFailed (`throw_on_failure`). Raises BatchPaused once the calls under way have their results, if `pause` of
+        the context was asked for; the others are left for the next `run`. Raises what `emit` or the approver raises: a
+        fact that cannot be recorded stops the batch, and the call it was about does not run. Cancelling cancels the
+        async tools and waits for them, abandons the synchronous ones, and records nothing for either.
         """
         limit = Deadline.after(deadline)
         admission = Admission(
@@ -172,6 +175,7 @@ class Executor:
                 deadline=limit,
                 doubts=doubts,
                 metadata=admission.notes.seen,
+                stop=stop,
             )
             results = await execution.run()
         finally:

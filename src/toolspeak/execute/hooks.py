@@ -61,7 +61,7 @@ class HookNotes:
 
 @dataclass(frozen=True, slots=True)
 class HookContext:
-    """The run as a hook may see it. `memory` is what the run's tools share and lives as long as its process."""
+    """The run as a hook may see it. `memory` is what the run's tools share."""
 
     run_id: str
     step: int

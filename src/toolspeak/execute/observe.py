@@ -113,19 +113,40 @@ class ToolCallBlocked:
     run: Observed
 
 
+@dataclass(frozen=True, slots=True)
+class DecisionExtractionFailed:
+    """A reply held no decision; `raw` is the reply. It is asked for again while `attempt` is below `max_attempts`."""
+
+    error: str
+    raw: str
+    attempt: int
+    max_attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionValidationFailed:
+    """A decision cannot be carried out: it names no known tool, say."""
+
+    errors: tuple[str, ...]
+    raw: str
+    attempt: int
+    max_attempts: int
+
+
 ToolEvent: TypeAlias = ToolCallStarted | ToolCallCompleted | ToolCallBlocked
-Observer: TypeAlias = Callable[[ToolEvent], object]
+ObserverEvent: TypeAlias = ToolEvent | DecisionExtractionFailed | DecisionValidationFailed
+Observer: TypeAlias = Callable[[ObserverEvent], object]
 """Is called in the event loop and must not take long; what it raises is logged (logger `toolspeak`) and changes
 nothing."""
 
 
-def tell(observers: Sequence[Observer], event: ToolEvent) -> None:
+def tell(observers: Sequence[Observer], event: ObserverEvent) -> None:
     """Hands the event to all observers, whatever some of them do with it."""
     for observer in observers:
         try:
             observer(event)
         except Exception:  # noqa: BLE001 - foreign code, and a log is no reason to fail a call
-            _LOG.exception("the observer %r failed at %s of %s", observer, type(event).__name__, event.tool)
+            _LOG.exception("the observer %r failed at %s", observer, event)
 
 
 def ended(execution: ToolExecution, by: str, run: Observed) -> ToolEvent:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from toolspeak.data.events import ToolStarted
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.execute.batch import BatchContext
 from toolspeak.execute.entries import Ready, Settled
@@ -15,6 +16,8 @@ from toolspeak.execute.hooks import HookNotes
 from toolspeak.execute.ids import key_of
 from toolspeak.execute.observe import Observed, Observer, ToolCallStarted, ToolExecution, ended, tell
 from toolspeak.execute.schedule import ScheduleName, plan
+from toolspeak.execute.scope import RunScope
+from toolspeak.execute.secrets import Secrets, hide_effects
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +56,32 @@ def chain(calls: Sequence[tuple[Turn, Ready]], schedule: ScheduleName) -> None:
         turn.waits, turn.waited_for = len(waits), names
         for index in waits:
             calls[index][0].followers.append(turn)
+
+
+def obstacle_of(scope: RunScope, schedule: ScheduleName, turn: Turn, entry: Ready) -> str:
+    """Which calls that go on after their timeout keep this one from starting, "" if none does."""
+    name = entry.tool.name
+    if schedule != "parallel":
+        running = scope.lingering.in_the_way_of(entry.effects)
+        if running:
+            return f"it depends on {running}, which is still running after its timeout"
+    own = scope.own_gate(entry.tool) if entry.tool.max_concurrent is not None else None
+    if own is not None and own not in turn.gates and entry.begun is None:
+        return f"earlier calls of {name} are still running after their timeout, and no more may run at once"
+    return ""
+
+
+def started_fact(turn: Turn, entry: Ready, secrets: Secrets) -> ToolStarted:
+    effects, early = hide_effects(entry.effects, secrets), entry.begun is not None
+    changed = entry.call if entry.changed else None
+    return ToolStarted(entry.call.id, entry.tool.name, entry.idempotency_key, turn.waited_for, effects, early, changed)
+
+
+def forget_cancellations() -> None:
+    """Lets the current task go on after a cancellation that was meant for its tool."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
 
 
 class Watch:

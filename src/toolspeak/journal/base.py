@@ -115,8 +115,18 @@ class Journal(Protocol):
         """
         ...
 
-    async def renew(self, lease: Lease, seconds: float) -> None:
-        """Holds the run for so many seconds from now. Raises LeaseLost when it was taken over or released."""
+    async def renew(self, lease: Lease, seconds: float) -> bool:
+        """Holds the run for so many seconds from now; whether somebody has asked its holder to suspend it.
+
+        Raises LeaseLost when it was taken over or released.
+        """
+        ...
+
+    async def ask_to_suspend(self, run_id: str) -> bool:
+        """Asks whoever holds the run to suspend it: `renew` tells them. False when nobody holds it.
+
+        What is asked is asked of one lease: nobody who takes the run later hears of it.
+        """
         ...
 
     async def release(self, lease: Lease) -> None:

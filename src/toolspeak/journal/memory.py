@@ -31,6 +31,7 @@ class _Run:
     owner: str | None = None
     epoch: int = 0
     until: float = 0.0
+    suspend: int = 0
 
 
 class MemoryJournal:
@@ -85,10 +86,18 @@ class MemoryJournal:
         run.owner, run.epoch, run.until = owner, run.epoch + 1, time.time() + seconds
         return Lease(run_id, owner, run.epoch)
 
-    async def renew(self, lease: Lease, seconds: float) -> None:
+    async def renew(self, lease: Lease, seconds: float) -> bool:
         run = self._runs.get(lease.run_id) or _Run()
         check_lease(lease.run_id, lease, run.owner, run.epoch)
         run.until = time.time() + seconds
+        return run.suspend == run.epoch
+
+    async def ask_to_suspend(self, run_id: str) -> bool:
+        run = self._runs.get(run_id)
+        if run is None or run.owner is None or run.until <= time.time():
+            return False
+        run.suspend = run.epoch
+        return True
 
     async def release(self, lease: Lease) -> None:
         run = self._runs.get(lease.run_id)

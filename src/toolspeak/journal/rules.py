@@ -17,8 +17,8 @@ def status_after(event: object) -> RunStatus | None:
     match event:
         case RunStarted() | RunResumed():
             return "running"
-        case RunPaused():
-            return "awaiting_approval"
+        case RunPaused(reason):
+            return reason
         case RunFinished(status):
             return status
         case _:

@@ -32,8 +32,10 @@ STEPS: Sequence[Sequence[str]] = (
         "ALTER TABLE runs ADD COLUMN indexed {integer} NOT NULL DEFAULT 0",
         "{found}",
     ),
+    ("ALTER TABLE runs ADD COLUMN suspend {integer}",),
 )
-"""Step n - 1 makes version n out of version n - 1. Version 1: records, runs, sessions. Version 2: search."""
+"""Step n - 1 makes version n out of version n - 1. Version 1: records, runs, sessions. Version 2: search. Version 3:
+the epoch of the lease whose holder is asked to suspend the run."""
 
 VERSION = len(STEPS)
 """The version this toolspeak writes and reads."""

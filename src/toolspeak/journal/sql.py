@@ -8,17 +8,18 @@ run together, in order, and free of doubles.
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from toolspeak.data.codec import dump, dump_text, load, load_text
 from toolspeak.data.events import Record, RunStarted, RunStatus
 from toolspeak.data.messages import Message
 from toolspeak.errors import FormatError, JournalError
 from toolspeak.journal.base import Found, Lease, RunInfo, SessionInfo
+from toolspeak.journal.leases import Connection, SqlLeases
 from toolspeak.journal.owner import is_dead
 from toolspeak.journal.rules import (
     busy,
@@ -81,23 +82,11 @@ DELETE FROM records WHERE pos >= $1 AND pos < $2""",
 )
 
 
-class Connection(Protocol):
-    """A database inside of one transaction. `change` gives how many rows were changed."""
-
-    async def rows(self, sql: str, *arguments: Any) -> Sequence[Sequence[Any]]: ...
-
-    async def change(self, sql: str, *arguments: Any) -> int: ...
-
-
-class SqlJournal(ABC):
+class SqlJournal(SqlLeases):
     """Everything of `Journal` but what a database does in its own way."""
 
     @abstractmethod
     def _reading(self) -> AbstractAsyncContextManager[Connection]: ...
-
-    @abstractmethod
-    def _writing(self) -> AbstractAsyncContextManager[Connection]:
-        """A transaction that is durable when it ends, and undone when it ends with an exception."""
 
     @abstractmethod
     async def _index(self, db: Connection, pos: int, text: Sequence[str]) -> None: ...
@@ -224,45 +213,6 @@ class SqlJournal(ABC):
         async with self._reading() as db:
             rows = await db.rows(f"{sql} ORDER BY created DESC, run_id DESC{_limit(limit)}", *arguments)
         return tuple(RunInfo(*row) for row in rows)
-
-    async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
-        async with self._writing() as db:
-            # Made first, so that two who want the same new run find one row to lock.
-            await db.change("INSERT INTO runs (run_id, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING", run_id)
-            rows = await db.rows(
-                "SELECT owner, held_until, {now} FROM runs WHERE run_id = $1 {update}",
-                run_id,
-            )
-            holder, until, now = rows[0]
-            if holder not in (None, owner) and until > now and not is_dead(holder):
-                raise busy(run_id, until)
-            rows = await db.rows(
-                "UPDATE runs SET owner = $2, epoch = epoch + 1, held_until = {now} + $3 WHERE run_id = $1"
-                " RETURNING epoch",
-                run_id,
-                owner,
-                float(seconds),
-            )
-            return Lease(run_id, owner, rows[0][0])
-
-    async def renew(self, lease: Lease, seconds: float) -> None:
-        async with self._writing() as db:
-            changed = await db.change(
-                "UPDATE runs SET held_until = {now} + $3 WHERE run_id = $1 AND epoch = $2 AND owner IS NOT NULL",
-                lease.run_id,
-                lease.epoch,
-                float(seconds),
-            )
-        if not changed:
-            check_lease(lease.run_id, lease, None, 0)
-
-    async def release(self, lease: Lease) -> None:
-        async with self._writing() as db:
-            await db.change(
-                "UPDATE runs SET owner = NULL, held_until = NULL WHERE run_id = $1 AND epoch = $2",
-                lease.run_id,
-                lease.epoch,
-            )
 
     # --- sessions ------------------------------------------------------------------------------------------------
 

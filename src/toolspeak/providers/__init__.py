@@ -8,13 +8,26 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 
 from toolspeak.errors import UnknownProvider, suggest
-from toolspeak.providers.base import Provider, TextRequest
+from toolspeak.providers.base import Provider
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.wire.base import ModelRequest
 
-__all__ = ["PROVIDERS", "Provider", "TextRequest", "get_provider"]
+__all__ = ["PROVIDERS", "Capabilities", "ModelRequest", "Provider", "get_provider"]
 
 PROVIDERS: Mapping[str, str] = {
+    "anthropic": "toolspeak.providers.anthropic:AnthropicProvider.from_env",
     "openai": "toolspeak.providers.openai:OpenAIProvider.from_env",
+    "openai-responses": "toolspeak.providers.openai_responses:OpenAIResponsesProvider.from_env",
     "scripted": "toolspeak.providers.scripted:ScriptedProvider.from_env",
+    "openrouter": "toolspeak.providers.compatible:OPENROUTER.provider",
+    "groq": "toolspeak.providers.compatible:GROQ.provider",
+    "mistral": "toolspeak.providers.compatible:MISTRAL.provider",
+    "deepseek": "toolspeak.providers.compatible:DEEPSEEK.provider",
+    "together": "toolspeak.providers.compatible:TOGETHER.provider",
+    "vllm": "toolspeak.providers.compatible:VLLM.provider",
+    "sglang": "toolspeak.providers.compatible:SGLANG.provider",
+    "llamacpp": "toolspeak.providers.compatible:LLAMACPP.provider",
+    "lmstudio": "toolspeak.providers.compatible:LMSTUDIO.provider",
 }
 """Provider name to the `module:attribute` that makes one from (model, environ)."""
 
@@ -23,18 +36,13 @@ DEFAULT = "openai"
 # What people write who expect another provider: the OpenAI-compatible address of each.
 _COMPATIBLE: Mapping[str, str] = {
     "ollama": "http://127.0.0.1:11434/v1",
-    "lmstudio": "http://127.0.0.1:1234/v1",
-    "llamacpp": "http://127.0.0.1:8080/v1",
-    "vllm": "http://127.0.0.1:8000/v1",
-    "openrouter": "https://openrouter.ai/api/v1",
-    "groq": "https://api.groq.com/openai/v1",
-    "anthropic": "https://api.anthropic.com/v1",
     "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
 }
 
 
 def get_provider(model: str, environ: Mapping[str, str]) -> Provider:
-    """The provider of a model string: `openai:gpt-4o`, `scripted:playbook.json`, or a bare model name.
+    """The provider of a model string: `openai:gpt-4o`, `groq:llama-3.3-70b`, `scripted:playbook.json`, or a bare model
+    name.
 
     A bare name goes to the provider `openai`, and so does a name with a colon whose first half is no provider
     (`qwen3:8b`, as Ollama names models). Raises UnknownProvider if the first half is clearly meant as a provider
@@ -63,8 +71,9 @@ def _refuse_other_providers(prefix: str, rest: str) -> None:
             f"{prefix!r} is no provider of its own here; it speaks OpenAI's API: set "
             f"OPENAI_BASE_URL={_COMPATIBLE[name]} and write 'openai:{rest}'"
         )
-    # 0.8: catches 'opnai' and 'OpenAI', and leaves 'openchat' and 'qwen3' alone, which are models.
-    if difflib.get_close_matches(name, PROVIDERS, n=1, cutoff=0.8):
+    # 0.8: catches 'opnai' and 'OpenAI', and leaves 'openchat' and 'qwen3' alone, which are models; so is 'deepseek-r1'.
+    close = [known for known in PROVIDERS if name == known or not name.startswith(known)]
+    if difflib.get_close_matches(name, close, n=1, cutoff=0.8):
         raise UnknownProvider(f"unknown provider {suggest(prefix, PROVIDERS)}")
 
 

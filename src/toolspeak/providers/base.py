@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from toolspeak.data.deltas import Delta
-from toolspeak.data.messages import TextMessage
-
-
-@dataclass(frozen=True, slots=True)
-class TextRequest:
-    """One turn asked of a model whose calls are text. `options` go into the request body as they are
-    (`temperature`, `max_tokens`, …)."""
-
-    messages: Sequence[TextMessage]
-    options: dict[str, object] = field(default_factory=dict[str, object])
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.wire.base import ModelRequest
 
 
 class Provider(Protocol):
@@ -28,13 +19,14 @@ class Provider(Protocol):
         ...
 
     @property
-    def tool_role(self) -> bool:
-        """Whether the server takes messages of role `tool` that carry no call id (many insist on one)."""
+    def capabilities(self) -> Capabilities:
+        """What the API and the model behind it can do."""
         ...
 
-    def stream_text(self, request: TextRequest) -> AsyncIterator[Delta]:
-        """The turn as it comes: `TextDelta` (the model's raw text, calls and all), `ReasoningDelta` where the
-        API keeps reasoning apart, and exactly one `TurnEnded` at the end.
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """The turn as it comes: `TextDelta` (the model's raw text: calls and all, if the request named no tools),
+        `ReasoningDelta` where the API keeps reasoning apart, native calls as `CallStarted`, `ArgumentsDelta`,
+        `CallCompleted` and `BatchEnded`, and exactly one `TurnEnded` at the end.
 
         Closing the iterator closes the connection. Raises ProviderError.
         """

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 
 import httpx2
 
-from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta
+from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
 from toolspeak.errors import ProviderError, UnknownProvider, UsageError
-from toolspeak.providers.base import TextRequest
+from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.http import SILENCE_SECONDS, HttpApi, Reply, decode_json
-from toolspeak.wire.openai_chat import ChunkDecoder, decode_response, encode_request
+from toolspeak.wire.base import ModelRequest
+from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -23,6 +25,8 @@ LOCAL_SERVERS: Mapping[str, str] = {
 }
 """Where local servers listen unless told otherwise."""
 
+OPENAI_CAPABILITIES = Capabilities(tools=True, output=True, tool_choice=True)
+
 _DONE = "[DONE]"
 
 
@@ -31,7 +35,9 @@ class OpenAIProvider:
 
     Without `base_url` it is OpenAI's own. Without `api_key` none is sent. `timeout` is in seconds: how long the
     server may say nothing (None: for ever). `options` go into every request (`temperature`, …); a request's own come
-    before them. Makes no connection before the first turn.
+    before them. `name` stands before the model in the provider's name. `capabilities` are OpenAI's own at its address
+    and, at any other, none until somebody says so; `chat` is the format with what a service wants otherwise. Makes no
+    connection before the first turn.
 
     Raises UnknownProvider if there is neither base URL nor key, UsageError for a base URL or a key that cannot be.
     """
@@ -44,6 +50,9 @@ class OpenAIProvider:
         api_key: str | None = None,
         timeout: float | None = SILENCE_SECONDS,
         options: Mapping[str, object] | None = None,
+        name: str = "openai",
+        capabilities: Capabilities | None = None,
+        chat: OpenAIChat = OPENAI_CHAT,
     ) -> None:
         base_url, api_key = (base_url or "").strip(), (api_key or "").strip()
         if not base_url and not api_key:
@@ -51,6 +60,9 @@ class OpenAIProvider:
         if not all("!" <= character <= "~" for character in api_key):
             raise UsageError("the API key holds characters that no key has (white space or beyond ASCII)")
         self._model = model
+        self._name = name
+        self._chat = chat
+        self._capabilities = capabilities or (Capabilities() if base_url else OPENAI_CAPABILITIES)
         self._options = dict(options or {})
         self._api = HttpApi(
             base_url or OPENAI_URL,
@@ -66,20 +78,19 @@ class OpenAIProvider:
 
     @property
     def name(self) -> str:
-        return f"openai:{self._model}"
+        return f"{self._name}:{self._model}"
 
     @property
-    def tool_role(self) -> bool:
-        """False: this API wants a `tool_call_id` with role `tool`, and text mode has none."""
-        return False
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
 
-    async def stream_text(self, request: TextRequest) -> AsyncGenerator[Delta]:
-        """See `Provider.stream_text`. A server that answers with plain JSON is read as well."""
-        options = {**self._options, **request.options}
-        body = encode_request(request.messages, model=self._model, stream=True, options=options)
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        """See `Provider.stream`. A server that answers with plain JSON is read as well."""
+        request = replace(request, options={**self._options, **request.options})
+        body = self._chat.encode_request(request, model=self._model, stream=True)
         async with self._api.post("chat/completions", body) as reply:
             if reply.content_type == "application/json":
-                for delta in decode_response(await reply.json()):
+                for delta in self._chat.decode_response(await reply.json(), model=self._model):
                     yield delta
             elif reply.content_type == "text/event-stream":
                 async with aclosing(self._streamed(reply)) as deltas:
@@ -96,12 +107,12 @@ class OpenAIProvider:
         await self._api.aclose()
 
     async def _streamed(self, reply: Reply) -> AsyncGenerator[Delta]:
-        decoder = ChunkDecoder()
+        decoder = self._chat.decoder(model=self._model)
         try:
             async with aclosing(reply.events(last=_DONE)) as events:
                 async for event in events:
                     for delta in decoder.feed(decode_json(event, "an event")):
-                        if isinstance(delta, TextDelta | ReasoningDelta):
+                        if isinstance(delta, TextDelta | ReasoningDelta | ArgumentsDelta):
                             reply.received += len(delta.text)
                         yield delta
         except httpx2.HTTPError:
@@ -110,7 +121,7 @@ class OpenAIProvider:
                 raise
         if not (decoder.finished or reply.completed):
             raise self._api.dropped(reply)
-        for delta in decoder.finish():
+        for delta in decoder.close():
             yield delta
 
 

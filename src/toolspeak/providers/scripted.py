@@ -6,22 +6,33 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast, get_args
 
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
-from toolspeak.data.messages import FinishReason, TextMessage, Usage
+from toolspeak.data.messages import JSON, FinishReason, Message, TextMessage, Usage, no_extra
 from toolspeak.errors import ProviderError, UsageError
-from toolspeak.providers.base import TextRequest
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.wire.base import ModelRequest
+from toolspeak.wire.fragments import CallFragments
 
 Chunk: TypeAlias = int | Sequence[int] | None
 """How text is cut, in characters: every so many; in these sizes and the rest in one piece; not at all."""
 
 
 @dataclass(frozen=True, slots=True)
+class ScriptedCall:
+    """A native call of a playbook. `arguments` as a text is what the server sends in place of their JSON."""
+
+    name: str
+    arguments: Mapping[str, JSON] | str = field(default_factory=no_extra)
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ScriptedTurn:
-    """One turn of a playbook. `error` is raised after `reasoning` and `text` have been streamed.
+    """One turn of a playbook. `error` is raised after `reasoning`, `text` and `calls` have been streamed.
 
     In `text`, `{{last}}` stands for the text of the last message and `{{find:REGEX}}` for what REGEX finds, searching
     the messages from the newest back: in the first that matches, its last match (group 1 if REGEX has one). Braces
@@ -34,9 +45,10 @@ class ScriptedTurn:
     usage: Usage | None = None
     chunk: Chunk = None
     error: ProviderError | None = None
+    calls: Sequence[ScriptedCall] = ()
 
 
-Turn: TypeAlias = str | ScriptedTurn | Callable[[Sequence[TextMessage]], str | ScriptedTurn]
+Turn: TypeAlias = str | ScriptedTurn | Callable[[Sequence[Message | TextMessage]], str | ScriptedTurn]
 
 # `{{last}}` or `{{find:REGEX}}`; in REGEX escapes and balanced braces (`\d{3}`) are passed over.
 _QUOTATION = re.compile(r"\{\{(?:last|find:((?:\\.|[^{}\\]|\{[^{}]*\})+))\}\}", re.DOTALL)
@@ -46,8 +58,9 @@ class ScriptedProvider:
     """Gives the turns of a playbook one after the other, whoever asks; a `Provider`.
 
     `chunk` is how a turn's text is cut unless the turn says so itself. `tool_role`: whether it plays a server that
-    takes role `tool`. With `follow` the turn is chosen by the conversation (the one after as many as the model has
-    said in it), so that another process can go on with a run. `requests` are the requests so far.
+    takes role `tool`; `tools`: one with native calls (None: if a turn has some). With `follow` the turn is chosen by
+    the conversation (the one after as many as the model has said in it), so that another process can go on with a run.
+    `requests` are the requests so far.
     """
 
     def __init__(
@@ -57,15 +70,18 @@ class ScriptedProvider:
         chunk: Chunk = None,
         name: str = "scripted",
         tool_role: bool = False,
+        tools: bool | None = None,
         follow: bool = False,
     ) -> None:
         _check_chunk(chunk)
         self._turns = tuple(turns)
+        if tools is None:
+            tools = any(isinstance(turn, ScriptedTurn) and turn.calls for turn in self._turns)
         self._chunk = chunk
         self._name = name
-        self._tool_role = tool_role
+        self._capabilities = Capabilities(tools=tools, tool_role=tool_role)
         self._follow = follow
-        self.requests: list[TextRequest] = []
+        self.requests: list[ModelRequest] = []
 
     @classmethod
     def from_file(cls, path: str | Path) -> ScriptedProvider:
@@ -102,10 +118,10 @@ class ScriptedProvider:
         return self._name
 
     @property
-    def tool_role(self) -> bool:
-        return self._tool_role
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
 
-    async def stream_text(self, request: TextRequest) -> AsyncGenerator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         """The next turn. Raises ProviderError when the playbook has ended, or a quotation finds nothing."""
         self.requests.append(request)
         number = len(self.requests)
@@ -124,15 +140,27 @@ class ScriptedProvider:
             for piece in _cut(whole, chunk):
                 await asyncio.sleep(0)  # others run meanwhile, as with a network: a place to be cancelled at
                 yield kind(piece)
+        finish: FinishReason = "tool_calls" if turn.calls and turn.finish == "stop" else turn.finish
+        fragments = CallFragments()
+        for i, call in enumerate(turn.calls):
+            (started,) = fragments.start(i, call.name, call.id)
+            yield started
+            arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(dict(call.arguments))
+            for piece in _cut(arguments, chunk):
+                await asyncio.sleep(0)
+                for delta in fragments.add(i, piece):
+                    yield delta
         if turn.error is not None:
             raise turn.error
-        yield TurnEnded(turn.finish, turn.usage or Usage(), self._name)
+        for delta in fragments.close(finish):
+            yield delta
+        yield TurnEnded(finish, turn.usage or Usage(), self._name)
 
     async def aclose(self) -> None:
         """Nothing is open."""
 
 
-def _filled(text: str, messages: Sequence[TextMessage], turn: str) -> str:
+def _filled(text: str, messages: Sequence[Message | TextMessage], turn: str) -> str:
     def quoted(quotation: re.Match[str]) -> str:
         pattern: str | None = quotation.group(1)
         if pattern is None:
@@ -190,19 +218,20 @@ def _read_turn(value: Any, place: str) -> ScriptedTurn:
         return ScriptedTurn(value)
     if not isinstance(value, dict):
         raise UsageError(f"{place}: expected text or an object")
-    found = _fields(cast("dict[str, Any]", value), [field.name for field in fields(ScriptedTurn)], place)
+    found = _fields(cast("dict[str, Any]", value), [each.name for each in fields(ScriptedTurn)], place)
     for name in ("text", "reasoning", "finish", "error"):
         if name in found and not isinstance(found[name], str):
             raise UsageError(f"{place}.{name}: expected text")
-    if "text" not in found:
+    if "text" not in found and "calls" not in found:
         raise UsageError(f"{place}.text: missing")
     if found.get("finish", "stop") not in get_args(FinishReason):
         raise UsageError(f"{place}.finish: {found['finish']!r} is none of: {', '.join(get_args(FinishReason))}")
     turn = ScriptedTurn(
-        found["text"],
+        found.get("text", ""),
         found.get("finish", "stop"),
         found.get("reasoning", ""),
         chunk=_read_chunk(found.get("chunk"), f"{place}.chunk"),
+        calls=_read_calls(found.get("calls"), f"{place}.calls"),
     )
     if "error" in found:
         turn = replace(turn, error=ProviderError(found["error"]))
@@ -211,8 +240,20 @@ def _read_turn(value: Any, place: str) -> ScriptedTurn:
     return turn
 
 
+def _read_calls(value: Any, place: str) -> tuple[ScriptedCall, ...]:
+    if not isinstance(value, list | None):
+        raise UsageError(f"{place}: expected a list of calls")
+    calls: list[ScriptedCall] = []
+    for i, each in enumerate(cast("list[Any]", value or [])):
+        call = _fields(each, [each.name for each in fields(ScriptedCall)], f"{place}[{i}]")
+        if not isinstance(call.get("name"), str) or not isinstance(call.get("arguments", {}), dict | str):
+            raise UsageError(f"{place}[{i}]: expected a name and arguments, an object or the text of one")
+        calls.append(ScriptedCall(**call))
+    return tuple(calls)
+
+
 def _read_usage(value: Any, place: str) -> Usage:
-    counts = _fields(value, [field.name for field in fields(Usage)], place)
+    counts = _fields(value, [each.name for each in fields(Usage)], place)
     for name, count in counts.items():
         if type(count) is not int:
             raise UsageError(f"{place}.{name}: expected a number of tokens")

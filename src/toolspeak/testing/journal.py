@@ -198,6 +198,27 @@ async def check_one_of_two_takes_a_run(open_store: OpenStore) -> None:
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Lease", "RunBusy", "RunBusy"], outcomes
 
 
+async def check_a_holder_is_asked_to_suspend(open_store: OpenStore) -> None:
+    mine, other, run_id = open_store(), open_store(), new_id()
+    assert not await other.ask_to_suspend(run_id)
+    lease = await mine.acquire(run_id, "mine", 60)
+    await mine.append(a_run(run_id)[0], lease)
+    assert not await mine.renew(lease, 60)
+    assert await other.ask_to_suspend(run_id)
+    await mine.append(Record(ModelAsked("model", "", ""), run_id, 1, 1, 1001.0), lease)  # what is asked is no record
+    assert await mine.renew(lease, 60)
+    await mine.release(lease)
+    assert not await other.ask_to_suspend(run_id)
+    again = await mine.acquire(run_id, "mine", 60)
+    assert not await mine.renew(again, 60), "what was asked of one lease is asked of another"
+    await mine.acquire(run_id, "mine", -1)
+    assert not await other.ask_to_suspend(run_id), "a lease whose time is over is nobody's"
+    await mine.append(Record(RunPaused("suspended"), run_id, 2, 1, 1002.0), await mine.acquire(run_id, "mine", 60))
+    info = await other.run(run_id)
+    assert info is not None
+    assert info.status == "suspended"
+
+
 async def check_runs_are_listed(open_store: OpenStore) -> None:
     journal, session, user = open_store(), new_id(), new_id()
     paused, done = new_id(), new_id()
@@ -317,6 +338,7 @@ JOURNAL_CHECKS: tuple[Check, ...] = (
     check_a_lease_keeps_others_out,
     check_a_stale_owner_is_fenced_off,
     check_one_of_two_takes_a_run,
+    check_a_holder_is_asked_to_suspend,
     check_runs_are_listed,
     check_sessions,
     check_a_refused_start_leaves_nothing,

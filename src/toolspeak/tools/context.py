@@ -51,7 +51,8 @@ class RunContext(Generic[DepsT]):
 
     The parameter is not part of the tool's schema and cannot collide with the model's arguments.
     `idempotency_key` is the same when the same call is run again after a crash. `memory` is a mutable
-    mapping shared by the calls of one run (the file tools keep there what the run has read).
+    mapping shared by the calls of one run (the file tools keep there what the run has read). What a call changes in it
+    is recorded with its result and is there when the run is resumed, so it holds JSON: other things belong in `deps`.
     `state` is the run as it was when the call was entered; for a read that started early that is before its turn.
     `progress` reports a line to whoever watches; `cancelled` tells a synchronous tool to give up.
     """

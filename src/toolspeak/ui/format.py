@@ -10,7 +10,7 @@ from typing import Any, cast
 from rich.cells import cell_len, set_cell_size
 
 from toolspeak.agent import RunState
-from toolspeak.data.events import HistoryCompacted
+from toolspeak.data.events import PAUSED, HistoryCompacted
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart, ToolResult
 from toolspeak.execute import ApprovalRequest
 
@@ -161,7 +161,7 @@ def request_arguments(request: ApprovalRequest) -> list[str]:
 
 def summary(state: RunState) -> str:
     """How a run ended, on one line."""
-    reason = f" ({state.reason})" if state.reason not in ("", "answer") and state.status != "awaiting_approval" else ""
+    reason = f" ({state.reason})" if state.reason not in ("", "answer") and state.status not in PAUSED else ""
     tokens = f"{'~' if state.tokens_estimated else ''}{state.tokens:,} tokens"
     seconds = f"{state.time - state.started:.1f} s"
     counts = f"{count(state.step, 'step')}, {count(state.calls, 'call')}, {tokens}, {seconds}"

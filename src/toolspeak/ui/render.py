@@ -6,7 +6,7 @@ from typing import Any, Literal, TextIO
 
 from rich.console import Console
 
-from toolspeak.agent.run import Watched
+from toolspeak.agent.turns import Watched
 from toolspeak.data.deltas import (
     DIALECT_NOTE,
     BatchEnded,
@@ -192,6 +192,8 @@ class Renderer:
                 self._line(where, "red", one_line(error))
             case StopRequested(reason, message):
                 self._line(f"! the run stops ({reason.replace('_', ' ')}): ", "yellow", one_line(message))
+            case RunPaused("suspended"):
+                pass  # the summary says so
             case RunPaused(_, call_ids):
                 self._show_waiting(call_ids)
             case RunFinished():

@@ -87,6 +87,8 @@ class Timeline:
                 yield f"· {compaction_text(event)}"
                 if event.summary:
                     yield f"  summary: {_short(event.summary)}"
+            case RunPaused("suspended"):
+                yield "suspended"
             case RunPaused(_, call_ids):
                 yield f"paused: {', '.join(map(self._name, call_ids))} wait for approval"
             case RunResumed():

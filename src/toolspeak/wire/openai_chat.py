@@ -1,145 +1,129 @@
-"""OpenAI Chat Completions, client role in text mode: requests to JSON, answers to deltas. Sans-IO.
+"""OpenAI Chat Completions: the format, and requests as a client writes them. Sans-IO.
 
-Source: the OpenAI API reference, "Chat Completions", and what compatible servers (llama.cpp, vLLM, SGLang,
-LM Studio, Ollama, OpenRouter) send besides: `reasoning_content` or `reasoning` next to `content`, `error` objects
-inside a stream, content as a list of text parts.
+Source: the OpenAI API reference, "Chat Completions". Answers are read in `openai_chat_decoder.py`, conversations
+written and read in `openai_chat_messages.py`, the server role is in `openai_chat_server.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, cast
 
-from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
-from toolspeak.data.messages import JSON, FinishReason, TextMessage, Usage
+from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ProviderError, UsageError
+from toolspeak.wire.base import ModelRequest, WireRequest
+from toolspeak.wire.openai_chat_decoder import ChunkDecoder
+from toolspeak.wire.openai_chat_messages import NAME, encode_messages
+from toolspeak.wire.openai_chat_server import ChunkEncoder, decode_request, encode_error, encode_response
+from toolspeak.wire.reading import as_list, as_object, without_lone_surrogates
 
-FINISH_REASONS: Mapping[str, FinishReason] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",  # the deprecated predecessor of tool_calls
-    "content_filter": "content_filter",
-    # Not the API's own: what compatible servers send.
-    "eos": "stop",
-    "eos_token": "stop",
-    "stop_sequence": "stop",
-    "end_turn": "stop",
-    "max_tokens": "length",
-    "model_length": "length",
-    "max_length": "length",
-}
-"""The API's `finish_reason` as ours; any other is `error`: nobody knows whether the turn is whole."""
-
-RETRYABLE_ERRORS = ("overloaded", "rate_limit", "server_error", "timeout", "unavailable")
-"""Parts of an error object's `type` or `code` after which the same request may succeed later."""
-
-_OWN_FIELDS = ("model", "messages")
+_OWN_FIELDS = ("model", "messages", "tools")
+_FIELDS_OF_THE_REQUEST = {"tool_choice": "choice", "parallel_tool_calls": "parallel"}
 
 
-def encode_request(
-    messages: Sequence[TextMessage], *, model: str, stream: bool, options: Mapping[str, object]
-) -> dict[str, JSON]:
-    """The body of a request.
+@dataclass(frozen=True, slots=True)
+class OpenAIChat:
+    """The format; a `WireFormat`.
 
-    `options` go in as they are; one that is None removes the field of that name (`stream_options: None` for a
-    server that refuses it). Role `tool` is sent as `user`: in text mode there is no `tool_call_id`, and many
-    servers insist on one. A lone surrogate, which UTF-8 cannot carry, is sent as U+FFFD.
-
-    Raises UsageError for an option named `model` or `messages`.
+    `keep_reasoning`: the API wants the reasoning of a model's turns back (DeepSeek and Moonshot refuse calls without
+    it; others refuse it, or pay for what they ignore). `short_ids`: ids of calls have nine letters or digits (Mistral).
     """
+
+    keep_reasoning: bool = False
+    short_ids: bool = False
+
+    @property
+    def name(self) -> str:
+        return NAME
+
+    def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
+        """See `WireFormat`. A lone surrogate, which UTF-8 cannot carry, is sent as U+FFFD."""
+        _check_options(request)
+        body: dict[str, JSON] = {
+            "model": model,
+            "messages": encode_messages(
+                request.messages, model, short_ids=self.short_ids, keep_reasoning=self.keep_reasoning
+            ),
+            "stream": stream,
+        }
+        if stream:
+            body["stream_options"] = {"include_usage": True}
+        if request.tools:
+            body["tools"] = [_tool(tool) for tool in request.tools]
+            choice = request.choice
+            if choice.mode == "specific":
+                body["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+            elif choice.mode != "auto":
+                body["tool_choice"] = choice.mode
+            if request.parallel is not None:
+                body["parallel_tool_calls"] = request.parallel
+        if request.output is not None:
+            output = request.output
+            described = {"description": output.description} if output.description else {}
+            schema = {"name": output.name, **described, "schema": output.schema, "strict": output.strict}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        body.update(request.options)
+        return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
+
+    def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:
+        """See `WireFormat`."""
+        answer = as_object(body, "the response")
+        choices = answer.get("choices")
+        if isinstance(choices, list):
+            answer = {**answer, "choices": [_message_as_delta(choice) for choice in cast("list[Any]", choices)]}
+        decoder = self.decoder(model=model)
+        deltas = decoder.feed(answer)
+        if not choices:
+            raise ProviderError("the response has no choices: is this an OpenAI-compatible chat API?")
+        return deltas + decoder.close()
+
+    def decoder(self, *, model: str | None = None) -> ChunkDecoder:
+        """See `WireFormat`."""
+        return ChunkDecoder(model, keep_reasoning=self.keep_reasoning)
+
+    def decode_request(self, body: JSON) -> WireRequest:
+        """See `WireFormat`."""
+        return decode_request(body)
+
+    def encode_response(self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
+        """See `WireFormat`."""
+        return encode_response(deltas, model=model, response_id=response_id, created=created)
+
+    def encoder(self, asked: WireRequest, *, response_id: str, created: int) -> ChunkEncoder:
+        """See `WireFormat`."""
+        return ChunkEncoder(asked.model, response_id=response_id, created=created, usage_wanted=asked.usage_wanted)
+
+    def encode_error(self, message: str, status: int) -> JSON:
+        """See `WireFormat`."""
+        return encode_error(message, status)
+
+
+OPENAI_CHAT = OpenAIChat()
+
+
+def _check_options(request: ModelRequest) -> None:
     for name in _OWN_FIELDS:
-        if name in options:
+        if name in request.options:
             raise UsageError(f"the option {name!r} cannot be set: the request's own {name} goes there")
-    body: dict[str, JSON] = {
-        "model": model,
-        "messages": [
-            {"role": "user" if message.role == "tool" else message.role, "content": message.text}
-            for message in messages
-        ],
-        "stream": stream,
-    }
-    if stream:
-        body["stream_options"] = {"include_usage": True}
-    body.update(options)
-    return {name: _without_lone_surrogates(value) for name, value in body.items() if value is not None}
+    for name, field in _FIELDS_OF_THE_REQUEST.items():
+        if request.options.get(name) is not None:
+            raise UsageError(f"the option {name!r} cannot be set: the request's own {field!r} says it")
+    if request.output is not None and request.options.get("response_format") is not None:
+        raise UsageError("the option 'response_format' cannot be set beside an output schema, which goes there")
 
 
-def decode_response(body: JSON) -> list[Delta]:
-    """The deltas of an answer that was not streamed, `TurnEnded` last. Raises ProviderError for an ill-formed one."""
-    answer = _object(body, "the response")
-    choices = answer.get("choices")
-    if isinstance(choices, list):
-        answer = {**answer, "choices": [_message_as_delta(choice) for choice in cast("list[Any]", choices)]}
-    decoder = ChunkDecoder()
-    deltas = decoder.feed(answer)
-    if not choices:
-        raise ProviderError("the response has no choices: is this an OpenAI-compatible chat API?")
-    return deltas + decoder.finish()
-
-
-class ChunkDecoder:
-    """Reads the chunks of one streamed answer. `finished` tells whether a chunk has given a finish reason."""
-
-    def __init__(self) -> None:
-        self.finished = False
-        self._finish: FinishReason = "stop"
-        self._refused = False
-        self._usage = Usage()
-        self._model: str | None = None
-
-    def feed(self, chunk: JSON) -> list[Delta]:
-        """What one decoded chunk says. Raises ProviderError for an error object and for an ill-formed chunk."""
-        data = _object(chunk, "a chunk of the stream")
-        if data.get("error"):
-            raise _reported_error(data["error"])
-        model = data.get("model")
-        if isinstance(model, str) and model:
-            self._model = model
-        if isinstance(data.get("usage"), dict):
-            # Some servers repeat a running count in every chunk: the last one holds.
-            self._usage = _usage(data["usage"])
-        choices: JSON = data.get("choices") or []
-        if not isinstance(choices, list):
-            raise _ill_formed("'choices'", "a list", choices)
-        deltas: list[Delta] = []
-        for choice in cast("list[Any]", choices):
-            deltas += self._choice(_object(choice, "a choice"))
-        return deltas
-
-    def finish(self) -> list[Delta]:
-        """The stream is over; call it once. Without a finish reason the turn ended with `stop`."""
-        finish: FinishReason = "refusal" if self._refused and self._finish == "stop" else self._finish
-        return [TurnEnded(finish, self._usage, self._model)]
-
-    def _choice(self, choice: dict[str, JSON]) -> list[Delta]:
-        if choice.get("index"):
-            return []  # `n` above 1: a turn is one answer, the first
-        delta = _object(choice.get("delta") or {}, "'delta'")
-        if delta.get("tool_calls") or delta.get("function_call"):
-            raise ProviderError(
-                "the server took the model's tool calls out of its text, although no tools were sent to it; switch "
-                "its own tool-call parser off (vLLM: start it without --enable-auto-tool-choice)"
-            )
-        deltas: list[Delta] = []
-        reasoning = _text(delta, "reasoning_content") or _text(delta, "reasoning")
-        if reasoning:
-            deltas.append(ReasoningDelta(reasoning))
-        content = _text(delta, "content")
-        if content:
-            deltas.append(TextDelta(content))
-        refusal = _text(delta, "refusal")
-        if refusal:
-            self._refused = True
-            deltas.append(TextDelta(refusal))
-        reason = choice.get("finish_reason")
-        if reason is not None:
-            if not isinstance(reason, str):
-                raise _ill_formed("'finish_reason'", "text", reason)
-            if reason:  # some servers send "" until the last chunk
-                self.finished = True
-                self._finish = FINISH_REASONS.get(reason, "error")
-        return deltas
+def _tool(tool: ToolSpec) -> JSON:
+    function: dict[str, JSON] = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = tool.parameters
+    # vLLM holds a required or named call to its schema only with it.
+    if isinstance(tool.extra.get("strict"), bool):
+        function["strict"] = tool.extra["strict"]
+    return {"type": "function", "function": function}
 
 
 def _message_as_delta(choice: JSON) -> JSON:
@@ -147,94 +131,11 @@ def _message_as_delta(choice: JSON) -> JSON:
     if not isinstance(choice, dict):
         return choice
     known = cast("dict[str, JSON]", choice)
-    return {**known, "delta": known.get("message")}
-
-
-def _object(value: JSON, what: str) -> dict[str, JSON]:
-    if not isinstance(value, dict):
-        raise _ill_formed(what, "an object", value)
-    return cast("dict[str, JSON]", value)
-
-
-def _text(delta: dict[str, JSON], field: str) -> str:
-    value = delta.get(field)
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list):
-        raise _ill_formed(f"'{field}'", "text", value)
-    texts: list[str] = []
-    for part in cast("list[Any]", value):
-        text = _object(part, f"a part of '{field}'").get("text")
-        if not isinstance(text, str):
-            raise _ill_formed(f"'text' of a part of '{field}'", "text", text)
-        texts.append(text)
-    return "".join(texts)
-
-
-def _usage(usage: dict[str, JSON]) -> Usage:
-    return Usage(
-        input=_count(usage, "prompt_tokens"),
-        output=_count(usage, "completion_tokens"),
-        cached=_count(usage.get("prompt_tokens_details"), "cached_tokens"),
-        reasoning=_count(usage.get("completion_tokens_details"), "reasoning_tokens"),
-    )
-
-
-def _count(counts: JSON, field: str) -> int | None:
-    # A count that is none is unknown: no reason to throw a good answer away.
-    value = cast("dict[str, JSON]", counts).get(field) if isinstance(counts, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _reported_error(error: JSON) -> ProviderError:
-    details = cast("dict[str, JSON]", error) if isinstance(error, dict) else {"message": error}
-    message, code, kind = details.get("message"), details.get("code"), details.get("type")
-    status = code if isinstance(code, int) and 400 <= code <= 599 else None
-    words = f"{kind} {code}".lower() if isinstance(kind, str) or isinstance(code, str) else ""
-    retryable = status in (408, 429) or (status or 0) >= 500 or any(word in words for word in RETRYABLE_ERRORS)
-    told = message if isinstance(message, str) and message else _shown(error)
-    return ProviderError(f"the server reported an error: {_shortened(told)}", status=status, retryable=retryable)
-
-
-def _ill_formed(what: str, expected: str, found: JSON) -> ProviderError:
-    return ProviderError(f"the server sent an ill-formed answer: {what} should be {expected}, found {_shown(found)}")
-
-
-def _shown(value: JSON) -> str:
-    """`null`, `'text'`, `a list`, `an object`, …: short whatever the value."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, str):
-        return repr(_shortened(value, 60))
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, dict):
-        return "an object"
-    return "a number" if not isinstance(value, bool) else str(value).lower()
-
-
-def _shortened(text: str, limit: int = 300) -> str:
-    printable = "".join(c if c.isprintable() else " " for c in text[: 2 * limit])
-    collapsed = " ".join(printable.split())
-    return collapsed if len(collapsed) <= limit else collapsed[: limit - 1] + "…"
-
-
-def _without_lone_surrogates(value: JSON) -> JSON:
-    """The value with each lone surrogate in its text replaced by U+FFFD."""
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            # Through UTF-16, so that two halves side by side become their character.
-            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return value
-    if isinstance(value, list | tuple):
-        return [_without_lone_surrogates(item) for item in cast("Sequence[Any]", value)]
-    if isinstance(value, Mapping):
-        return {
-            _without_lone_surrogates(key): _without_lone_surrogates(item)
-            for key, item in cast("Mapping[Any, Any]", value).items()
-        }
-    return value
+    message = known.get("message")
+    if isinstance(message, dict):
+        found = cast("dict[str, JSON]", message)
+        calls = as_list(found.get("tool_calls"), "'tool_calls'")
+        # Each is a call of its own, whatever ids and indexes say.
+        numbered = [{**as_object(call, "a call"), "index": i} for i, call in enumerate(calls)]
+        message = {**found, "tool_calls": numbered}
+    return {**known, "delta": message}

@@ -19,7 +19,8 @@ STARTS_CDATA = (Pattern((SPACE, *items_of(CDATA)), anchored=True),)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
     """How one argument is written: the tag that opens it for text, for JSON, and for JSON where the schema admits text
-    too (None: not written so); what follows that tag in front of the value (`edge`), and what ends the value.
+    too (None: not written so; `marks_beside_listed`: also if the only texts are listed ones); what follows that tag in
+    front of the value (`edge`), and what ends the value.
 
     `avoid` is what neither a text nor JSON may hold besides `end`. `fixed` writes a whole argument with a value of an
     enumeration, as the renderer does.
@@ -28,6 +29,7 @@ class Argument:
     text: str
     json: str
     marked: str | None
+    marks_beside_listed: bool = False
     edge: str = ""
     end: str
     avoid: tuple[str, ...] = ()
@@ -47,7 +49,8 @@ def argument(spec: ToolSpec, name: str, schema: JSON, rules: Rules, how: Argumen
     if sorted_.others:
         nodes = SchemaNodes(json_notation(avoid), spec.parameters, rules, f"{spec.name}-{name}")
         value = choice(*(nodes.value(other) for other in sorted_.others))
-        opened = how.marked if sorted_.text else how.json
+        listed = any(isinstance(value, str) for value in sorted_.values)
+        opened = how.marked if sorted_.text or (listed and how.marks_beside_listed) else how.json
         if opened is not None:
             options.append(series(opened, how.edge, value, ending))
     return choice(*options)

@@ -49,7 +49,8 @@ def record_lines(ctx: RunContext[Any], real: str, sha256: str, first: int, last:
         if not total or spans == ((1, total),):
             record(ctx, real, sha256)
         elif spans:
-            cast("dict[str, Part]", ctx.memory.setdefault(LINES_KEY, {}))[real] = Part(sha256, spans)
+            kept = {"sha256": sha256, "spans": [list(span) for span in spans]}
+            cast("dict[str, Any]", ctx.memory.setdefault(LINES_KEY, {}))[real] = kept
 
 
 def known(ctx: RunContext[Any], real: str) -> str | None:
@@ -89,8 +90,9 @@ def _files(ctx: RunContext[Any]) -> dict[str, str]:
 
 
 def _lines(ctx: RunContext[Any], real: str) -> Part | None:
-    return cast("dict[str, Part]", ctx.memory.get(LINES_KEY, {})).get(real)
+    kept = cast("dict[str, Any]", ctx.memory.get(LINES_KEY, {})).get(real)  # JSON: it survives with the run
+    return None if kept is None else Part(kept["sha256"], tuple((first, last) for first, last in kept["spans"]))
 
 
 def _forget_lines(ctx: RunContext[Any], real: str) -> None:
-    cast("dict[str, Part]", ctx.memory.get(LINES_KEY, {})).pop(real, None)
+    cast("dict[str, Any]", ctx.memory.get(LINES_KEY, {})).pop(real, None)

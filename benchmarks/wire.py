@@ -1,0 +1,153 @@
+"""What reading and writing a wire format costs, a chunk and a delta, against a floor measured in the same run.
+
+    python benchmarks/wire.py [--rounds 15] [--largest 10M]
+
+Streams of each kind (text, the arguments of one call) as the format's server writes them, `CHUNK` characters a piece.
+`decode` is CPU time for the JSON of a chunk through to its deltas; the floor is the least a client in Python can do:
+`json.loads` of the same data and one frozen delta. `alone` is the decoder without `json.loads`. `encode` is the way
+back, a server's, for one delta and without `json.dumps`. Medians over rounds in which the kinds take turns; the target
+is that `alone` stays below 4 × 0.5 µs.
+
+Then one call whose arguments grow from 1 KB to `--largest`, in at most `MOST` chunks: the cost of a chunk must not grow
+with them. From three times the cost on (a quadratic reader would be far beyond) the run ends with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallStarted, Delta, TextDelta, TurnEnded
+from toolspeak.data.messages import Usage
+from toolspeak.wire.anthropic import ANTHROPIC
+from toolspeak.wire.base import ModelRequest, WireFormat, WireRequest
+from toolspeak.wire.openai_chat import OPENAI_CHAT
+
+FORMATS: tuple[WireFormat, ...] = (OPENAI_CHAT, ANTHROPIC)
+CHUNK = 4
+COUNT = 5_000
+TARGET = 4 * 0.5  # µs
+MOST = 100_000
+GROWN = 3.0
+ASKED = WireRequest(ModelRequest([]), "m", stream=True)
+UNITS = {"K": 1_000, "M": 1_000_000}
+
+
+def text_turn(pieces: Iterable[str]) -> list[Delta]:
+    return [*map(TextDelta, pieces), TurnEnded("stop", Usage(1, 1), "m")]
+
+
+def call_turn(pieces: Iterable[str]) -> list[Delta]:
+    told = list(pieces)
+    fragments = [ArgumentsDelta(0, piece) for piece in ('{"text": "', *told, '"}')]
+    ended = CallCompleted(0, "write", {"text": "".join(told)}, "c0")
+    return [CallStarted(0, "write", "c0"), *fragments, ended, TurnEnded("tool_calls", Usage(1, 1), "m")]
+
+
+KINDS: dict[str, Callable[[Iterable[str]], list[Delta]]] = {"text": text_turn, "arguments": call_turn}
+
+
+def written(chat: WireFormat, turn: Iterable[Delta]) -> list[str]:
+    """The data of each event of a turn, as JSON."""
+    encoder = chat.encoder(ASKED, response_id="resp_0123456789", created=1_700_000_000)
+    frames = [data for delta in turn for _, data in encoder.feed(delta)]
+    return [json.dumps(data) for data in frames if not isinstance(data, str)]
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """CPU seconds."""
+    gc.collect()
+    gc.disable()
+    start = time.process_time()
+    work()
+    spent = time.process_time() - start
+    gc.enable()
+    return spent
+
+
+def floor(lines: list[str]) -> None:
+    for line in lines:
+        json.loads(line)
+        TextDelta(line)
+
+
+def decode(chat: WireFormat, lines: list[str]) -> None:
+    decoder = chat.decoder(model="m")
+    for line in lines:
+        decoder.feed(json.loads(line))
+    decoder.close()
+
+
+def decode_read(chat: WireFormat, chunks: list[Any]) -> None:
+    decoder = chat.decoder(model="m")
+    for chunk in chunks:
+        decoder.feed(chunk)
+    decoder.close()
+
+
+def encode(chat: WireFormat, turn: list[Delta]) -> None:
+    encoder = chat.encoder(ASKED, response_id="resp_0123456789", created=1_700_000_000)
+    for delta in turn:
+        encoder.feed(delta)
+
+
+def measure(chat: WireFormat, rounds: int) -> bool:
+    """Prints a line for each kind; whether all keep the target."""
+    met = True
+    for kind, make in KINDS.items():
+        turn = make("abcd" for _ in range(COUNT))
+        lines = written(chat, turn)
+        chunks = [json.loads(line) for line in lines]
+        works: list[Callable[[], None]] = [
+            lambda lines=lines: floor(lines),
+            lambda lines=lines: decode(chat, lines),
+            lambda chunks=chunks: decode_read(chat, chunks),
+            lambda turn=turn: encode(chat, turn),
+        ]
+        times = [[timed(work) for work in works] for _ in range(rounds)]
+        least, through, alone, back = (1e6 * statistics.median(each) / len(lines) for each in zip(*times, strict=True))
+        met = met and alone <= TARGET
+        print(f"{chat.name:18} {kind:10} {least:8.2f} {through:8.2f} {through / least:7.2f} {alone:8.2f} {back:8.2f}")
+    return met
+
+
+def growth(chat: WireFormat, largest: int) -> bool:
+    """Prints the cost of a character at each size; whether it stays the same."""
+    costs: list[float] = []
+    size = 1_000
+    while size <= largest:
+        count = min(size // CHUNK, MOST)
+        turn = call_turn("x" * (size // count) for _ in range(count))
+        chunks = [json.loads(line) for line in written(chat, turn)]
+        runs = max(3, 20_000 // count)
+        costs.append(min(timed(lambda chunks=chunks: decode_read(chat, chunks)) for _ in range(runs)) / count)
+        print(f"{chat.name:18} {size:12,} characters of arguments: {1e6 * costs[-1]:6.2f} µs a chunk")
+        size *= 10
+    return costs[-1] < GROWN * min(costs)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--largest", default="10M", help="characters of arguments, for instance 100K or 10M")
+    options = parser.parse_args()
+    largest = int(options.largest[:-1]) * UNITS[options.largest[-1].upper()]
+    print(f"µs of CPU time a chunk of {CHUNK} characters")
+    print(f"{'format':18} {'kind':10} {'floor':>8} {'decode':>8} {'ratio':>7} {'alone':>8} {'encode':>8}")
+    met = [measure(chat, options.rounds) for chat in FORMATS]
+    grown = [growth(chat, largest) for chat in FORMATS]
+    if not all(met):
+        print(f"a decoder takes more than {TARGET} µs a chunk", file=sys.stderr)
+    if not all(grown):
+        print("the cost of a chunk grows with the arguments", file=sys.stderr)
+    return 0 if all(grown) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Which driver reaches a model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from toolspeak.agent.driver import Driver, TextDriver
+from toolspeak.agent.native import NativeDriver
+from toolspeak.agent.react import ReActDriver
+from toolspeak.data.messages import ToolChoice
+from toolspeak.dialects import AutoDialect, Dialect, Section, get_dialect, known_dialect
+from toolspeak.errors import UnknownTool, UsageError, suggest
+from toolspeak.execute import Observer
+from toolspeak.providers import get_provider
+from toolspeak.providers.base import Provider
+from toolspeak.tools import Toolset
+
+DEFAULT_DIALECT = "cogency-json"
+"""What a model is told to write whose own dialect is not known: JSON between plain tags, which every server passes."""
+
+
+def choose_driver(
+    model: str | Provider | Driver, dialect: str | Dialect, starts_in: Section, observers: Sequence[Observer] = ()
+) -> tuple[Driver, Dialect | None]:
+    """The driver of a model, and the dialect it reads if its calls are text.
+
+    "auto" is native where the model has calls of its own, else the dialect of the model's family, else
+    `cogency-json`; whatever dialect a turn is in is read. "native" is native whatever is known of the model, "react"
+    asks for decisions in JSON. Raises UnknownDialect, UnknownProvider, UsageError.
+    """
+    if not isinstance(model, str) and hasattr(model, "turn"):
+        if dialect != "auto":
+            raise UsageError("a Driver has its own way to write calls; leave `dialect` out")
+        return model, None  # pyright: ignore[reportReturnType] - told apart by its one method
+    provider: Any = get_provider(model, os.environ) if isinstance(model, str) else model
+    known = known_dialect(provider.name)
+    if dialect == "auto" or dialect == "native":
+        text = AutoDialect(known) if known else AutoDialect(told=get_dialect(DEFAULT_DIALECT))
+        if dialect == "auto" and not provider.capabilities.tools:
+            return TextDriver(provider, text, starts_in=starts_in), text
+        leaks = get_dialect("auto", strict_detection=True)
+        fallback = TextDriver(provider, text, starts_in=starts_in) if dialect == "auto" else None
+        return NativeDriver(provider, leaks=leaks, fallback=fallback), None
+    if dialect == "react":
+        return ReActDriver(provider, observers=observers), None
+    chosen = get_dialect(dialect) if isinstance(dialect, str) else dialect
+    return TextDriver(provider, chosen, starts_in=starts_in), chosen
+
+
+def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
+    """The tool choice that is meant. Raises UnknownTool for a name that no tool has, UsageError without any tool."""
+    asked = ToolChoice.of(choice) if isinstance(choice, str) else choice
+    names = [spec.name for spec in tools.specs]
+    if asked.mode == "specific" and asked.name not in names:
+        raise UnknownTool(f"tool_choice: there is no tool {suggest(asked.name or '', names)}")
+    if asked.mode == "required" and not names:
+        raise UsageError("tool_choice='required' needs a tool")
+    return asked

@@ -1,0 +1,46 @@
+"""JSON found in what a model wrote around it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from toolspeak.data.messages import JSON
+
+_FENCED = re.compile(r"```[\w+.-]*[ \t]*\n(.*?)```", re.DOTALL)
+_MAX_PLACES = 64
+"""Brackets in prose that are tried: each may be read to the end of the text before it turns out to begin nothing."""
+
+
+def json_values(text: str) -> Iterator[JSON]:
+    """Whatever JSON a text may be meant as, the likeliest first: the whole text, what stands in code fences, and what
+    begins at a bracket."""
+    yield from _read(text)
+    for found in _FENCED.finditer(text):
+        yield from _read(found[1])
+    decoder, tried, at = json.JSONDecoder(), 0, 0
+    while tried < _MAX_PLACES and (found := re.compile(r"[\[{]").search(text, at)) is not None:
+        tried, at = tried + 1, found.start() + 1
+        try:
+            value, at = decoder.raw_decode(text, found.start())
+        except (ValueError, RecursionError):
+            continue
+        yield value
+
+
+def json_object(text: str) -> Mapping[str, JSON] | None:
+    """The first object among them, alone in a list or not; None if there is none."""
+    for value in json_values(text):
+        listed = cast("list[JSON]", value) if isinstance(value, list) else [value]
+        if len(listed) == 1 and isinstance(listed[0], dict):
+            return cast("dict[str, JSON]", listed[0])
+    return None
+
+
+def _read(text: str) -> Iterator[JSON]:
+    try:
+        yield json.loads(text)
+    except (ValueError, RecursionError):
+        return

@@ -1,0 +1,100 @@
+"""What a run's tools keep between calls, as facts: what a call has changed of it is recorded with the call's result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from toolspeak.data.events import MemoryChanged
+from toolspeak.data.messages import JSON
+from toolspeak.execute import Secrets
+from toolspeak.tools.content import Unserialisable, jsonable
+from toolspeak.tools.kept import KEY
+
+_PLAIN = frozenset({str, int, bool, float, type(None)})
+_MISSING = object()
+
+
+class Memory:
+    """`values` is the mapping the run's tools share; `recorded` is what the run's records hold of it.
+
+    A key's entries are told one by one where it holds a mapping with text keys, so that what grows with a run (the
+    files it has read) is not recorded anew with every call. Results kept whole for `read_result` are left out: those
+    are recorded as such.
+    """
+
+    def __init__(self, values: dict[str, Any], recorded: Iterable[MemoryChanged], secrets: Secrets) -> None:
+        self.values = values
+        self._secrets = secrets
+        # Not what is in `values`: a caller may have changed that since it was recorded.
+        self._known = cast("dict[str, Any]", secrets.reveal(remembered(recorded)))
+
+    def changes(self) -> tuple[tuple[MemoryChanged, ...], dict[str, str]]:
+        """What has changed since the last look; and the keys whose value is no JSON, with the reason."""
+        found: list[MemoryChanged] = []
+        refused: dict[str, str] = {}
+        now = {key: value for key, value in dict(self.values).items() if key != KEY}
+        for key in self._known.keys() - now.keys():
+            del self._known[key]
+            found.append(self._changed(key, forgotten=True))
+        for key, value in now.items():
+            try:
+                found += self._of(key, value)
+            except Unserialisable as error:
+                refused[key] = str(error)
+        return tuple(found), refused
+
+    def _of(self, key: str, value: object) -> Iterable[MemoryChanged]:
+        known = self._known.get(key, _MISSING)
+        entries = _entries(value)
+        if entries is None or (known is not _MISSING and type(known) is not dict):
+            plain = _differs(value, known)
+            if plain is not _MISSING:
+                self._known[key] = plain
+                yield self._changed(key, value=plain)
+            return
+        if known is _MISSING and entries:
+            known = self._known[key] = {}
+        here = cast("dict[str, Any]", known if known is not _MISSING else {})
+        for name in here.keys() - entries.keys():
+            del here[name]
+            yield self._changed(key, name, forgotten=True)
+        for name, item in entries.items():
+            plain = _differs(item, here.get(name, _MISSING))
+            if plain is not _MISSING:
+                here[name] = plain
+                yield self._changed(key, name, value=plain)
+
+    def _changed(self, *path: str, value: Any = None, forgotten: bool = False) -> MemoryChanged:
+        return MemoryChanged(tuple(map(self._secrets.hide_text, path)), self._secrets.hide(value), forgotten)
+
+
+def remembered(changes: Iterable[MemoryChanged]) -> dict[str, JSON]:
+    """What these changes leave behind."""
+    memory: dict[str, Any] = {}
+    for change in changes:
+        *inner, last = change.path
+        place = memory
+        for key in inner:
+            place = place.setdefault(key, {})
+        if change.forgotten:
+            place.pop(last, None)
+        else:
+            place[last] = change.value
+    return memory
+
+
+def _entries(value: object) -> dict[str, Any] | None:
+    """The entries of a mapping with text keys, at this moment: a tool in a thread may go on writing."""
+    if type(value) is not dict:
+        return None
+    entries = dict(cast("dict[Any, Any]", value))
+    return entries if all(type(name) is str for name in entries) else None
+
+
+def _differs(value: Any, known: Any) -> Any:
+    """The value in the types of JSON, shared with nobody, if it is another than the known one; else `_MISSING`."""
+    if value is known and type(value) in _PLAIN:
+        return _MISSING
+    plain = value if type(value) in _PLAIN - {float} else jsonable(value)
+    return _MISSING if type(plain) is type(known) and plain == known else plain

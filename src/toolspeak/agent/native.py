@@ -1,0 +1,158 @@
+"""One model turn whose calls are the API's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import cast
+
+from toolspeak.agent.driver import Driver, TurnRequest
+from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.messages import Message, TextMessage
+from toolspeak.dialects import Dialect
+from toolspeak.dialects.leaked import LeakedCalls
+from toolspeak.errors import ProviderError
+from toolspeak.providers.base import Provider
+from toolspeak.wire.base import Earlier, ModelRequest
+from toolspeak.wire.history import is_native
+
+_REFUSES_TOOLS = ("support", "enable", "--jinja", "not allowed", "unrecognized", "unknown", "template")
+"""Words with which servers say that the model, or they themselves, take no tools: Ollama `does not support tools`,
+vLLM `requires --enable-auto-tool-choice`, llama.cpp `tools param requires --jinja flag`."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What a driver keeps of a run: its messages with the prompt in front, and what the server has of them."""
+
+    prompt: str
+    messages: list[Message | TextMessage] = field(default_factory=list[Message | TextMessage])
+    known: int = 0
+    earlier: Earlier | None = None
+
+
+class NativeDriver:
+    """Implements `Driver` for APIs that have tool calls.
+
+    `leaks` reads calls that the server left in the text (see `dialects.leaked`); None leaves them there. With `resume`
+    only what is new is sent, where the server keeps conversations; if it forgot, everything is sent again. `fallback`
+    takes over for good from a server that says it takes no tools.
+    """
+
+    def __init__(
+        self, provider: Provider, *, leaks: Dialect | None = None, resume: bool = False, fallback: Driver | None = None
+    ) -> None:
+        self.provider = provider
+        self._leaks = leaks
+        self._resume = resume and provider.capabilities.resume
+        self._fallback = fallback
+        self._fell_back = False
+
+    @property
+    def name(self) -> str:
+        return self.provider.name
+
+    @property
+    def starts_early(self) -> bool:
+        return not self._fell_back or (self._fallback is not None and self._fallback.starts_early)
+
+    def prompt(self, request: TurnRequest) -> str:
+        if self._fell_back and self._fallback is not None:
+            return self._fallback.prompt(request)
+        return request.instructions
+
+    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+        if self._fell_back and self._fallback is not None:
+            async for delta in self._fallback.turn(request):
+                yield delta
+            return
+        said = False
+        try:
+            async with aclosing(cast("AsyncGenerator[Delta]", self._turn(request))) as deltas:
+                async for delta in deltas:
+                    said = True
+                    yield delta
+            return
+        except ProviderError as error:
+            if said or self._fallback is None or not request.tools or not _refuses_tools(error):
+                raise
+        self._fell_back = True
+        request.memo.clear()
+        async for delta in self._fallback.turn(request):
+            yield delta
+
+    async def _turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+        sent = self._sent(request)
+        earlier = sent.earlier if _is_kept(sent) else None
+        try:
+            async with aclosing(cast("AsyncGenerator[Delta]", self._ask(request, sent, earlier))) as deltas:
+                async for delta in deltas:
+                    yield delta
+            return
+        except ProviderError as error:
+            if earlier is None or error.code != "forgotten":
+                raise
+        sent.earlier = None
+        async with aclosing(cast("AsyncGenerator[Delta]", self._ask(request, sent, None))) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    async def _ask(self, request: TurnRequest, sent: _Sent, earlier: Earlier | None) -> AsyncIterator[Delta]:
+        capabilities = self.provider.capabilities
+        asked = ModelRequest(
+            sent.messages,
+            request.tools,
+            request.choice,
+            output=request.output,
+            cache=capabilities.cache_markers,
+            earlier=earlier,
+            keep=self._resume,
+        )
+        text = None
+        if self._leaks is not None and request.tools:
+            text = LeakedCalls(self._leaks.parser(request.tools), echoes=request.output is None)
+        ended = False
+        async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
+            async for piece in stream:
+                await request.heard(piece)
+                if isinstance(piece, TurnEnded):
+                    ended = True
+                    if self._resume and piece.response_id is not None:
+                        sent.earlier = Earlier(piece.response_id, len(sent.messages))
+                if text is None:
+                    yield piece
+                    continue
+                for delta in text.feed(piece):
+                    yield delta
+        if not ended:
+            raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
+
+    def _sent(self, request: TurnRequest) -> _Sent:
+        prompt = self.prompt(request)
+        sent = cast("_Sent | None", request.memo.get("native"))
+        if sent is None or sent.prompt != prompt:
+            sent = _Sent(prompt, [Message.system(prompt)] if prompt else [])
+            request.memo["native"] = sent
+        messages: Sequence[Message] = request.messages
+        for i in range(sent.known, len(messages)):
+            sent.messages.append(messages[i])
+        sent.known = len(messages)
+        return sent
+
+    async def aclose(self) -> None:
+        await self.provider.aclose()
+
+
+def _is_kept(sent: _Sent) -> bool:
+    """Whether the answer that the server keeps is the one in the history: a turn may be lost, and a call that cannot
+    be answered (a malformed one) leaves the server waiting."""
+    if sent.earlier is None or len(sent.messages) <= sent.earlier.messages:
+        return False
+    answer = sent.messages[sent.earlier.messages]
+    return isinstance(answer, Message) and answer.role == "assistant" and all(map(is_native, answer.parts))
+
+
+def _refuses_tools(error: ProviderError) -> bool:
+    told = str(error).lower()
+    return error.status in (400, 404, 422, 500, 501) and "tool" in told and any(word in told for word in _REFUSES_TOOLS)

@@ -1,0 +1,202 @@
+"""ReAct: the model writes a thought and a decision as JSON; for any model that can write JSON.
+
+Source: InstructorPHP, "Tool Calling Internals", ReActDriver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import cast
+
+from toolspeak.agent.driver import TurnRequest
+from toolspeak.agent.react_decision import (
+    EXTRACTION,
+    BadDecision,
+    Decision,
+    decision_schema,
+    observed,
+    react_prompt,
+    read_decision,
+)
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import NORMAL_END, TextMessage, Usage
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import ProviderError, UsageError
+from toolspeak.execute.observe import (
+    DecisionExtractionFailed,
+    DecisionValidationFailed,
+    Observer,
+    tell,
+)
+from toolspeak.providers.base import Provider
+from toolspeak.wire.base import ModelRequest
+
+_FINAL = "Return only the final answer as plain text."
+
+
+@dataclass(slots=True)
+class _History:
+    prompt: str
+    messages: list[TextMessage]
+    known: int = 0
+
+
+class ReActDriver:
+    """Implements `Driver`: one decision a turn, extracted from the reply and checked.
+
+    A reply that is no decision goes back to the model with what is wrong, up to `max_retries` times; one more is a call
+    of the pseudo-tool `decision_extraction` or `decision_validation` that failed, and the run goes on. With
+    `final_via_inference` the answer is asked for once more, as plain text and streamed, of `final_model` if given.
+    `observers` are told of every bad decision.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        max_retries: int = 2,
+        final_via_inference: bool = False,
+        final_model: Provider | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        if max_retries < 0:
+            raise UsageError("max_retries: a number from 0 up")
+        if final_model is not None and not final_via_inference:
+            raise UsageError("final_model goes with final_via_inference=True")
+        self.provider = provider
+        self._max_retries = max_retries
+        self._final = (final_model or provider) if final_via_inference else None
+        self._observers = tuple(observers)
+        self._prompted: tuple[Sequence[ToolSpec], str, str] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.provider.name
+
+    @property
+    def starts_early(self) -> bool:
+        return False
+
+    def prompt(self, request: TurnRequest) -> str:
+        known = self._prompted
+        if known is None or known[0] is not request.tools or known[1] != request.instructions:
+            parts = [request.instructions, react_prompt(request.tools)]
+            known = self._prompted = request.tools, request.instructions, "\n\n".join(part for part in parts if part)
+        return known[2]
+
+    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+        messages = self._messages(request)
+        tried: list[TextMessage] = []
+        used, ended, text = Usage(0, 0, 0, 0), TurnEnded("stop"), ""
+        decision: Decision | BadDecision = BadDecision(EXTRACTION, ())
+        for attempt in range(1, self._max_retries + 2):
+            text, ended = await self._ask(request, [*messages, *tried])
+            used = _sum(used, ended.usage)
+            if ended.finish in ("content_filter", "refusal", "cancelled"):
+                yield TextDelta(text)
+                yield TurnEnded(ended.finish, used, ended.model)
+                return
+            decision = read_decision(text, request.tools, request.choice)
+            if isinstance(decision, Decision):
+                break
+            self._report(decision, attempt, text)
+            cut = "" if ended.finish in NORMAL_END else " (it was cut off: be shorter)"
+            again = f"That was no valid decision{cut}: {decision.reason}. Write the corrected JSON object alone."
+            tried = [TextMessage("assistant", text), TextMessage("user", again)]
+        if isinstance(decision, BadDecision):
+            yield CallMalformed(0, text, decision.stage, decision.reason, 0, decision.stage)
+            yield BatchEnded((), ok=False)
+        elif decision.type == "call_tool":
+            for delta in _called(decision):
+                yield delta
+        else:
+            if decision.thought:
+                yield ReasoningDelta(decision.thought)
+            if self._final is None:
+                yield TextDelta(decision.answer)
+            else:
+                async with aclosing(cast("AsyncGenerator[Delta]", self._answer(self._final, messages))) as deltas:
+                    async for delta in deltas:
+                        if isinstance(delta, TurnEnded):
+                            used, ended = _sum(used, delta.usage), delta
+                        else:
+                            yield delta
+        yield TurnEnded("stop" if ended.finish in NORMAL_END else ended.finish, used, ended.model)
+
+    async def _ask(self, request: TurnRequest, messages: Sequence[TextMessage]) -> tuple[str, TurnEnded]:
+        """The whole text of a reply: JSON says nothing before its end."""
+        output = decision_schema(request.tools) if self.provider.capabilities.output else None
+        pieces: list[str] = []
+        stream = cast("AsyncGenerator[Delta]", self.provider.stream(ModelRequest(messages, output=output)))
+        async with aclosing(stream):
+            async for delta in stream:
+                await request.heard(delta)
+                if isinstance(delta, TextDelta):
+                    pieces.append(delta.text)
+                elif isinstance(delta, TurnEnded):
+                    return "".join(pieces), delta
+        raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
+
+    async def _answer(self, provider: Provider, messages: Sequence[TextMessage]) -> AsyncIterator[Delta]:
+        asked = [*messages, TextMessage("user", _FINAL)]
+        async with aclosing(cast("AsyncGenerator[Delta]", provider.stream(ModelRequest(asked)))) as stream:
+            async for delta in stream:
+                yield delta
+
+    def _messages(self, request: TurnRequest) -> Sequence[TextMessage]:
+        prompt = self.prompt(request)
+        history = cast("_History | None", request.memo.get("react"))
+        if history is None or history.prompt != prompt:
+            history = request.memo["react"] = _History(prompt, [TextMessage("system", prompt)])
+        for i in range(history.known, len(request.messages)):
+            history.messages.append(observed(request.messages[i]))
+        history.known = len(request.messages)
+        return history.messages
+
+    def _report(self, bad: BadDecision, attempt: int, raw: str) -> None:
+        most = self._max_retries + 1
+        if bad.stage == EXTRACTION:
+            tell(self._observers, DecisionExtractionFailed(bad.reason, raw, attempt, most))
+        else:
+            tell(self._observers, DecisionValidationFailed(bad.errors, raw, attempt, most))
+
+    async def aclose(self) -> None:
+        await self.provider.aclose()
+        if self._final is not None and self._final is not self.provider:
+            await self._final.aclose()
+
+
+def _called(decision: Decision) -> Sequence[Delta]:
+    thought = [ReasoningDelta(decision.thought)] if decision.thought else []
+    return [
+        *thought,
+        CallStarted(0, decision.tool),
+        ArgumentsDelta(0, json.dumps(dict(decision.args), ensure_ascii=False)),
+        CallCompleted(0, decision.tool, decision.args),
+        BatchEnded((0,), ok=True),
+    ]
+
+
+def _sum(left: Usage, right: Usage) -> Usage:
+    def add(one: int | None, other: int | None) -> int | None:
+        return None if one is None or other is None else one + other
+
+    return Usage(
+        add(left.input, right.input),
+        add(left.output, right.output),
+        add(left.cached, right.cached),
+        add(left.reasoning, right.reasoning),
+    )

@@ -1,0 +1,177 @@
+"""A ReAct decision: what the model thinks, and whether it calls a tool or answers. Pure.
+
+Source: InstructorPHP, "Tool Calling Internals", ReActDriver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, cast
+
+from toolspeak.agent.extract import json_object
+from toolspeak.data.messages import (
+    JSON,
+    MalformedCall,
+    Message,
+    ReasoningPart,
+    TextMessage,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import suggest
+from toolspeak.wire.base import OutputSchema
+from toolspeak.wire.history import text_of
+
+EXTRACTION, VALIDATION = "decision_extraction", "decision_validation"
+"""The pseudo-tools that a bad decision is a call of."""
+
+PseudoTool: TypeAlias = Literal["decision_extraction", "decision_validation"]
+
+_PROMPT = """\
+INSTRUCTIONS:
+- Decide on one step at a time. Every reply is one JSON object and nothing else:
+  {{"thought": "...", "type": "call_tool", "tool": "NAME", "args": {{...}}}}
+  {{"thought": "...", "type": "final_answer", "answer": "..."}}
+- `type` is "call_tool" as long as you need to act or to know more, else "final_answer".
+- `tool` is a name of the catalog, `args` an object that follows its schema: `{{}}` if it takes nothing.
+- The result of a call comes as an Observation. Never write one yourself.
+- If an Observation is an ERROR, find out why before you go on.
+
+TOOL CATALOG (names, descriptions):
+{catalog}
+
+TOOL SCHEMAS (name, parameters):
+{schemas}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`tool` and `args` of a call, or an `answer`."""
+
+    thought: str
+    type: Literal["call_tool", "final_answer"]
+    tool: str = ""
+    args: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BadDecision:
+    """No decision, and why: for the model, which is asked again."""
+
+    stage: PseudoTool
+    errors: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(self.errors)
+
+
+def react_prompt(tools: Sequence[ToolSpec]) -> str:
+    """What teaches the model to decide."""
+    catalog = [{"name": spec.name, "description": spec.description} for spec in tools]
+    schemas = [{"name": spec.name, "parameters": dict(spec.parameters)} for spec in tools]
+    lines = ("\n".join(json.dumps(each, ensure_ascii=False) for each in rows) for rows in (catalog, schemas))
+    return _PROMPT.format(catalog=next(lines), schemas=next(lines))
+
+
+def decision_schema(tools: Sequence[ToolSpec]) -> OutputSchema:
+    """The form of a decision, for APIs that answer by a schema. `args` are checked by us: which ones depends on the
+    tool."""
+    properties: dict[str, JSON] = {
+        "thought": {"type": "string"},
+        "type": {"type": "string", "enum": ["call_tool", "final_answer"]},
+        "tool": {"type": "string", "enum": [*(spec.name for spec in tools), ""]},
+        "args": {"type": "object"},
+        "answer": {"type": "string"},
+    }
+    schema = {"type": "object", "properties": properties, "required": ["thought", "type"]}
+    return OutputSchema("decision", schema, strict=False)
+
+
+def read_decision(text: str, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> Decision | BadDecision:
+    """The decision in a reply: the whole text, in a code fence, or from a bracket on."""
+    found = json_object(text)
+    if found is None:
+        return BadDecision(EXTRACTION, ("your reply holds no JSON object; write one decision and nothing else",))
+    thought = found.get("thought")
+    said = thought if isinstance(thought, str) else ""
+    if found.get("type") == "call_tool":
+        return _call(found, said, tools, choice)
+    if found.get("type") == "final_answer":
+        return _answer(found, said, choice)
+    return BadDecision(VALIDATION, (f'"type" is "call_tool" or "final_answer", not {_shown(found.get("type"))}',))
+
+
+def _call(
+    found: Mapping[str, JSON], thought: str, tools: Sequence[ToolSpec], choice: ToolChoice
+) -> Decision | BadDecision:
+    name, args = found.get("tool"), found.get("args")
+    if choice.mode == "none":
+        return BadDecision(VALIDATION, ('no tool can be called any more; "type" must be "final_answer"',))
+    if not isinstance(name, str) or not name:
+        return BadDecision(VALIDATION, ('"tool" must name the tool to call',))
+    spec = next((spec for spec in tools if spec.name == name), None)
+    if spec is None:
+        return BadDecision(VALIDATION, (f"there is no tool {suggest(name, [spec.name for spec in tools])}",))
+    if choice.mode == "specific" and name != choice.name:
+        return BadDecision(VALIDATION, (f'"tool" must be {choice.name!r} now',))
+    if not isinstance(args, dict | None):
+        return BadDecision(VALIDATION, (f'"args" must be an object, not {_shown(args)}',))
+    given = cast("dict[str, JSON]", args or {})
+    wanted = cast("Iterable[str]", spec.parameters.get("required") or ())
+    missing = [each for each in wanted if each not in given]
+    if missing:
+        return BadDecision(VALIDATION, tuple(f'"args" lacks {each!r}, which {name!r} requires' for each in missing))
+    return Decision(thought, "call_tool", name, given)
+
+
+def _answer(found: Mapping[str, JSON], thought: str, choice: ToolChoice) -> Decision | BadDecision:
+    answer = found.get("answer")
+    if choice.mode in ("required", "specific"):
+        which = f"the tool {choice.name!r}" if choice.mode == "specific" else "a tool"
+        return BadDecision(VALIDATION, (f'you must call {which} first; "type" must be "call_tool"',))
+    if answer is None or answer == "":
+        return BadDecision(VALIDATION, ('"answer" must hold the answer',))
+    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    return Decision(thought, "final_answer", answer=text)
+
+
+def _shown(value: JSON) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def observed(message: Message) -> TextMessage:
+    """A message as the model reads it: Thought, Action and Action Input; an Observation for every result."""
+    if message.role == "assistant":
+        return TextMessage("assistant", "\n".join(_written(message)))
+    if message.results:
+        return TextMessage("user", "\n".join(map(_observation, message.results)))
+    return TextMessage(message.role, message.text)
+
+
+def _written(message: Message) -> Iterable[str]:
+    acts = bool(message.calls)
+    for part in message.parts:
+        match part:
+            case ReasoningPart(text) if acts:
+                yield f"Thought: {text}"
+            case TextPart(text):
+                yield text
+            case ToolCall():
+                yield f"Action: {part.name}\nAction Input: {json.dumps(dict(part.arguments), ensure_ascii=False)}"
+            case MalformedCall(raw=raw):
+                yield raw
+            case _:
+                pass
+
+
+def _observation(result: ToolResult) -> str:
+    text = text_of(result.content)
+    return f"Observation: ERROR - {text}" if result.status == "failure" else f"Observation: {text}"

@@ -1,0 +1,184 @@
+"""The model's turns of one run: asked for, read as they come, recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias, cast
+
+from toolspeak.agent.compaction import Plan
+from toolspeak.agent.decide import AskModel, Finish
+from toolspeak.agent.driver import TurnRequest, text_digest, tools_digest
+from toolspeak.agent.history import call_id, hide_call
+from toolspeak.agent.interceptors import Stage, turn_of
+from toolspeak.agent.partial import PartialTurn
+from toolspeak.agent.record import Estimate, answered, seconds_left, time_is_over
+from toolspeak.agent.settings import RunSettings
+from toolspeak.agent.state import RunState
+from toolspeak.agent.summary import compact
+from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
+from toolspeak.data.events import Event, ModelAsked, ModelFailed, Record
+from toolspeak.data.messages import MalformedCall, ToolCall
+from toolspeak.dialects import ParsedTurn, TurnCollector
+from toolspeak.errors import ProviderError
+from toolspeak.execute import Answer, BatchContext, EarlyStart
+
+Watched: TypeAlias = Delta | Record
+"""What `Run.stream` yields: the transient pieces of a turn, and every record once it is durable."""
+
+Publish: TypeAlias = Callable[[Watched], Awaitable[None]]
+_WRAP_UP_SECONDS = 60.0
+
+
+class Owner(Protocol):
+    """The run whose turns they are."""
+
+    @property
+    def state(self) -> RunState: ...
+
+    @property
+    def publish(self) -> Publish | None: ...
+
+    async def record(self, event: Event) -> None: ...
+
+    async def record_all(self, events: Iterable[Event]) -> None: ...
+
+    def batch_context(self) -> BatchContext: ...
+
+
+class Turns:
+    """Asks for the run's turns, one after the other. What begins early of a turn's calls is in `take_early`.
+
+    `error` is the failure of the model's API that ended the run.
+    """
+
+    def __init__(self, settings: RunSettings, stage: Stage, run: Owner) -> None:
+        self._settings = settings
+        self._stage = stage
+        self._run = run
+        self._prompt = self._prompt_digest = ""
+        self._estimate = Estimate()
+        self._memo: dict[str, Any] = {}
+        self._partial = PartialTurn(settings.secrets, run.record)
+        self._specs = tuple(settings.toolset.specs)
+        self._digest = tools_digest(self._specs)
+        self._early: EarlyStart | None = None
+        self.error: ProviderError | None = None
+
+    async def ask(self, action: AskModel) -> Finish | None:
+        """Asks for a turn and records it; what the run ends with if the turn did not come and none may follow."""
+        run, settings, choice = self._run, self._settings, action.choice
+        if action.reached is not None:
+            await run.record(action.reached)
+        request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo)
+        ready, own_messages = None, False
+        if self._stage.has("model"):
+            sent = replace(request, messages=(*run.state.history, *run.state.queued))
+            given, facts = await self._stage.before("model", sent, run.state.metadata)
+            await run.record_all(facts)
+            if given is None:
+                return None
+            ready = turn_of(given.value) if isinstance(given, Answer) else None
+            request = sent if isinstance(given, Answer) else given
+            own_messages = request.messages is not sent.messages
+        await self._record_asked(request)
+        # A driver keeps what it has rendered of a run's messages: it must not take others for those.
+        request = replace(request, memo={}) if own_messages else replace(request, messages=run.state.messages)
+        wrapping_up = choice.mode == "none"
+        scope = asyncio.timeout(_WRAP_UP_SECONDS if wrapping_up else seconds_left(run.state, settings.clock))
+        try:
+            async with scope:
+                turn = await self._turn(request, ready)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
+            if wrapping_up:
+                return Finish("no_answer", "", run.state.limit or "seconds")
+            await run.record(time_is_over(run.state, settings.clock))
+            return None
+        except ProviderError as error:
+            self.error = error
+            await run.record(ModelFailed(settings.secrets.hide_text(str(error)), error.status))
+            return None
+        if turn is None:
+            return None
+        usage, estimated = turn.usage, turn.usage.total is None
+        if estimated:
+            usage = self._estimate.of(run.state.history, self._prompt, turn)
+        await run.record(answered(turn, usage, estimated, settings.secrets, wrapping_up=wrapping_up))
+        return None
+
+    async def _record_asked(self, request: TurnRequest) -> None:
+        driver = self._settings.driver
+        prompt = driver.prompt(request)
+        if prompt is not self._prompt:
+            self._prompt, self._prompt_digest = prompt, text_digest(prompt)
+        digest = self._digest if request.tools is self._specs else tools_digest(request.tools)
+        await self._run.record(ModelAsked(driver.name, digest, self._prompt_digest, request.choice))
+
+    async def _turn(self, request: TurnRequest, ready: ParsedTurn | None) -> ParsedTurn | None:
+        """The turn with what surrounds it; None when the run is to end. `ready` stands for the model's."""
+        if not self._stage.has("model"):
+            return await self._read_turn(request)
+        if ready is not None:
+            return ready
+        turn, facts = await self._stage.around(
+            "model", request, lambda: self._read_turn(request), lambda: self._run.state.metadata
+        )
+        await self._run.record_all(facts)
+        return turn
+
+    async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
+        state, settings, publish = self._run.state, self._settings, self._run.publish
+        number = state.turns_before + state.step
+        collector = TurnCollector(lambda index: call_id(number, index))
+        await self.drop_early()
+        self._partial.begin()
+        if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
+            self._early = settings.executor.early(self._run.batch_context())
+        stream = cast("AsyncGenerator[Delta]", settings.driver.turn(replace(request, heard=self._partial.hear)))
+        try:
+            async with aclosing(stream):
+                async for delta in stream:
+                    collector.add(delta)
+                    await self._partial.read(delta)
+                    if self._early is not None and isinstance(delta, CallCompleted):
+                        self._offer(self._early, collector.call(delta.index))
+                    if publish is not None and not isinstance(delta, TurnEnded):
+                        await publish(delta)
+        except (Exception, asyncio.CancelledError):
+            await self._partial.keep()
+            raise
+        await self._partial.end()
+        return collector.turn()
+
+    def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:
+        if isinstance(call, ToolCall):
+            early.offer(hide_call(call, self._settings.secrets))
+
+    def take_early(self) -> EarlyStart | None:
+        """What has begun of the turn's calls, for the batch that goes on with it."""
+        early, self._early = self._early, None
+        return early
+
+    async def drop_early(self) -> None:
+        """Cancels what has begun of calls that no batch goes on with."""
+        early = self.take_early()
+        if early is not None:
+            await early.drop()
+
+    async def compact(self, plan: Plan) -> None:
+        """Makes the history shorter for the model."""
+        settings, state = self._settings, self._run.state
+        request = TurnRequest(state.history, self._specs, settings.instructions)
+        await self._run.record(await compact(plan, settings, request, seconds_left(state, settings.clock)))
+        self._memo.clear()  # what the driver rendered is no longer what was said
+        self._estimate = Estimate()
+
+    async def close(self) -> None:
+        """The run has ended: nothing goes on and nothing is being recorded any more."""
+        await self.drop_early()
+        await self._partial.close()

@@ -1,0 +1,56 @@
+"""`toolspeak suspend`: have a run stop where nothing is under way, whichever process is at work on it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from toolspeak.agent.suspend import suspend_run
+from toolspeak.cli.find import SHORT, find_run, is_held
+from toolspeak.cli.loop import run_to_end
+from toolspeak.cli.options import journal_of, journal_option
+from toolspeak.errors import UsageError
+from toolspeak.journal import Journal, RunInfo
+
+_LOOK = 0.1
+"""Seconds between two looks at a run that is asked to stop."""
+
+
+@click.command
+@click.argument("run", required=False)
+@click.option("--no-wait", is_flag=True, help="Ask, and do not wait until the run has stopped.")
+@journal_option
+def suspend(run: str | None, no_wait: bool, journal: str | None) -> None:
+    """Suspend RUN (the beginning of its id is enough; default: the newest that goes on).
+
+    The model's turn or the calls that are under way come to their end and are recorded; nothing new is begun. `resume`
+    goes on with it, as if nothing had happened.
+    """
+    run_to_end(_suspend(run, no_wait, journal_of(journal)))
+
+
+async def _suspend(run: str | None, no_wait: bool, journal: Journal) -> None:
+    try:
+        info = await _wanted(journal, run)
+        if not await suspend_run(journal, info.run_id) or no_wait:
+            return
+        click.echo(f"toolspeak: waiting for run {info.run_id[:SHORT]} to stop; Ctrl-C leaves it asked to", err=True)
+        while True:
+            found = await journal.run(info.run_id)
+            if found is None or not is_held(found):
+                break
+            await asyncio.sleep(_LOOK)
+        status = "gone" if found is None else found.status.replace("_", " ")
+        click.echo(f"toolspeak: run {info.run_id[:SHORT]} is {status}", err=True)
+    finally:
+        await journal.aclose()
+
+
+async def _wanted(journal: Journal, run: str | None) -> RunInfo:
+    if run is not None:
+        return await find_run(journal, run)
+    running = await journal.runs(status="running", limit=1)
+    if not running:
+        raise UsageError("there is no run that goes on")
+    return running[0]

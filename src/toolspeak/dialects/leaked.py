@@ -1,0 +1,157 @@
+"""A native turn whose calls may also stand in its text: what a server's own parser missed is read and used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+from toolspeak.data.deltas import (
+    LEAKED,
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallIgnored,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    ForgedResults,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import JSON
+from toolspeak.dialects.base import Parser
+
+_MAX_ECHO = 64 * 1024
+"""Characters that text is held back for that may be nothing but a call's arguments."""
+
+_FENCE = "```"
+
+
+class LeakedCalls:
+    """Takes the deltas of a native turn, gives them with what `parser` finds in their text.
+
+    Calls are numbered in the order they begin, wherever they stand. One that stands in the text is noted as `leaked`,
+    on itself and on the batch; one that also came natively does not count again. Text that is nothing but the arguments
+    of a call of the turn, as some servers repeat them, is dropped: text that begins like JSON is held back until that
+    can be told, unless `echoes` is False. Prose that quotes them, and `{}`, stay.
+    """
+
+    def __init__(self, parser: Parser, *, echoes: bool = True) -> None:
+        self._parser = parser
+        self._numbers: dict[tuple[bool, int], int] = {}
+        self._native: list[CallCompleted | CallMalformed] = []
+        self._leaked: list[CallCompleted] = []
+        self._ends: list[BatchEnded] = []
+        self._echo: list[str] | None = [] if echoes else None  # text that may be an echo; None once it cannot
+        self._may_echo = False
+        self._held = 0
+
+    def feed(self, delta: Delta) -> list[Delta]:
+        if isinstance(delta, TextDelta):
+            return self._text(delta.text)
+        if isinstance(delta, TurnEnded):
+            return [*self._end(delta), delta]
+        return self._renumbered(delta, leaked=False)
+
+    def _text(self, text: str) -> list[Delta]:
+        if self._echo is None:
+            return self._read(text)
+        self._echo.append(text)
+        self._held += len(text)
+        if not self._may_echo:
+            began = "".join(self._echo).lstrip()[:3]
+            if began and not (began[0] == "{" or _FENCE.startswith(began)):
+                return self._release()
+            self._may_echo = began[:1] == "{" or began == _FENCE
+        return self._release() if self._held > _MAX_ECHO else []
+
+    def _release(self) -> list[Delta]:
+        pieces, self._echo = self._echo or [], None
+        return self._read("".join(pieces)) if pieces else []
+
+    def _read(self, text: str) -> list[Delta]:
+        deltas = self._parser.feed(text)
+        out: list[Delta] = []
+        for delta in deltas:
+            if isinstance(delta, TextDelta):
+                out.append(delta)
+            else:
+                out += self._renumbered(delta, leaked=True)
+        return out
+
+    def _renumbered(self, delta: Delta, *, leaked: bool) -> list[Delta]:
+        match delta:
+            case BatchEnded():
+                self._ends.append(self._own_numbers(delta, leaked))
+                return []
+            case CallStarted() | ArgumentsDelta() | CallIgnored():
+                return [replace(delta, index=self._number(leaked, delta.index))]
+            case CallCompleted():
+                own = replace(delta, index=self._number(leaked, delta.index))
+                if leaked:
+                    own = replace(own, notes=(*own.notes, LEAKED))
+                    self._leaked.append(own)
+                else:
+                    self._native.append(own)
+                return [own]
+            case CallMalformed():
+                own = replace(delta, index=self._number(leaked, delta.index))
+                if not leaked:
+                    self._native.append(own)
+                return [own]
+            case ForgedResults(raw):
+                # A server that has calls of its own has results of its own: in its text they are an example.
+                return [TextDelta(raw)]
+            case _:
+                return [delta]
+
+    def _number(self, leaked: bool, index: int) -> int:
+        return self._numbers.setdefault((leaked, index), len(self._numbers))
+
+    def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
+        return replace(ended, selected=tuple(self._number(leaked, index) for index in ended.selected))
+
+    def _end(self, ended: TurnEnded) -> list[Delta]:
+        out: list[Delta] = []
+        if self._echo and not self._is_echo("".join(self._echo)):
+            out += self._release()
+        self._echo = None
+        for delta in self._parser.close(ended.finish):
+            out += [delta] if isinstance(delta, TextDelta) else self._renumbered(delta, leaked=True)
+        if not self._ends:
+            return out
+        selected = {index for end in self._ends for index in end.selected}
+        for call in self._leaked:
+            if any(_same(call, native) for native in self._native):
+                selected.discard(call.index)
+                out.append(CallIgnored(call.index, "the same call came natively"))
+        counts = any(call.index in selected for call in self._leaked)
+        notes = [note for end in self._ends for note in end.notes] if counts else []
+        ok = all(end.ok for end in self._ends)
+        out.append(BatchEnded(tuple(sorted(selected)), ok, (*notes, *((LEAKED,) if counts else ()))))
+        return out
+
+    def _is_echo(self, text: str) -> bool:
+        said = _only_object(text)
+        return bool(said) and any(
+            said == (call.arguments if isinstance(call, CallCompleted) else _only_object(call.raw))
+            for call in self._native
+        )
+
+
+def _same(leaked: CallCompleted, native: CallCompleted | CallMalformed) -> bool:
+    return isinstance(native, CallCompleted) and (leaked.name, leaked.arguments) == (native.name, native.arguments)
+
+
+def _only_object(text: str) -> Mapping[str, JSON] | None:
+    """The JSON object that a text is, with or without a code fence around it."""
+    bare = text.strip()
+    if bare.startswith("```") and bare.endswith("```"):
+        bare = bare[3:-3].removeprefix("json").strip()
+    try:
+        value: JSON = json.loads(bare)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, JSON]", value) if isinstance(value, dict) else None

@@ -1,0 +1,52 @@
+"""Asking a run to stop where nothing is under way, so that it can go on later as if nothing had happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+
+class BatchPaused(Exception):
+    """The run was asked to pause: the calls that were under way have their results, the others were not started."""
+
+
+class NotStarted(BaseException):
+    """The run was asked to pause before this call was started."""
+
+
+class Pause:
+    """Whether a run is asked to pause; lives in the run's event loop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._told: list[Callable[[], None]] = []
+
+    def ask(self) -> None:
+        """From here on nothing is begun."""
+        if not self.asked:
+            self.asked = True
+            for told in tuple(self._told):
+                told()
+
+    def tell(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Calls `told` when it is asked; what this returns ends that."""
+        self._told.append(told)
+        return lambda: self._told.remove(told)
+
+    @asynccontextmanager
+    async def ends(self) -> AsyncGenerator[None]:
+        """Cancels what is awaited in the block when it is asked. Raises BatchPaused then."""
+        loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
+        end = self.tell(lambda: limit.reschedule(loop.time()))
+        try:
+            async with limit:
+                if self.asked:
+                    limit.reschedule(loop.time())
+                yield
+        except TimeoutError:
+            if limit.expired():
+                raise BatchPaused from None
+            raise
+        finally:
+            end()

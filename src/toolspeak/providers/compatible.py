@@ -1,0 +1,134 @@
+"""Services and servers that speak OpenAI's Chat Completions: where each is, and what it wants otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from toolspeak.data.messages import JSON, no_extra
+from toolspeak.errors import UnknownProvider
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.openai import OpenAIProvider
+from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
+
+
+@dataclass(frozen=True, slots=True)
+class Compatible:
+    """One of them: `NAME:MODEL` is a model there.
+
+    `key_variable` names the environment variable of its key; `needs_key`: it answers nobody without one. `source` is
+    where its makers say so. `options` go into every request.
+    """
+
+    name: str
+    base_url: str
+    key_variable: str
+    source: str
+    needs_key: bool = False
+    capabilities: Capabilities = field(default_factory=lambda: Capabilities(tools=True))
+    chat: OpenAIChat = OPENAI_CHAT
+    options: Mapping[str, JSON] = field(default_factory=no_extra)
+
+    @property
+    def url_variable(self) -> str:
+        """The environment variable of another address."""
+        return f"{self.name.upper()}_BASE_URL"
+
+    def provider(self, model: str, environ: Mapping[str, str]) -> OpenAIProvider:
+        """A model there, with key and address of `environ`. Raises UnknownProvider if a key is missing."""
+        key = environ.get(self.key_variable, "").strip()
+        if self.needs_key and not key:
+            raise UnknownProvider(
+                f"'{self.name}:{model}' needs a key: {self.key_variable} is not set. For a model of that name on a "
+                f"server of your own set OPENAI_BASE_URL and write 'openai:{self.name}:{model}'."
+            )
+        return OpenAIProvider(
+            model,
+            base_url=environ.get(self.url_variable, "").strip() or self.base_url,
+            api_key=key,
+            options=self.options,
+            name=self.name,
+            capabilities=self.capabilities,
+            chat=self.chat,
+        )
+
+
+OPENROUTER = Compatible(
+    "openrouter",
+    "https://openrouter.ai/api/v1",
+    "OPENROUTER_API_KEY",
+    "https://openrouter.ai/docs/quickstart",
+    needs_key=True,
+    capabilities=Capabilities(tools=True, reasoning=True),
+)
+GROQ = Compatible(
+    "groq",
+    "https://api.groq.com/openai/v1",
+    "GROQ_API_KEY",
+    "https://console.groq.com/docs/openai",
+    needs_key=True,
+    capabilities=Capabilities(tools=True, tool_choice=True),
+)
+MISTRAL = Compatible(
+    "mistral",
+    "https://api.mistral.ai/v1",
+    "MISTRAL_API_KEY",
+    "https://docs.mistral.ai/api",
+    needs_key=True,
+    capabilities=Capabilities(tools=True, output=True, reasoning=True, tool_choice=True),
+    chat=OpenAIChat(short_ids=True),
+    # Fields it does not know are an error there, and the usage comes unasked.
+    options=MappingProxyType({"stream_options": None}),
+)
+DEEPSEEK = Compatible(
+    "deepseek",
+    "https://api.deepseek.com",
+    "DEEPSEEK_API_KEY",
+    "https://api-docs.deepseek.com",
+    needs_key=True,
+    capabilities=Capabilities(tools=True, reasoning=True),
+    chat=OpenAIChat(keep_reasoning=True),
+)
+TOGETHER = Compatible(
+    "together",
+    "https://api.together.xyz/v1",
+    "TOGETHER_API_KEY",
+    "https://docs.together.ai/docs/openai-api-compatibility",
+    needs_key=True,
+    capabilities=Capabilities(tools=True, output=True, tool_choice=True),
+)
+VLLM = Compatible(
+    "vllm",
+    "http://127.0.0.1:8000/v1",
+    "VLLM_API_KEY",
+    "https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
+    capabilities=Capabilities(tools=True, output=True, grammar="xgrammar", reasoning=True, tool_choice=True),
+)
+SGLANG = Compatible(
+    "sglang",
+    "http://127.0.0.1:30000/v1",
+    "SGLANG_API_KEY",
+    "https://docs.sglang.ai/basic_usage/openai_api.html",
+    capabilities=Capabilities(tools=True, output=True, grammar="xgrammar", reasoning=True, tool_choice=True),
+)
+LLAMACPP = Compatible(
+    "llamacpp",
+    "http://127.0.0.1:8080/v1",
+    "LLAMA_API_KEY",
+    "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+    # A named tool choice is ignored with a warning.
+    capabilities=Capabilities(tools=True, output=True, grammar="gbnf", reasoning=True),
+)
+LMSTUDIO = Compatible(
+    "lmstudio",
+    "http://127.0.0.1:1234/v1",
+    "LM_API_TOKEN",
+    "https://lmstudio.ai/docs/developer/openai-compat",
+    capabilities=Capabilities(tools=True, output=True),
+)
+
+COMPATIBLE: Mapping[str, Compatible] = {
+    each.name: each for each in (OPENROUTER, GROQ, MISTRAL, DEEPSEEK, TOGETHER, VLLM, SGLANG, LLAMACPP, LMSTUDIO)
+}
+"""All of them by name; each has a line of its own in `providers.PROVIDERS`."""

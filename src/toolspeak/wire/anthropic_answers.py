@@ -1,0 +1,263 @@
+"""Answers of Anthropic's Messages API, read whole and streamed, and the tables of both directions. Sans-IO.
+
+Source: Anthropic's API reference, "Messages", "Streaming messages" and "Errors", and the types of its Python SDK 2.12.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import cast
+
+from toolspeak.data.deltas import (
+    Delta,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
+from toolspeak.errors import ProviderError
+from toolspeak.wire.anthropic_history import NAME
+from toolspeak.wire.fragments import CallFragments
+from toolspeak.wire.reading import as_object, as_text, ill_formed, reported_error
+
+STOP_REASONS: Mapping[str, FinishReason] = {
+    "end_turn": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "pause_turn": "pause",
+    "refusal": "refusal",
+    "stop_sequence": "stop",
+    "model_context_window_exceeded": "length",
+}
+"""The API's `stop_reason` as ours, and back (the first one); any other is `error`."""
+
+ERROR_TYPES: Mapping[int, str] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+"""The HTTP status of an error and the `type` that its body has."""
+
+_ERROR_STATUS = {kind: status for status, kind in ERROR_TYPES.items()}
+_INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")  # no token is in two
+
+
+def read_message(body: JSON, model: str | None = None) -> list[Delta]:
+    """The deltas of an answer that was not streamed; `model` as for `AnthropicDecoder`. Raises ProviderError."""
+    message = as_object(body, "the response")
+    if message.get("error"):
+        raise _reported(message["error"])
+    content = message.get("content")
+    if not isinstance(content, list):
+        raise ProviderError("the response has no content: is this an API like Anthropic's /v1/messages?")
+    decoder = AnthropicDecoder(model)
+    deltas = decoder.feed({"type": "message_start", "message": message})
+    for index, block in enumerate(cast("list[JSON]", content)):
+        deltas += decoder.feed({"type": "content_block_start", "index": index, "content_block": block})
+        deltas += decoder.feed({"type": "content_block_stop", "index": index})
+    deltas += decoder.feed({"type": "message_delta", "delta": message})
+    return deltas + decoder.close()
+
+
+class AnthropicDecoder:
+    """Reads one streamed answer; a `Decoder`.
+
+    `model` is the name the request gave, which signatures of reasoning go back to; without it the one in the answer.
+    """
+
+    def __init__(self, model: str | None = None) -> None:
+        self.finished = False
+        self.stopped = False
+        """Whether the last event has come."""
+        self._asked = model
+        self._model: str | None = None
+        self._finish: FinishReason = "stop"
+        self._counts: dict[str, int] = {}
+        self._reasoning: int | None = None
+        self._kinds: dict[int, str] = {}
+        self._calls = CallFragments()
+        self._inputs: dict[int, JSON] = {}
+        self._stopped: list[int] = []
+        self._thought = False
+        self._signature = ""
+
+    def feed(self, data: JSON) -> list[Delta]:
+        """What one event says: the data tells its type too. Raises ProviderError."""
+        try:
+            if data["type"] == "content_block_delta":
+                delta = data["delta"]
+                if delta["type"] == "text_delta":
+                    text = delta["text"]
+                    if text.__class__ is str and text:
+                        return [TextDelta(text)]
+                elif delta["type"] == "input_json_delta" and not self._inputs:
+                    text, index = delta["partial_json"], data["index"]
+                    if text.__class__ is str and self._calls.knows(index):
+                        return self._calls.add(index, text)
+        except (KeyError, TypeError):
+            pass  # what is ill-formed is named below
+        return self._event(as_object(data, "an event of the stream"))
+
+    def close(self) -> list[Delta]:
+        """The stream is over; call it once."""
+        out = self._settle(self._finish in NORMAL_END)
+        out += self._calls.close(self._finish)
+        out.append(TurnEnded(self._finish, self._usage(), self._model))
+        return out
+
+    def _event(self, event: dict[str, JSON]) -> list[Delta]:
+        match event.get("type"):
+            case "content_block_delta":
+                return self._delta(_index(event), as_object(event.get("delta"), "'delta' of a content_block_delta"))
+            case "content_block_start":
+                block = as_object(event.get("content_block"), "'content_block' of a content_block_start")
+                return self._settle(whole=True) + self._start(_index(event), block)
+            case "content_block_stop":
+                return self._stop(_index(event))
+            case "message_start":
+                message = as_object(event.get("message"), "'message' of the message_start")
+                self._model = as_text(message.get("model"), "'model' of the message_start") or None
+                self._count(message.get("usage"))
+            case "message_delta":
+                self._count(event.get("usage"))
+                reason = as_object(event.get("delta"), "'delta' of a message_delta").get("stop_reason")
+                if reason is not None:
+                    self.finished = True
+                    self._finish = STOP_REASONS.get(as_text(reason, "'stop_reason'"), "error")
+                    return self._settle(self._finish in NORMAL_END)
+            case "message_stop":
+                self.finished = self.stopped = True
+            case "error":
+                raise _reported(event.get("error") or event)
+            case _ if event.get("error"):
+                raise _reported(event["error"])
+            case _:
+                pass  # ping, and what the API may add
+        return []
+
+    def _start(self, index: int, block: dict[str, JSON]) -> list[Delta]:
+        kind = self._kinds[index] = as_text(block.get("type"), "'type' of a content block")
+        match kind:
+            case "text":
+                return _text(as_text(block.get("text"), "'text' of a content block"))
+            case "thinking":
+                self._thought, self._signature = (
+                    False,
+                    as_text(block.get("signature"), "'signature' of a thinking block"),
+                )
+                return self._thinking(as_text(block.get("thinking"), "'thinking' of a thinking block"))
+            case "redacted_thinking":
+                data = as_text(block.get("data"), "'data' of a redacted_thinking block")
+                return [PartEnded("reasoning", self._opaque({"redacted": data}))]
+            case "tool_use":
+                name, call_id = as_text(block.get("name"), "a call's 'name'"), as_text(block.get("id"), "a call's 'id'")
+                self._inputs[index] = as_object(block.get("input") or {}, "a call's 'input'")
+                return self._calls.start(index, name, call_id)
+            case _:
+                return []  # of tools that Anthropic's servers run, and what the API may add
+
+    def _delta(self, index: int, delta: dict[str, JSON]) -> list[Delta]:
+        match delta.get("type"):
+            case "text_delta":
+                return _text(as_text(delta.get("text"), "'text' of a text_delta"))
+            case "thinking_delta":
+                return self._thinking(as_text(delta.get("thinking"), "'thinking' of a thinking_delta"))
+            case "signature_delta":
+                self._signature = as_text(delta.get("signature"), "'signature' of a signature_delta")
+            case "input_json_delta":
+                text = as_text(delta.get("partial_json"), "'partial_json' of an input_json_delta")
+                if self._calls.knows(index):
+                    if text:
+                        self._inputs.pop(index, None)
+                    return self._calls.add(index, text)
+                if index not in self._kinds:
+                    raise ProviderError(f"the server sent arguments for content block {index}, which it never began")
+            case _:
+                pass  # citations, and what the API may add
+        return []
+
+    def _stop(self, index: int) -> list[Delta]:
+        if self._calls.knows(index):
+            # Whether the token limit cut it off is said by the next event.
+            self._stopped.append(index)
+        elif self._kinds.get(index) == "thinking" and (self._thought or self._signature):
+            opaque = self._opaque({"signature": self._signature}) if self._signature else None
+            self._thought, self._signature = False, ""
+            return [PartEnded("reasoning", opaque)]
+        return []
+
+    def _settle(self, whole: bool) -> list[Delta]:
+        """Completes the call whose block has ended. `whole`: the turn was not cut off there."""
+        out: list[Delta] = []
+        for index in self._stopped:
+            given = self._inputs.pop(index, None)
+            if given:
+                # Arguments that came in one piece. What was cut off is closed by the API, so that nothing tells it
+                # from a whole object: it must not be read as one.
+                text = json.dumps(given, ensure_ascii=False)
+                out += self._calls.add(index, text if whole else text[:-1])
+            out += self._calls.complete(index, whole=whole)
+        self._stopped.clear()
+        return out
+
+    def _thinking(self, text: str) -> list[Delta]:
+        self._thought = self._thought or bool(text)
+        return [ReasoningDelta(text)] if text else []
+
+    def _opaque(self, data: JSON) -> Opaque:
+        return Opaque(NAME, self._asked or self._model or "", data)
+
+    def _count(self, usage: JSON) -> None:
+        """Counts of a later event replace those of an earlier one: they are sums."""
+        if not isinstance(usage, dict):
+            return
+        found = cast("dict[str, JSON]", usage)
+        for field in (*_INPUT_COUNTS, "output_tokens"):
+            if _is_count(found.get(field)):
+                self._counts[field] = cast("int", found[field])
+        details = found.get("output_tokens_details")
+        if isinstance(details, dict) and _is_count(cast("dict[str, JSON]", details).get("thinking_tokens")):
+            self._reasoning = details["thinking_tokens"]
+
+    def _usage(self) -> Usage:
+        counts = self._counts
+        known = "input_tokens" in counts
+        return Usage(
+            input=sum(counts.get(field, 0) for field in _INPUT_COUNTS) if known else None,
+            output=counts.get("output_tokens"),
+            cached=counts.get("cache_read_input_tokens"),
+            reasoning=self._reasoning,
+        )
+
+
+def _text(text: str) -> list[Delta]:
+    return [TextDelta(text)] if text else []
+
+
+def _index(event: dict[str, JSON]) -> int:
+    index = event.get("index")
+    if not isinstance(index, int):
+        raise ill_formed(f"'index' of a {event['type']}", "a number", index)
+    return index
+
+
+def _is_count(value: JSON) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _reported(error: JSON) -> ProviderError:
+    if isinstance(error, dict):
+        known = cast("dict[str, JSON]", error)
+        status = _ERROR_STATUS.get(str(known.get("type")))
+        error = {**known, "code": status} if status else known
+    return reported_error(error)

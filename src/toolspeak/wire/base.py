@@ -1,0 +1,145 @@
+"""What every wire format shares: the request, the contract of both roles, and what comes of a stream. Sans-IO.
+
+A wire format is one API's JSON. In the client role it encodes a `ModelRequest` and decodes answers into deltas; in
+the server role it decodes requests and encodes deltas. The two are each other's inverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, no_extra
+from toolspeak.data.tools import ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSchema:
+    """The answer is to be JSON of this schema (an object's). `strict`: the API enforces it, where it can."""
+
+    name: str
+    schema: Mapping[str, JSON]
+    strict: bool = True
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The server keeps the first `messages` messages under `response_id`, and its answer: the message after them."""
+
+    response_id: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One turn asked of a model.
+
+    `messages` begin with the system messages; `TextMessage` where calls are text. `tools` are those the API is told
+    of: none where a dialect tells them in the text. `parallel`: whether a turn may hold several calls, None is the
+    API's default. `cache`: mark what stays the same from turn to turn, for APIs that cache a prompt only then.
+    `earlier`: send only what the server does not have. `keep`: the server is to keep the turn, so that a later one can
+    name it as `earlier`. `options` go into the body as they are (`temperature`, …); one that is None removes the field
+    of that name.
+    """
+
+    messages: Sequence[Message | TextMessage]
+    tools: Sequence[ToolSpec] = ()
+    choice: ToolChoice = ToolChoice()
+    parallel: bool | None = None
+    output: OutputSchema | None = None
+    options: Mapping[str, JSON] = field(default_factory=no_extra)
+    cache: bool = False
+    earlier: Earlier | None = None
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WireRequest:
+    """A request as a server reads it: what is asked, of which model, and whether the answer is to be streamed.
+
+    `usage_wanted`: the client wants the usage in the stream.
+    """
+
+    request: ModelRequest
+    model: str
+    stream: bool = False
+    usage_wanted: bool = True
+
+
+class Decoder(Protocol):
+    """Reads one answer, streamed. Raises ProviderError for an error object and for what cannot be read."""
+
+    finished: bool
+    """Whether the model's turn is whole: only its usage may be missing."""
+
+    def feed(self, data: JSON) -> list[Delta]:
+        """What one event says (the JSON of an SSE `data:` field, or of a line)."""
+        ...
+
+    def close(self) -> list[Delta]:
+        """The stream is over; call it once. Ends with `BatchEnded`, if there are calls, and `TurnEnded`."""
+        ...
+
+
+Frame: TypeAlias = tuple[str | None, JSON]
+"""One event of a stream: its name, where the API names events, and its data; a `str` as data is sent as it is."""
+
+
+class Encoder(Protocol):
+    """Writes one answer, streamed. Takes a turn's deltas from first to last (`TurnEnded`)."""
+
+    def feed(self, delta: Delta) -> list[Frame]:
+        """Id, type and name of a call are sent once; calls that do not count have to be left out before."""
+        ...
+
+    def fail(self, message: str, status: int = 500) -> list[Frame]:
+        """The turn broke off: what a client reads as an error."""
+        ...
+
+
+class WireFormat(Protocol):
+    """One API's JSON, both roles."""
+
+    @property
+    def name(self) -> str:
+        """`openai-chat`, `openai-responses`, `anthropic`, `gemini`, `ollama`."""
+        ...
+
+    # --- client ------------------------------------------------------------------------------------------------
+
+    def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
+        """The body of a request. Raises UsageError for an option that is a field of the request's own, and for what
+        the API cannot be told."""
+        ...
+
+    def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:
+        """The deltas of an answer that was not streamed, `TurnEnded` last. Raises ProviderError.
+
+        `model`: the one that was asked for, to which opaque data are bound (an API may answer under another name, and
+        the next request says this one again); None is the answer's own.
+        """
+        ...
+
+    def decoder(self, *, model: str | None = None) -> Decoder:
+        """`model` as in `decode_response`."""
+        ...
+
+    # --- server ------------------------------------------------------------------------------------------------
+
+    def decode_request(self, body: JSON) -> WireRequest:
+        """What a client asks. Fields that are not understood stand in `options`. Raises FormatError naming the
+        field."""
+        ...
+
+    def encode_response(self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
+        """A whole turn as one answer. `created`: Unix time in seconds."""
+        ...
+
+    def encoder(self, asked: WireRequest, *, response_id: str, created: int) -> Encoder: ...
+
+    def encode_error(self, message: str, status: int) -> JSON:
+        """The body of an answer that is an error."""
+        ...

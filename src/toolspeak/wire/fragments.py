@@ -1,0 +1,140 @@
+"""Native calls put together from the fragments of a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Mapping
+from typing import cast
+
+from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque
+from toolspeak.wire.reading import shortened
+
+MAX_DEPTH = 128
+"""As in text (`dialects.scan`): deeper arguments are malformed."""
+
+
+class _Open:
+    """One call, while its fragments come."""
+
+    __slots__ = ("id", "index", "name", "opaque", "pieces")
+
+    def __init__(self, index: int, name: str, id: str | None, opaque: Opaque | None) -> None:  # noqa: A002
+        self.index, self.name, self.id, self.opaque = index, name, id, opaque
+        self.pieces: list[str] = []
+
+
+class CallFragments:
+    """The calls of one turn. A call's fragments are known by a key: its id, its index, whatever the API repeats.
+
+    Every method gives the deltas that follow. A call is complete when the API says so (`complete`), else when the turn
+    ends: its arguments are then one JSON object or the call is malformed. No arguments at all are `{}`, unless the
+    turn was cut off.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[Hashable, _Open] = {}
+        self._count = 0
+        self._selected: list[int] = []
+        self._ok = True
+
+    @property
+    def any(self) -> bool:
+        """Whether a call has begun in this turn."""
+        return self._count > 0
+
+    def knows(self, key: Hashable) -> bool:
+        """Whether a call of this key is open."""
+        return key in self._open
+
+    def whole(self, key: Hashable) -> bool:
+        """Whether the arguments of an open call are a JSON object already: then its next fragment is another call's."""
+        raw = "".join(self._open[key].pieces).rstrip()
+        return raw.endswith("}") and read_arguments(raw)[0] is not None
+
+    def start(self, key: Hashable, name: str, id: str | None = None, opaque: Opaque | None = None) -> list[Delta]:  # noqa: A002
+        """A call begins; one of the same key that is open ends."""
+        out = self.complete(key) if key in self._open else []
+        call = self._open[key] = _Open(self._count, name, id or None, opaque)
+        self._count += 1
+        out.append(CallStarted(call.index, name, call.id))
+        return out
+
+    def add(self, key: Hashable, text: str) -> list[Delta]:
+        """A fragment of the arguments of an open call, as JSON text."""
+        if not text:
+            return []
+        call = self._open[key]
+        call.pieces.append(text)
+        return [ArgumentsDelta(call.index, text)]
+
+    def sign(self, key: Hashable, opaque: Opaque) -> None:
+        """What goes back to the provider with this call."""
+        self._open[key].opaque = opaque
+
+    def complete(self, key: Hashable, *, whole: bool = True) -> list[Delta]:
+        """The call of this key has ended. `whole`: nothing says that it was cut off."""
+        call = self._open.pop(key)
+        raw = "".join(call.pieces)
+        arguments, notes, reason = read_arguments(raw, whole=whole)
+        if arguments is None or not call.name:
+            self._ok = False
+            code = "invalid_arguments" if call.name else "no_name"
+            why = reason if call.name else "the call names no tool"
+            return [CallMalformed(call.index, raw, code, why, 0, call.name or None)]
+        self._selected.append(call.index)
+        out: list[Delta] = [] if raw.strip() else [ArgumentsDelta(call.index, "{}")]
+        out.append(CallCompleted(call.index, call.name, arguments, call.id, notes, opaque=call.opaque))
+        return out
+
+    def close(self, finish: FinishReason) -> list[Delta]:
+        """The turn is over; ends with `BatchEnded`, if there was a call."""
+        out: list[Delta] = []
+        for key in [*self._open]:
+            out += self.complete(key, whole=finish in NORMAL_END)
+        if self._count:
+            out.append(BatchEnded(tuple(sorted(self._selected)), self._ok))
+        return out
+
+
+def read_arguments(raw: str, *, whole: bool = True) -> tuple[Mapping[str, JSON] | None, tuple[str, ...], str]:
+    """The arguments that a native call's JSON text says, notes on how they were read, and why there are none.
+
+    An empty text or `null` is `{}` in a whole call; an object written as a JSON string is read, with a note.
+    """
+    text = raw.strip()
+    if text in ("", "null") and whole:
+        return {}, (), ""
+    notes: tuple[str, ...] = ()
+    try:
+        value: JSON = json.loads(text, parse_constant=_no_constant)
+        if isinstance(value, str):
+            value, notes = json.loads(value, parse_constant=_no_constant), ("arguments_text",)
+    except (ValueError, RecursionError) as error:
+        cut = "the turn ended in the middle of its arguments" if not whole else f"its arguments are no JSON: {error}"
+        return None, (), f"{cut}; write one JSON object: {shortened(raw, 80)!r}"
+    if not isinstance(value, dict):
+        return None, (), f"its arguments are no JSON object: {shortened(raw, 80)!r}"
+    found = cast("dict[str, JSON]", value)
+    if _depth_beyond(found, MAX_DEPTH):
+        return None, (), f"its arguments are nested more than {MAX_DEPTH} deep"
+    return found, notes, ""
+
+
+def _no_constant(name: str) -> JSON:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _inner(value: JSON) -> Iterable[JSON]:
+    if isinstance(value, dict):
+        return cast("dict[str, JSON]", value).values()
+    return cast("list[JSON]", value) if isinstance(value, list) else ()
+
+
+def _depth_beyond(value: JSON, most: int) -> bool:
+    level: list[JSON] = [value]
+    for _ in range(most + 1):
+        level = [inner for each in level for inner in _inner(each)]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,308 @@
+"""OpenAI Chat Completions: answers as a client reads them, streamed or whole. Sans-IO.
+
+Source: the OpenAI API reference, "Chat Completions", and what compatible servers (llama.cpp, llama-cpp-python, vLLM,
+SGLang, LM Studio, Ollama, OpenRouter, Groq, Mistral, Gemini) send besides: reasoning next to `content`, `error` objects
+inside a stream, content as a list of parts, calls whose fragments have no index, no id, or everything in each chunk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
+from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
+from toolspeak.wire.fragments import CallFragments
+from toolspeak.wire.openai_chat_messages import NAME, REASONING_FIELDS
+from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed, reported_error
+
+FINISH_REASONS: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",  # the deprecated predecessor of tool_calls
+    "content_filter": "content_filter",
+    # Not the API's own: what compatible servers send.
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "end_turn": "stop",
+    "max_tokens": "length",
+    "model_length": "length",
+    "max_length": "length",
+}
+"""The API's `finish_reason` as ours; any other is `error`: nobody knows whether the turn is whole."""
+
+
+@dataclass(slots=True)
+class _Head:
+    """What is known of a call besides its arguments; `pending` is what came before its name."""
+
+    id: str
+    name: str
+    pending: str = ""
+    opaque: Opaque | None = None
+
+
+class ChunkDecoder:
+    """Reads the chunks of one streamed answer; a `Decoder`. `finished`: a chunk has given a finish reason."""
+
+    def __init__(self, model: str | None = None, *, keep_reasoning: bool = False) -> None:
+        self.finished = False
+        self._asked = model
+        self._keep_reasoning = keep_reasoning
+        self._finish: FinishReason = "stop"
+        self._refused = False
+        self._usage = Usage()
+        self._model: str | None = None
+        # Reasoning that goes back to the API, and has not been ended by anything else yet.
+        self._signing = False
+        self._field: str | None = None
+        self._details: list[dict[str, JSON]] = []
+        self._calls = CallFragments()
+        self._heads: dict[Hashable, _Head] = {}
+        self._keys: dict[str, Hashable] = {}
+        self._last: Hashable = None
+
+    def feed(self, data: JSON) -> list[Delta]:
+        """What one decoded chunk says. Raises ProviderError for an error object and for an ill-formed chunk."""
+        # The ordinary chunk: one choice with nothing but a piece of text, or of the arguments of one call.
+        if data.__class__ is dict and not self._signing and "error" not in data and data.get("usage") is None:
+            choices = data.get("choices")
+            if choices.__class__ is list and len(choices) == 1 and data.get("model") == self._model:
+                choice = choices[0]
+                if choice.__class__ is dict and choice.get("finish_reason") is None and not choice.get("index"):
+                    delta = choice.get("delta")
+                    if delta.__class__ is dict and len(delta) == 1:
+                        text = delta.get("content")
+                        if text.__class__ is str and text:
+                            return [TextDelta(text)]
+                        calls = delta.get("tool_calls")
+                        if calls.__class__ is list and len(calls) == 1:
+                            found = self._fragment(calls[0])
+                            if found is not None:
+                                return found
+        return self._careful(data)
+
+    def close(self) -> list[Delta]:
+        """The stream is over; call it once. Without a finish reason the turn ended with `stop`."""
+        finish: FinishReason = "refusal" if self._refused and self._finish == "stop" else self._finish
+        deltas = self._end_reasoning()
+        for key, head in self._heads.items():
+            if not head.name and head.pending:
+                deltas += [*self._calls.start(key, "", head.id), *self._calls.add(key, head.pending)]
+        return [*deltas, *self._calls.close(finish), TurnEnded(finish, self._usage, self._model)]
+
+    def _fragment(self, call: Any) -> list[Delta] | None:
+        """A further fragment of a call that is known by its index; None if there is more to it."""
+        if call.__class__ is dict and len(call) == 2 and (key := call.get("index")) is not None:
+            function = call.get("function")
+            if key.__class__ is int and function.__class__ is dict and len(function) == 1 and self._calls.knows(key):
+                text = function.get("arguments")
+                if text.__class__ is str:
+                    return self._calls.add(key, text)
+        return None
+
+    def _careful(self, chunk: JSON) -> list[Delta]:
+        data = as_object(chunk, "a chunk of the stream")
+        if data.get("error"):
+            raise reported_error(data["error"])
+        if data.get("object") == "error":  # vLLM, SGLang
+            raise reported_error(data)
+        model = data.get("model")
+        if isinstance(model, str) and model:
+            self._model = model
+        # Some servers repeat a running count in every chunk: the last one holds.
+        self._count(data.get("usage"))
+        groq = data.get("x_groq")
+        if isinstance(groq, dict):
+            self._count(cast("dict[str, JSON]", groq).get("usage"))
+        choices: JSON = data.get("choices") or []
+        if not isinstance(choices, list):
+            raise ill_formed("'choices'", "a list", choices)
+        deltas: list[Delta] = []
+        for choice in cast("list[Any]", choices):
+            deltas += self._choice(as_object(choice, "a choice"))
+        return deltas
+
+    def _choice(self, choice: dict[str, JSON]) -> list[Delta]:
+        if choice.get("index"):
+            return []  # `n` above 1: a turn is one answer, the first
+        delta = as_object(choice.get("delta") or {}, "'delta'")
+        deltas = self._reasoning(delta)
+        thought, content = _content(delta)
+        if thought:
+            deltas.append(ReasoningDelta(thought))
+        refusal = as_text(delta.get("refusal"), "'refusal'")
+        self._refused = self._refused or bool(refusal)
+        said = [TextDelta(text) for text in (content, refusal) if text]
+        calls = as_list(delta.get("tool_calls"), "'tool_calls'")
+        legacy = delta.get("function_call")
+        if self._signing and (said or calls or legacy):
+            deltas += self._end_reasoning()
+        deltas += said
+        for call in calls:
+            deltas += self._call(as_object(call, "a call"))
+        if legacy and (not self._calls.any or "function_call" in self._heads):
+            # llama-cpp-python sends it beside tool_calls, which say the same.
+            deltas += self._call({"function": legacy}, "function_call")
+        reason = as_text(choice.get("finish_reason"), "'finish_reason'")
+        if reason:  # some servers send "" until the last chunk
+            self.finished = True
+            self._finish = FINISH_REASONS.get(reason, "error")
+        self._count(choice.get("usage"))  # Moonshot
+        return deltas
+
+    def _count(self, usage: JSON) -> None:
+        if isinstance(usage, dict):
+            self._usage = _usage(cast("dict[str, JSON]", usage))
+
+    # --- reasoning ---------------------------------------------------------------------------------------------
+
+    def _reasoning(self, delta: dict[str, JSON]) -> list[Delta]:
+        text = field = ""
+        for field in REASONING_FIELDS:
+            text = _joined(delta.get(field), field)
+            if text:
+                break
+        details = as_list(delta.get("reasoning_details"), "'reasoning_details'")
+        if details:
+            told = [as_object(each, "a part of 'reasoning_details'") for each in details]
+            text = text or "".join(each.get("text") or each.get("summary") or "" for each in told)
+            _merge_details(self._details, told)
+            self._signing = True
+        elif text and self._keep_reasoning:
+            self._field, self._signing = field, True
+        return [ReasoningDelta(text)] if text else []
+
+    def _end_reasoning(self) -> list[Delta]:
+        if not self._signing:
+            return []
+        data: dict[str, JSON] = {}
+        if self._field is not None:
+            data["field"] = self._field
+        if self._details:
+            data["reasoning_details"] = self._details
+        self._signing, self._field, self._details = False, None, []
+        return [PartEnded("reasoning", self._opaque(data))]
+
+    def _opaque(self, data: JSON) -> Opaque:
+        return Opaque(NAME, self._asked or self._model or "", data)
+
+    # --- calls -------------------------------------------------------------------------------------------------
+
+    def _call(self, item: dict[str, JSON], key: Hashable = None) -> list[Delta]:
+        """One fragment of a call, or a whole one."""
+        function = as_object(item.get("function") or {}, "'function' of a call")
+        name = as_text(function.get("name"), "'name' of a call")
+        arguments = function.get("arguments")
+        if isinstance(arguments, dict):  # older servers, and proxies that mean well
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        text = as_text(arguments, "'arguments' of a call")
+        given = item.get("id")
+        given = given if isinstance(given, str) else "" if given is None else json.dumps(given)
+        key, is_new = self._key(key, item.get("index"), given, name, text)
+        if is_new:
+            self._heads[key] = _Head(given, "")
+        head = self._heads[key]
+        self._last = key
+        if given:
+            self._keys.setdefault(given, key)
+        if item.get("extra_content") is not None:
+            head.opaque = self._opaque({"extra_content": item["extra_content"]})
+        out: list[Delta] = []
+        if not head.name:
+            head.id = head.id or given
+            if not name:
+                head.pending += text
+                return []
+            head.name = name
+            out += self._calls.start(key, name, head.id, head.opaque)
+            text, head.pending = head.pending + text, ""
+        elif head.opaque is not None:
+            self._calls.sign(key, head.opaque)
+        return out + self._calls.add(key, text)
+
+    def _key(self, key: Hashable, index: JSON, given: str, name: str, text: str) -> tuple[Hashable, bool]:
+        """By which key the fragment's call is known, and whether it begins one: servers send an index, an id, both in
+        every chunk, the same index for all calls, a new id in every chunk, or neither."""
+        if key is None:
+            if index is not None:
+                if not isinstance(index, int):
+                    raise ill_formed("'index' of a call", "a number", index)
+                key = index
+            elif given:
+                key = self._keys.get(given, given)
+            elif self._last is None or (name and self._begins(self._heads[self._last], self._last, "", name, text)):
+                key = ("call", len(self._heads))
+            else:
+                key = self._last
+        head = self._heads.get(key)
+        return key, head is None or self._begins(head, key, given, name, text)
+
+    def _begins(self, head: _Head, key: Hashable, given: str, name: str, text: str) -> bool:
+        """Whether a fragment with a name, and the key of a call that has one, is another call."""
+        if not (name and head.name) or not self._calls.knows(key):
+            return False
+        if given and head.id:
+            return given != head.id
+        return name != head.name or (text.lstrip()[:1] in ("", "{") and self._calls.whole(key))
+
+
+def _content(delta: dict[str, JSON]) -> tuple[str, str]:
+    """The reasoning and the text in `content`: text, or a list of parts (of which Mistral's may be thoughts)."""
+    value = delta.get("content")
+    if not isinstance(value, list):
+        return "", as_text(value, "'content'")
+    thoughts: list[str] = []
+    texts: list[JSON] = []
+    for part in cast("list[Any]", value):
+        found = as_object(part, "a part of 'content'")
+        if found.get("type") == "thinking":
+            thoughts.append(_joined(found.get("thinking"), "thinking"))
+        else:
+            texts.append(found)
+    return "".join(thoughts), _joined(texts, "content")
+
+
+def _joined(value: JSON, field: str) -> str:
+    """A text, or the texts of a list of parts."""
+    if not isinstance(value, list):
+        return as_text(value, f"'{field}'")
+    texts: list[str] = []
+    for part in cast("list[Any]", value):
+        text = as_object(part, f"a part of '{field}'").get("text")
+        if not isinstance(text, str):
+            raise ill_formed(f"'text' of a part of '{field}'", "text", text)
+        texts.append(text)
+    return "".join(texts)
+
+
+def _merge_details(known: list[dict[str, JSON]], new: list[dict[str, JSON]]) -> None:
+    """Joins the pieces of one detail, as OpenRouter streams them; `index` and `type` say which belong together."""
+    for each in new:
+        last = known[-1] if known else {}
+        if not last or (last.get("type"), last.get("index")) != (each.get("type"), each.get("index")):
+            known.append(dict(each))
+            continue
+        for field, value in each.items():
+            if field in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(field), str):
+                last[field] += value
+            elif value is not None:
+                last[field] = value
+
+
+def _usage(usage: dict[str, JSON]) -> Usage:
+    cached = count(usage.get("prompt_tokens_details"), "cached_tokens")
+    if cached is None:
+        cached = count(usage, "prompt_cache_hit_tokens")  # DeepSeek
+    if cached is None:
+        cached = count(usage, "cached_tokens")  # Moonshot
+    return Usage(
+        input=count(usage, "prompt_tokens"),
+        output=count(usage, "completion_tokens"),
+        cached=cached,
+        reasoning=count(usage.get("completion_tokens_details"), "reasoning_tokens"),
+    )

@@ -1,0 +1,352 @@
+"""OpenAI Chat Completions, the server role: requests from JSON, deltas to answers. Sans-IO.
+
+Source: the OpenAI API reference, "Chat Completions". Clients disagree about what a stream may repeat: id, type and
+name of a call are sent once (the openai package's stream helper, LangChain and others join them otherwise).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    CallCompleted,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import JSON, FinishReason, ToolChoice, Usage
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import FormatError
+from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
+from toolspeak.wire.base import Frame, ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.openai_chat_messages import decode_messages, opaque_fields
+from toolspeak.wire.reading import shortened, shown
+
+DONE = "[DONE]"
+"""The data of the event behind the last chunk."""
+
+_READ = ("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls")
+
+_LEGACY = {"functions": "tools", "function_call": "tool_choice"}
+
+_TOLD_FINISH: Mapping[FinishReason, str] = {
+    "stop": "stop",
+    "tool_calls": "stop",  # without a call; with one it is `tool_calls`
+    "closed_by_us": "stop",
+    "length": "length",
+    "pause": "length",
+    "content_filter": "content_filter",
+    "refusal": "content_filter",
+    # None of the API's reasons: no client may take a turn that broke off for a whole one.
+    "cancelled": "error",
+    "error": "error",
+}
+
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+
+
+# --- requests ----------------------------------------------------------------------------------------------------
+
+
+def decode_request(body: JSON) -> WireRequest:
+    """See `WireFormat`."""
+    fields = asked_object(body, "the request")
+    for old, new in _LEGACY.items():
+        if fields.get(old) is not None:
+            raise FormatError(f"{old}: the API no longer has it; send {new}")
+    if fields.get("n") not in (None, 1):
+        raise FormatError(f"n: one answer is given to a request, found {shown(fields['n'])}; ask again for another")
+    model = asked_name(fields.get("model"), "model")
+    stream = asked_flag(fields.get("stream"), "stream") or False
+    tools = [
+        _read_tool(asked_object(tool, f"tools[{i}]"), f"tools[{i}]")
+        for i, tool in enumerate(asked_list(fields.get("tools"), "tools"))
+    ]
+    choice, tools = _read_choice(fields.get("tool_choice"), tools)
+    options = {name: value for name, value in fields.items() if name not in _READ and value is not None}
+    output = _read_output(options.get("response_format"))
+    if output is not None:
+        del options["response_format"]
+    request = ModelRequest(
+        decode_messages(fields.get("messages"), model),
+        tuple(tools),
+        choice,
+        asked_flag(fields.get("parallel_tool_calls"), "parallel_tool_calls") if tools else None,
+        output,
+        options,
+    )
+    return WireRequest(request, model, stream, not stream or _wants_usage(fields.get("stream_options")))
+
+
+def _wants_usage(value: JSON) -> bool:
+    if value is None:
+        return False
+    options = asked_object(value, "stream_options")
+    return asked_flag(options.get("include_usage"), "stream_options.include_usage") or False
+
+
+def _read_tool(tool: dict[str, JSON], place: str) -> ToolSpec:
+    if tool.get("type") != "function":
+        raise FormatError(f"{place}.type: only 'function' is supported, found {shown(tool.get('type'))}")
+    function = asked_object(tool.get("function"), f"{place}.function")
+    name = asked_name(function.get("name"), f"{place}.function.name")
+    described = asked_text(function.get("description") or "", f"{place}.function.description")
+    parameters: dict[str, JSON] = {"type": "object", "properties": {}}
+    if function.get("parameters") is not None:
+        parameters = asked_object(function["parameters"], f"{place}.function.parameters")
+    strict = asked_flag(function.get("strict"), f"{place}.function.strict")
+    return ToolSpec(name, described, parameters, extra={} if strict is None else {"strict": strict})
+
+
+def _read_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec]]:
+    """The choice, and the tools it leaves."""
+    if value in (None, "auto", "none", "required"):
+        if not tools:
+            if value == "required":
+                raise FormatError("tool_choice: 'required' needs tools; send some, or leave it out")
+            return ToolChoice(), tools
+        return ToolChoice(value or "auto"), tools
+    if isinstance(value, str):
+        raise FormatError(f"tool_choice: {shown(value)} is none; write auto, none, required or an object")
+    choice = asked_object(value, "tool_choice")
+    if choice.get("type") == "function":
+        function = asked_object(choice.get("function"), "tool_choice.function")
+        name = asked_name(function.get("name"), "tool_choice.function.name")
+        _check_known(name, tools, "tool_choice.function.name")
+        return ToolChoice("specific", name), tools
+    if choice.get("type") == "allowed_tools":
+        allowed = asked_object(choice.get("allowed_tools"), "tool_choice.allowed_tools")
+        place = "tool_choice.allowed_tools.tools"
+        names: set[str] = set()
+        for i, each in enumerate(asked_list(allowed.get("tools"), place)):
+            function = asked_object(asked_object(each, f"{place}[{i}]").get("function"), f"{place}[{i}].function")
+            name = asked_name(function.get("name"), f"{place}[{i}].function.name")
+            _check_known(name, tools, f"{place}[{i}].function.name")
+            names.add(name)
+        mode = allowed.get("mode")
+        if mode not in ("auto", "required"):
+            raise wrong("tool_choice.allowed_tools.mode", "auto or required", mode)
+        return ToolChoice(mode), [tool for tool in tools if tool.name in names]
+    raise FormatError(f"tool_choice.type: {shown(choice.get('type'))} is none; write function or allowed_tools")
+
+
+def _check_known(name: str, tools: list[ToolSpec], place: str) -> None:
+    if all(tool.name != name for tool in tools):
+        raise FormatError(f"{place}: no tool is called {shown(name)}; name one of tools")
+
+
+def _read_output(value: JSON) -> OutputSchema | None:
+    """The schema of `json_schema`; other forms of `response_format` stay options."""
+    if value is None:
+        return None
+    form = asked_object(value, "response_format")
+    if form.get("type") != "json_schema":
+        return None
+    place = "response_format.json_schema"
+    told = asked_object(form.get("json_schema"), place)
+    return OutputSchema(
+        asked_name(told.get("name"), f"{place}.name"),
+        asked_object(told.get("schema"), f"{place}.schema"),
+        asked_flag(told.get("strict"), f"{place}.strict") or False,
+        asked_text(told.get("description") or "", f"{place}.description"),
+    )
+
+
+# --- answers -----------------------------------------------------------------------------------------------------
+
+
+class ChunkEncoder:
+    """Writes the chunks of one streamed answer; an `Encoder`.
+
+    What a dialect could not read is told as text. If it was streamed as a call already, its arguments end as no JSON:
+    no client runs it. Results that the model made up are left out.
+    """
+
+    def __init__(self, model: str, *, response_id: str, created: int, usage_wanted: bool = True) -> None:
+        self._head: dict[str, JSON] = {
+            "id": response_id,
+            "object": "chat.completion.chunk",
+            "created": created,
+            "model": model,
+        }
+        self._usage_wanted = usage_wanted
+        self._begun = False
+        # By a call's index: its place in `tool_calls`, and whether any arguments were sent.
+        self._places: dict[int, int] = {}
+        self._said: set[int] = set()
+        self._ids: set[str] = set()
+
+    def feed(self, delta: Delta) -> list[Frame]:
+        """See `Encoder`."""
+        match delta:
+            case ArgumentsDelta(index, text) if index in self._places:
+                self._said.add(index)
+                return [self._chunk({"tool_calls": [{"index": self._places[index], "function": {"arguments": text}}]})]
+            case TextDelta(text):
+                return self._say({"content": text})
+            case ReasoningDelta(text):
+                return self._say({"reasoning_content": text})
+            case PartEnded("reasoning", opaque):
+                details = opaque_fields(opaque).get("reasoning_details")
+                return self._say({"reasoning_details": details}) if details else []
+            case CallStarted(index, name, given):
+                return self._start(index, name, given)
+            case CallCompleted():
+                return self._complete(delta)
+            case CallMalformed(index, raw, _, reason):
+                if index in self._places:
+                    # No JSON ends with a bracket of this kind, whatever was sent before it, also if that was nothing.
+                    return self.feed(ArgumentsDelta(index, f" ({shortened(reason)})"))
+                return self._say({"content": raw}) if raw else []
+            case TurnEnded(finish, usage):
+                return self._end(finish, usage)
+            case _:
+                return []
+
+    def fail(self, message: str, status: int = 500) -> list[Frame]:
+        """See `Encoder`. No `[DONE]` follows: the answer is not whole."""
+        return [(None, encode_error(message, status))]
+
+    def _chunk(self, delta: JSON, finish: str | None = None) -> Frame:
+        return None, {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+    def _say(self, delta: JSON) -> list[Frame]:
+        frames = [] if self._begun else [self._chunk({"role": "assistant", "content": ""})]
+        self._begun = True
+        return [*frames, self._chunk(delta)]
+
+    def _start(self, index: int, name: str, given: str | None) -> list[Frame]:
+        place = self._places[index] = len(self._places)
+        sent = given or f"call_{self._head['id']}_{index}"
+        while sent in self._ids:
+            sent = f"{sent}-{index}"
+        self._ids.add(sent)
+        function = {"name": name, "arguments": ""}
+        return self._say({"tool_calls": [{"index": place, "id": sent, "type": "function", "function": function}]})
+
+    def _complete(self, call: CallCompleted) -> list[Frame]:
+        frames = [] if call.index in self._places else self._start(call.index, call.name, call.id)
+        item: dict[str, JSON] = {}
+        if call.index not in self._said:
+            item["function"] = {"arguments": json.dumps(call.arguments, ensure_ascii=False)}
+        item.update(opaque_fields(call.opaque))
+        return [*frames, *self._say({"tool_calls": [{"index": self._places[call.index], **item}]})] if item else frames
+
+    def _end(self, finish: FinishReason, usage: Usage) -> list[Frame]:
+        told = _TOLD_FINISH[finish]
+        frames = self._say({}) if not self._begun else []
+        frames.append(self._chunk({}, "tool_calls" if self._places and told == "stop" else told))
+        counts = _usage(usage)
+        if self._usage_wanted and counts is not None:
+            frames.append((None, {**self._head, "choices": [], "usage": counts}))
+        return [*frames, (None, DONE)]
+
+
+def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
+    """See `WireFormat`: what the chunks say, joined."""
+    encoder = ChunkEncoder(model, response_id=response_id, created=created)
+    answer = _Answer()
+    for delta in deltas:
+        answer.refused = answer.refused or (isinstance(delta, TurnEnded) and delta.finish == "refusal")
+        for _, chunk in encoder.feed(delta):
+            if chunk != DONE:
+                answer.add(chunk)
+    whole: dict[str, JSON] = {
+        "id": response_id,
+        "object": "chat.completion",
+        "created": created,
+        "model": model,
+        "choices": [{"index": 0, "message": answer.message(), "logprobs": None, "finish_reason": answer.finish}],
+    }
+    return whole if answer.usage is None else {**whole, "usage": answer.usage}
+
+
+class _Answer:
+    """A message put together from chunks."""
+
+    def __init__(self) -> None:
+        self.refused = False
+        self.usage: JSON = None
+        self._finish = "error"
+        self._texts: dict[str, list[str]] = {"content": [], "reasoning_content": []}
+        self._details: list[JSON] = []
+        self._calls: list[dict[str, JSON]] = []
+        self._arguments: list[list[str]] = []
+
+    @property
+    def finish(self) -> str:
+        return "stop" if self.refused else self._finish
+
+    def add(self, chunk: dict[str, JSON]) -> None:
+        self.usage = chunk.get("usage", self.usage)
+        for choice in chunk["choices"]:
+            self._finish = choice["finish_reason"] or self._finish
+            delta: dict[str, Any] = choice["delta"]
+            for field, pieces in self._texts.items():
+                pieces.append(delta.get(field, ""))
+            self._details += delta.get("reasoning_details", ())
+            for item in delta.get("tool_calls", ()):
+                self._add_call(item)
+
+    def _add_call(self, item: dict[str, Any]) -> None:
+        if "id" in item:
+            self._calls.append({})
+            self._arguments.append([])
+        function = item.get("function", {})
+        if "name" in function:
+            self._calls[-1]["function"] = {"name": function["name"]}
+        place: int = item["index"]
+        self._arguments[place].append(function.get("arguments", ""))
+        self._calls[place].update((k, v) for k, v in item.items() if k not in ("index", "function"))
+
+    def message(self) -> JSON:
+        text, reasoning = ("".join(pieces) for pieces in self._texts.values())
+        message: dict[str, JSON] = {"role": "assistant", "content": text, "refusal": None}
+        if self.refused:
+            message |= {"content": None, "refusal": text}
+        elif not text and self._calls:
+            message["content"] = None
+        if reasoning:
+            message["reasoning_content"] = reasoning
+        if self._details:
+            message["reasoning_details"] = self._details
+        for call, pieces in zip(self._calls, self._arguments, strict=True):
+            call["function"]["arguments"] = "".join(pieces)
+        if self._calls:
+            message["tool_calls"] = self._calls
+        return message
+
+
+def _usage(usage: Usage) -> JSON:
+    """None while one of the two counts is unknown: the API has no word for it."""
+    if usage.input is None or usage.output is None:
+        return None
+    counts: dict[str, JSON] = {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+    }
+    if usage.cached is not None:
+        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached}
+    if usage.reasoning is not None:
+        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    return counts
+
+
+def encode_error(message: str, status: int) -> JSON:
+    """See `WireFormat`."""
+    kind = _ERROR_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}

@@ -1,0 +1,283 @@
+"""The server role of OpenAI Responses: requests read. Sans-IO.
+
+The server keeps nothing: what a client sends is the whole conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from toolspeak.data.messages import (
+    JSON,
+    ContentPart,
+    MalformedCall,
+    Message,
+    Opaque,
+    Part,
+    ReasoningPart,
+    Role,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import FormatError
+from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
+from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.fragments import read_arguments
+from toolspeak.wire.media import file_of, image_of
+from toolspeak.wire.openai_responses_stream import NAME
+
+_ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+
+_UNKNOWABLE: Mapping[str, str] = {
+    "previous_response_id": "responses are not kept here: send the whole conversation as 'input', with store: false",
+    "conversation": "conversations are not kept here: send the whole conversation as 'input', with store: false",
+    "prompt": "prompt templates are not kept here: send 'instructions' and 'input'",
+    "background": "responses are not kept here: leave 'background', and read the answer or its stream",
+}
+
+_READ = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "store", "stream")
+
+
+def decode_request(body: JSON) -> WireRequest:
+    """See `WireFormat.decode_request`. Tools that the API runs itself (`web_search`), a `tool_choice` of one of them
+    and what `text` says besides a JSON Schema stand in `options`."""
+    asked = asked_object(body, "the request")
+    for name, why in _UNKNOWABLE.items():
+        if asked.get(name):
+            raise FormatError(f"{name}: {why}")
+    model = asked_name(asked.get("model"), "model")
+    options = {name: value for name, value in asked.items() if name not in _READ and name not in _UNKNOWABLE}
+    tools, api_tools = _tools(asked)
+    if api_tools:
+        options["tools"] = api_tools
+    choice, other_choice = _choice(asked.get("tool_choice"))
+    if other_choice is not None:
+        options["tool_choice"] = other_choice
+    output, text = _text(asked.get("text"))
+    if text:
+        options["text"] = text
+    request = ModelRequest(
+        _messages(asked, model),
+        tools=tools,
+        choice=choice,
+        parallel=asked_flag(asked.get("parallel_tool_calls"), "parallel_tool_calls"),
+        output=output,
+        options=options,
+        keep=asked_flag(asked.get("store"), "store") is True,
+    )
+    return WireRequest(request, model, stream=asked_flag(asked.get("stream"), "stream") is True)
+
+
+def _messages(asked: dict[str, JSON], model: str) -> list[Message]:
+    conversation = _Conversation(model)
+    instructions = asked.get("instructions")
+    if instructions is not None and asked_text(instructions, "instructions"):
+        conversation.messages.append(Message.system(instructions))
+    given = asked.get("input")
+    if isinstance(given, str):
+        conversation.messages.append(Message.user(given))
+    else:
+        if not isinstance(given, list):
+            raise wrong("input", "text or a list of items", given)
+        for i, item in enumerate(cast("list[JSON]", given)):
+            conversation.add(asked_object(item, f"input[{i}]"), f"input[{i}]")
+    return conversation.messages
+
+
+class _Conversation:
+    """Input items put together as messages: what the assistant said, thought and called side by side is one."""
+
+    def __init__(self, model: str) -> None:
+        self.messages: list[Message] = []
+        self._model = model
+        self._calls: dict[str, ToolCall | MalformedCall] = {}  # the newest of each call_id
+        self._ids: set[str] = set()
+
+    def add(self, item: dict[str, JSON], place: str) -> None:
+        kind = item.get("type", "message")
+        match kind:
+            case "message":
+                self._add_message(item, place)
+            case "function_call":
+                self._join("assistant", self._call(item, place))
+            case "function_call_output":
+                self._join("tool", self._result(item, place))
+            case "reasoning":
+                self._join("assistant", _reasoning(item, self._model, place))
+            case "item_reference":
+                raise FormatError(f"{place}: items are not kept here: send the item itself, with store: false")
+            case _:
+                raise FormatError(f"{place}.type: {kind!r} is not understood here: leave the item out")
+
+    def _join(self, role: Role, part: Part) -> None:
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last.role == role:
+            self.messages[-1] = Message(role, (*last.parts, part))
+        else:
+            self.messages.append(Message(role, (part,)))
+
+    def _add_message(self, item: dict[str, JSON], place: str) -> None:
+        role = _ROLES.get(asked_text(item.get("role"), f"{place}.role"))
+        if role is None:
+            raise wrong(f"{place}.role", "user, assistant, system or developer", item["role"])
+        content = item.get("content")
+        if isinstance(content, str):
+            parts: list[ContentPart] = [TextPart(content)]
+        else:
+            parts = _content(content, f"{place}.content")
+        if role != "assistant":
+            self.messages.append(Message(role, tuple(parts)))
+            return
+        kept = {name: item[name] for name in ("id", "phase") if item.get(name)}
+        opaque = Opaque(NAME, self._model, kept) if kept else None
+        for part in parts:
+            self._join("assistant", TextPart(part.text, opaque) if isinstance(part, TextPart) else part)
+
+    def _call(self, item: dict[str, JSON], place: str) -> ToolCall | MalformedCall:
+        given = asked_name(item.get("call_id"), f"{place}.call_id")
+        name = asked_name(item.get("name"), f"{place}.name")
+        raw = asked_text(item.get("arguments"), f"{place}.arguments")
+        own_id, n = given, 1
+        while own_id in self._ids:  # some servers count their calls anew in each turn
+            own_id, n = f"{given}-{n}", n + 1
+        self._ids.add(own_id)
+        arguments, notes, reason = read_arguments(raw)
+        if arguments is None:
+            call: ToolCall | MalformedCall = MalformedCall(own_id, raw, "invalid_arguments", reason, name)
+        else:
+            opaque = Opaque(NAME, self._model, {"id": item["id"]}) if item.get("id") else None
+            call = ToolCall(own_id, name, arguments, given, notes, opaque)
+        self._calls[given] = call
+        return call
+
+    def _result(self, item: dict[str, JSON], place: str) -> ToolResult:
+        call_id = asked_name(item.get("call_id"), f"{place}.call_id")
+        call = self._calls.get(call_id)
+        if call is None:
+            raise FormatError(f"{place}.call_id: no call before it has the id {call_id!r}; send its function_call, too")
+        output = item.get("output")
+        if isinstance(output, str):
+            return ToolResult(call.id, call.name or "", "success", (TextPart(output),))
+        return ToolResult(call.id, call.name or "", "success", tuple(_content(output, f"{place}.output")))
+
+
+def _reasoning(item: dict[str, JSON], model: str, place: str) -> ReasoningPart:
+    texts: list[str] = []
+    for field in ("summary", "content"):
+        for i, each in enumerate(asked_list(item.get(field), f"{place}.{field}")):
+            at = f"{place}.{field}[{i}]"
+            texts.append(asked_text(asked_object(each, f"{at}").get("text"), f"{at}.text"))
+    return ReasoningPart("\n\n".join(text for text in texts if text), Opaque(NAME, model, item))
+
+
+def _content(content: JSON, place: str) -> list[ContentPart]:
+    if not isinstance(content, list):
+        raise wrong(f"{place}", "text or a list of parts", content)
+    parts: list[ContentPart] = []
+    for i, each in enumerate(cast("list[JSON]", content)):
+        at = f"{place}[{i}]"
+        part = asked_object(each, f"{at}")
+        read = _PARTS.get(cast("str", part.get("type"))) if isinstance(part.get("type"), str) else None
+        if read is None:
+            raise FormatError(f"{at}.type: {part.get('type')!r} is not understood; known: {', '.join(_PARTS)}")
+        parts.append(read(part, at))
+    return parts
+
+
+def _image(part: dict[str, JSON], place: str) -> ContentPart:
+    if part.get("image_url") is None:
+        raise FormatError(f"{place}.image_url: files are not kept here: send a URL or a data URL")
+    image = image_of(asked_text(part["image_url"], f"{place}.image_url"), f"{place}.image_url")
+    detail = part.get("detail")
+    if detail in (None, "auto"):
+        return image
+    return type(image)(image.media_type, image.data, image.url, extra={"detail": detail})
+
+
+def _file(part: dict[str, JSON], place: str) -> ContentPart:
+    if part.get("file_data") is None:
+        raise FormatError(
+            f"{place}.file_data: files are neither kept nor fetched here: send the content, base64 in a data URL"
+        )
+    name = part.get("filename")
+    content = asked_text(part["file_data"], f"{place}.file_data")
+    return file_of(name if isinstance(name, str) else "", content, f"{place}.file_data")
+
+
+def _text_part(field: str) -> Callable[[dict[str, JSON], str], ContentPart]:
+    return lambda part, place: TextPart(asked_text(part.get(field), f"{place}.{field}"))
+
+
+_PARTS: Mapping[str, Callable[[dict[str, JSON], str], ContentPart]] = {
+    "input_text": _text_part("text"),
+    "output_text": _text_part("text"),
+    "text": _text_part("text"),
+    "refusal": _text_part("refusal"),
+    "input_image": _image,
+    "input_file": _file,
+}
+
+
+def _tools(asked: dict[str, JSON]) -> tuple[list[ToolSpec], list[JSON]]:
+    """The functions, and the tools that the API runs itself."""
+    functions: list[ToolSpec] = []
+    others: list[JSON] = []
+    for i, each in enumerate(asked_list(asked.get("tools"), "tools")):
+        tool = asked_object(each, f"tools[{i}]")
+        if asked_name(tool.get("type"), f"tools[{i}].type") != "function":
+            others.append(tool)
+            continue
+        if "function" in tool and "name" not in tool:
+            raise FormatError(f"tools[{i}].name: it is nested as Chat Completions wants it; write it beside the type")
+        name = asked_name(tool.get("name"), f"tools[{i}].name")
+        description: Any = tool.get("description")
+        parameters: Any = tool.get("parameters")
+        functions.append(
+            ToolSpec(
+                name,
+                "" if description is None else asked_text(description, f"tools[{i}].description"),
+                {"type": "object", "properties": {}}
+                if parameters is None
+                else asked_object(parameters, f"tools[{i}].parameters"),
+                extra={"strict": True} if asked_flag(tool.get("strict"), f"tools[{i}].strict") else {},
+            )
+        )
+    return functions, others
+
+
+def _choice(given: JSON) -> tuple[ToolChoice, JSON]:
+    """The choice, and what was asked if it is none of ours (`allowed_tools`, a tool that the API runs itself)."""
+    if given is None:
+        return ToolChoice(), None
+    if given in ("auto", "none", "required"):
+        return ToolChoice(given), None
+    if not isinstance(given, dict):
+        raise wrong("tool_choice", "auto, none, required or an object", given)
+    choice = cast("dict[str, JSON]", given)
+    if choice.get("type") != "function":
+        return ToolChoice(), choice
+    return ToolChoice("specific", asked_name(choice.get("name"), "tool_choice.name")), None
+
+
+def _text(given: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
+    """The output's schema, and the rest of `text`."""
+    if given is None:
+        return None, {}
+    text = asked_object(given, "text")
+    if text.get("format") is None:
+        return None, text
+    form = asked_object(text["format"], "text.format")
+    if form.get("type") != "json_schema":
+        return None, {name: value for name, value in text.items() if name != "format" or form != {"type": "text"}}
+    description: Any = form.get("description")
+    output = OutputSchema(
+        asked_name(form.get("name"), "text.format.name"),
+        asked_object(form.get("schema"), "text.format.schema"),
+        asked_flag(form.get("strict"), "text.format.strict") is True,
+        "" if description is None else asked_text(description, "text.format.description"),
+    )
+    return output, {name: value for name, value in text.items() if name != "format"}

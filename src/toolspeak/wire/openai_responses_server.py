@@ -1,0 +1,329 @@
+"""The server role of OpenAI Responses: answers written, whole and streamed. Sans-IO."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    CallCompleted,
+    CallIgnored,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
+from toolspeak.wire.base import Frame
+from toolspeak.wire.fragments import read_arguments
+from toolspeak.wire.openai_responses_stream import NAME
+
+INCOMPLETE: Mapping[FinishReason, str] = {
+    "length": "max_output_tokens",
+    "content_filter": "content_filter",
+    # The API says a refusal in the content's type; when it is known here, the text has been sent.
+    "refusal": "content_filter",
+}
+FAILED: Mapping[FinishReason, str] = {
+    "error": "the model's turn ended in an error; ask again",
+    "cancelled": "the model's turn was cancelled; ask again",
+}
+
+_ECHOED = (
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "temperature",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+)
+"""Fields of the request that its response repeats as they are, `null` where they were not set."""
+
+
+def encode_error(message: str, status: int) -> JSON:
+    kind = "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
+
+
+def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
+    encoder = ResponseEncoder({"model": model}, response_id=response_id, created=created)
+    frames: list[Frame] = []
+    for delta in deltas:
+        frames = encoder.feed(delta)
+    _, last = frames[-1] if frames else encoder.feed(TurnEnded("error"))[-1]
+    return last["response"]
+
+
+_SAID: Mapping[str, str] = {"message": "output_text", "reasoning": "reasoning_text"}
+_LOGPROBS: Mapping[str, dict[str, JSON]] = {"message": {"logprobs": []}, "reasoning": {}}
+
+
+@dataclass(slots=True)
+class _Item:
+    """An output item while it is written. `pieces` are its text, or its arguments."""
+
+    kind: Literal["message", "reasoning", "function_call"]
+    index: int
+    id: str
+    name: str = ""
+    call_id: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+
+
+class ResponseEncoder:
+    """Implements `Encoder`: the events of one response, as the API numbers and orders them."""
+
+    def __init__(self, asked: Mapping[str, JSON], *, response_id: str, created: int) -> None:
+        self._response = _response(asked, response_id, created)
+        self._suffix = response_id.removeprefix("resp_")
+        self._sequence = 0
+        self._begun = False
+        self._open: _Item | None = None  # text or reasoning
+        self._calls: dict[int, _Item] = {}
+        self._call_ids: set[str] = set()
+        self._output: dict[int, JSON] = {}
+        self._opened = 0
+
+    def feed(self, delta: Delta) -> list[Frame]:
+        match delta:
+            case TextDelta(text):
+                return self._say("message", text)
+            case ReasoningDelta(text):
+                return self._say("reasoning", text)
+            case PartEnded(part, opaque):
+                return self._end_part("message" if part == "text" else "reasoning", opaque)
+            case CallStarted(index, name, call_id):
+                return self._start_call(index, name, call_id)
+            case ArgumentsDelta(index, text):
+                return self._arguments(self._calls[index], text) if index in self._calls else []
+            case CallCompleted():
+                return self._complete_call(delta)
+            case CallMalformed(index, raw, _, reason):
+                return self._spoil_call(index, reason) if index in self._calls else self._say("message", raw)
+            case CallIgnored(index, reason):
+                return self._spoil_call(index, reason) if index in self._calls else []
+            case TurnEnded(finish, usage):
+                return self._end(finish, usage)
+            case _:
+                return []
+
+    def fail(self, message: str, status: int = 500) -> list[Frame]:
+        return [*self._begin(), *self._close_all("incomplete"), *self._failed(message, status)]
+
+    # --- items ---------------------------------------------------------------------------------------------------
+
+    def _say(self, kind: Literal["message", "reasoning"], text: str) -> list[Frame]:
+        if not text:
+            return []
+        frames: list[Frame] = []
+        item = self._open
+        if item is None or item.kind != kind:
+            frames = self._close_open("completed")
+            frames += self._open_part(kind)
+            item = cast("_Item", self._open)
+        item.pieces.append(text)
+        event = f"response.{_SAID[kind]}.delta"
+        frames.append(self._event(event, item, content_index=0, delta=text, **_LOGPROBS[kind]))
+        return frames
+
+    def _open_part(self, kind: Literal["message", "reasoning"]) -> list[Frame]:
+        item = self._open = self._new(kind)
+        begun = _message(item, "in_progress", {}) if kind == "message" else _reasoning(item, {})
+        begun["content"] = []
+        part = _text_part("") if kind == "message" else {"type": "reasoning_text", "text": ""}
+        return [
+            *self._begin(),
+            self._event("response.output_item.added", item, item=begun),
+            self._event("response.content_part.added", item, content_index=0, part=part),
+        ]
+
+    def _new(self, kind: Literal["message", "reasoning", "function_call"], item_id: str | None = None) -> _Item:
+        prefix = {"message": "msg", "reasoning": "rs", "function_call": "fc"}[kind]
+        index = self._opened
+        self._opened += 1
+        return _Item(kind, index, item_id or f"{prefix}_{self._suffix}_{index}")
+
+    def _end_part(self, kind: Literal["message", "reasoning"], opaque: Opaque | None) -> list[Frame]:
+        kept = _own(opaque)
+        if self._open is not None and self._open.kind == kind:
+            return self._close_open("completed", kept)
+        if kind == "message" or not kept:
+            return []
+        # Reasoning that its API keeps to itself: an item with nothing to read.
+        item_id = kept.get("id")
+        frames = [*self._begin(), *self._close_open("completed")]
+        item = self._new("reasoning", item_id if isinstance(item_id, str) else None)
+        done = self._output[item.index] = _reasoning(item, kept)
+        names = ("response.output_item.added", "response.output_item.done")
+        return [*frames, *(self._event(name, item, item=done) for name in names)]
+
+    def _close_open(self, status: str, kept: Mapping[str, JSON] | None = None) -> list[Frame]:
+        item, self._open = self._open, None
+        if item is None:
+            return []
+        text = "".join(item.pieces)
+        if item.kind == "message":
+            done = _message(item, status, kept or {})
+            part = _text_part(text)
+        else:
+            done = _reasoning(item, kept or {})
+            part = {"type": "reasoning_text", "text": text}
+        self._output[item.index] = done
+        return [
+            self._event(f"response.{_SAID[item.kind]}.done", item, content_index=0, text=text, **_LOGPROBS[item.kind]),
+            self._event("response.content_part.done", item, content_index=0, part=part),
+            self._event("response.output_item.done", item, item=done),
+        ]
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    def _start_call(self, index: int, name: str, call_id: str | None) -> list[Frame]:
+        frames = [*self._begin(), *self._close_open("completed")]
+        item = self._calls[index] = self._new("function_call")
+        item.name = name
+        unique = call_id if call_id and call_id not in self._call_ids else f"call_{self._suffix}_{index}"
+        item.call_id = unique
+        self._call_ids.add(unique)
+        return [*frames, self._event("response.output_item.added", item, item=_call(item, "in_progress"))]
+
+    def _arguments(self, item: _Item, text: str) -> list[Frame]:
+        item.pieces.append(text)
+        return [self._event("response.function_call_arguments.delta", item, delta=text)]
+
+    def _complete_call(self, call: CallCompleted) -> list[Frame]:
+        frames = [] if call.index in self._calls else self._start_call(call.index, call.name, call.id)
+        item = self._calls.pop(call.index)
+        if not item.pieces:
+            frames += self._arguments(item, json.dumps(dict(call.arguments), ensure_ascii=False))
+        return frames + self._close_call(item, "completed")
+
+    def _spoil_call(self, index: int, reason: str) -> list[Frame]:
+        """A call that was sent in part must not run: its arguments end as no JSON, and its item as incomplete."""
+        item = self._calls.pop(index)
+        readable = read_arguments("".join(item.pieces))[0] is not None
+        return [*(self._arguments(item, f" ({reason})") if readable else []), *self._close_call(item, "incomplete")]
+
+    def _close_call(self, item: _Item, status: str) -> list[Frame]:
+        done = self._output[item.index] = _call(item, status)
+        return [
+            self._event("response.function_call_arguments.done", item, arguments=done["arguments"], name=item.name),
+            self._event("response.output_item.done", item, item=done),
+        ]
+
+    # --- the response --------------------------------------------------------------------------------------------
+
+    def _begin(self) -> list[Frame]:
+        if self._begun:
+            return []
+        self._begun = True
+        return [self._about("response.created", "in_progress"), self._about("response.in_progress", "in_progress")]
+
+    def _close_all(self, status: str) -> list[Frame]:
+        frames = self._close_open(status)
+        for index in [*self._calls]:
+            frames += self._spoil_call(index, "the turn ended in the middle of the call")
+        return frames
+
+    def _end(self, finish: FinishReason, usage: Usage) -> list[Frame]:
+        why = INCOMPLETE.get(finish)
+        frames = [*self._begin(), *self._close_all("completed" if why is None else "incomplete")]
+        self._response["usage"] = _usage(usage)
+        if finish in FAILED:
+            return frames + self._failed(FAILED[finish], 500)
+        if why is not None:
+            self._response["incomplete_details"] = {"reason": why}
+            return [*frames, self._about("response.incomplete", "incomplete")]
+        return [*frames, self._about("response.completed", "completed")]
+
+    def _failed(self, message: str, status: int) -> list[Frame]:
+        code = "rate_limit_exceeded" if status == 429 else "invalid_prompt" if status < 500 else "server_error"
+        self._response["error"] = {"code": code, "message": message}
+        return [self._about("response.failed", "failed")]
+
+    def _about(self, event: str, status: str) -> Frame:
+        output = [self._output[index] for index in sorted(self._output)]
+        return self._numbered(event, {"response": {**self._response, "status": status, "output": output}})
+
+    def _event(self, event: str, about: _Item, **fields: JSON) -> Frame:
+        place = {} if "item" in fields else {"item_id": about.id}
+        return self._numbered(event, {**place, "output_index": about.index, **fields})
+
+    def _numbered(self, event: str, fields: dict[str, JSON]) -> Frame:
+        number = self._sequence
+        self._sequence += 1
+        return event, {"type": event, "sequence_number": number, **fields}
+
+
+def _response(asked: Mapping[str, JSON], response_id: str, created: int) -> dict[str, JSON]:
+    text: Any = asked.get("text")
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created,
+        "status": "in_progress",
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "model": asked["model"],
+        "output": [],
+        "parallel_tool_calls": asked.get("parallel_tool_calls") is not False,
+        "previous_response_id": None,
+        "store": False,
+        "text": {"format": {"type": "text"}, **(cast("Mapping[str, JSON]", text) if isinstance(text, Mapping) else {})},
+        "tool_choice": asked.get("tool_choice", "auto"),
+        "tools": asked.get("tools", []),
+        "usage": None,
+        **{name: asked.get(name) for name in _ECHOED},
+    }
+
+
+def _message(item: _Item, status: str, kept: Mapping[str, JSON]) -> dict[str, JSON]:
+    phase = {"phase": kept["phase"]} if kept.get("phase") else {}
+    content = [_text_part("".join(item.pieces))]
+    return {"type": "message", "id": item.id, "status": status, "role": "assistant", "content": content, **phase}
+
+
+def _text_part(text: str) -> dict[str, JSON]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _reasoning(item: _Item, kept: Mapping[str, JSON]) -> dict[str, JSON]:
+    secret = {"encrypted_content": kept["encrypted_content"]} if kept.get("encrypted_content") else {}
+    content = [{"type": "reasoning_text", "text": "".join(item.pieces)}] if item.pieces else []
+    return {"type": "reasoning", "id": item.id, "summary": [], "content": content, **secret}
+
+
+def _call(item: _Item, status: str) -> dict[str, JSON]:
+    arguments = "".join(item.pieces)
+    about = {"call_id": item.call_id, "name": item.name, "arguments": arguments}
+    return {"type": "function_call", "id": item.id, "status": status, **about}
+
+
+def _own(opaque: Opaque | None) -> Mapping[str, JSON]:
+    data: JSON = opaque.data if opaque is not None and opaque.provider == NAME else None
+    return cast("Mapping[str, JSON]", data) if isinstance(data, Mapping) else {}
+
+
+def _usage(usage: Usage) -> JSON:
+    if usage.input is None or usage.output is None:
+        return None
+    return {
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached or 0, "cache_write_tokens": 0},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
+        "total_tokens": usage.input + usage.output,
+    }

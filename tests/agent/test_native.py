@@ -1,0 +1,207 @@
+"""Models whose API has calls of its own: the driver, calls left in the text, servers that take no tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from toolspeak import Agent, tool
+from toolspeak.data.deltas import LEAKED
+from toolspeak.data.events import ModelAnswered
+from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, Usage
+from toolspeak.errors import ProviderError
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+
+
+@tool(read_only=True)
+def read(path: str) -> str:
+    """Reads a file."""
+    return f"content of {path}"
+
+
+@tool(read_only=True)
+def ping() -> str:
+    """Answers."""
+    return "pong"
+
+
+def run(provider, **options):
+    agent = Agent(provider, [read, ping], approve="all", **options)
+    return agent.run_sync("Go.")
+
+
+def answered(result):
+    return [message for message in result.messages if message.role == "assistant"]
+
+
+READ_A = ScriptedCall("read", {"path": "a"}, "abc")
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 4])
+def test_native_calls_run_and_their_results_go_back(chunk):
+    provider = ScriptedProvider(
+        [ScriptedTurn("Let me see.", calls=[READ_A, ScriptedCall("ping")]), "Done."], chunk=chunk
+    )
+    result = run(provider, instructions="Be brief.")
+    assert (result.status, result.answer) == ("answered", "Done.")
+    first, second = provider.requests
+    assert [spec.name for spec in first.tools] == ["read", "ping"]
+    assert first.messages[0] == Message.system("Be brief.")  # without any dialect's rules
+    turn = answered(result)[0]
+    assert [(call.name, call.arguments, call.provider_id) for call in turn.calls] == [
+        ("read", {"path": "a"}, "abc"),
+        ("ping", {}, None),
+    ]
+    assert [each.text for each in second.messages[-1].results] == ["content of a", "pong"]
+
+
+def test_the_messages_of_a_run_are_kept_and_only_grow():
+    provider = ScriptedProvider([ScriptedTurn("", calls=[ScriptedCall("ping")])] * 3 + ["Done."])
+    run(provider)
+    assert len({id(request.messages) for request in provider.requests}) == 1
+
+
+BLOCK = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 7])
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [
+        (BLOCK, "hermes"),
+        ("<tool_call>\n<function=read>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>", "qwen3-coder"),
+        ('[TOOL_CALLS]read[ARGS]{"path": "a"}', "mistral-args"),
+    ],
+)
+def test_a_call_left_in_the_text_is_used_and_reported(text, dialect, chunk):
+    provider = ScriptedProvider([f"I read it. {text}", "Done."], chunk=chunk, tools=True)
+    agent = Agent(provider, [read, ping], approve="all")
+    run = agent.start("Go.")
+
+    async def main():
+        return [item async for item in run.stream()]
+
+    records = asyncio.run(main())
+    (turn,) = [each.event for each in records if isinstance(getattr(each, "event", None), ModelAnswered)][:1]
+    (call,) = turn.message.calls
+    assert (call.name, call.arguments, call.notes) == ("read", {"path": "a"}, (LEAKED,))
+    assert set(turn.notes) == {LEAKED, f"dialect:{dialect}"}
+    assert turn.message.text == "I read it."
+    assert run.state.answer == "Done."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n{"name": "reed", "arguments": {"path": "a"}}\n</tool_call>',
+        'Write `<tool_call>{"name": "read"` and so on.',
+        '<tool_call>\n{"name": "read", "arguments": {"path": "a',
+    ],
+)
+def test_what_is_no_complete_call_of_a_known_tool_stays_text(text):
+    result = run(ScriptedProvider([text], tools=True))
+    assert (result.answer, answered(result)[0].calls) == (text, ())
+
+
+def test_a_call_that_came_natively_too_runs_once():
+    provider = ScriptedProvider([ScriptedTurn(BLOCK, calls=[READ_A]), "Done."])
+    result = run(provider)
+    assert [call.provider_id for call in answered(result)[0].calls] == ["abc"]
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 4])
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ('{"path": "a"}', ""),
+        ('\n{ "path" : "a" }\n', ""),
+        ('```json\n{"path": "a"}\n```', ""),
+        ('{"path": "b"}', '{"path": "b"}'),
+        ('I read {"path": "a"}', 'I read {"path": "a"}'),
+        ('{"path": "a"} is what I read', '{"path": "a"} is what I read'),
+        ("{}", "{}"),
+        ("``", "``"),
+        ("{ this is no JSON", "{ this is no JSON"),
+    ],
+)
+def test_text_that_only_repeats_a_calls_arguments_is_dropped(text, kept, chunk):
+    turn = ScriptedTurn(text, calls=[READ_A, ScriptedCall("ping")])
+    result = run(ScriptedProvider([turn, "Done."], chunk=chunk))
+    assert answered(result)[0].text == kept
+    assert len(answered(result)[0].calls) == 2
+
+
+def test_an_answer_in_json_is_an_answer():
+    assert run(ScriptedProvider(['{"path": "a"}'], tools=True, chunk=3)).answer == '{"path": "a"}'
+
+
+def test_arguments_that_cannot_be_read_are_told_and_the_other_call_runs():
+    turn = ScriptedTurn("", calls=[ScriptedCall("read", '{"path": "a', "x"), ScriptedCall("read", {"path": "b"}, "y")])
+    provider = ScriptedProvider([turn, "Done."])
+    result = run(provider)
+    broken, whole = answered(result)[0].calls
+    assert isinstance(broken, MalformedCall)
+    assert isinstance(whole, ToolCall)
+    failed, read_b = provider.requests[1].messages[-1].results
+    assert (failed.code, failed.status) == ("malformed", "failure")
+    assert "write one JSON object" in failed.text
+    assert read_b.text == "content of b"
+
+
+def test_a_call_that_the_token_limit_cut_never_runs():
+    turn = ScriptedTurn("", "length", calls=[ScriptedCall("read", '{"path": "a', "x")])
+    result = run(ScriptedProvider([turn, "Done."]))
+    assert isinstance(answered(result)[0].calls[0], MalformedCall)
+    assert "the turn ended in the middle" in result.messages[-2].results[0].text
+
+
+REFUSALS = [
+    (400, "registry.ollama.ai/library/gemma3:4b does not support tools"),
+    (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+    (500, "tools param requires --jinja flag"),
+]
+
+
+@pytest.mark.parametrize(("status", "message"), REFUSALS)
+def test_a_server_that_takes_no_tools_gets_them_as_text(status, message):
+    refusal = ScriptedTurn("", error=ProviderError(message, status=status))
+    call = '<execute>[{"name": "read", "args": {"path": "a"}}]</execute>'
+    provider = ScriptedProvider([refusal, call, "Done."], tools=True)
+    result = run(provider)
+    assert result.answer == "Done."
+    native, text, last = provider.requests
+    assert native.tools
+    assert not text.tools
+    assert not last.tools
+    assert isinstance(text.messages[0], TextMessage)
+    assert "<execute>" in text.messages[0].text
+
+
+@pytest.mark.parametrize(
+    "error", [ProviderError("no such model", status=404), ProviderError("tools are overloaded", status=503)]
+)
+def test_any_other_error_is_the_runs(error):
+    with pytest.raises(ProviderError, match=str(error)):
+        run(ScriptedProvider([ScriptedTurn("", error=error), "Done."], tools=True))
+
+
+def test_a_native_driver_is_chosen_by_name_whatever_is_known_of_the_model():
+    provider = ScriptedProvider(["Done."], tools=False)
+    run(provider, dialect="native")
+    assert provider.requests[0].tools
+
+
+def test_usage_and_finish_are_the_apis():
+    result = run(ScriptedProvider([ScriptedTurn("Yes", usage=Usage(5, 1, 2, 0))], tools=True))
+    assert result.usage == Usage(5, 1, 2, 0)
+
+
+@pytest.mark.parametrize("size", [1, 3, 64])
+def test_a_playbook_file_holds_native_calls(tmp_path, size):
+    turns = [{"calls": [{"name": "read", "arguments": {"path": "a"}, "id": "c"}]}, "Done."]
+    path = tmp_path / "book.json"
+    path.write_text(json.dumps({"turns": turns, "chunk": size}))
+    result = run(f"scripted:{path}")
+    assert result.messages[-2].results[0].text == "content of a"

@@ -1,0 +1,223 @@
+"""ReAct: decisions in JSON, found in whatever the model writes around them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolspeak import Agent, tool
+from toolspeak.agent import ReActDriver
+from toolspeak.agent.extract import json_object, json_values
+from toolspeak.agent.react_decision import BadDecision, Decision, read_decision
+from toolspeak.data.events import Limits
+from toolspeak.data.messages import MalformedCall, ToolCall, Usage
+from toolspeak.errors import UsageError
+from toolspeak.execute.observe import DecisionExtractionFailed, DecisionValidationFailed, ToolCallStarted
+from toolspeak.providers import Capabilities
+from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.tools import Toolset
+
+
+@tool(read_only=True)
+def read(path: str) -> str:
+    """Reads a file."""
+    if path == "missing":
+        raise FileNotFoundError("no such file")
+    return f"content of {path}"
+
+
+@tool(read_only=True)
+def ping() -> str:
+    """Answers."""
+    return "pong"
+
+
+TOOLS = Toolset([read, ping])
+
+
+def call(name, thought="Hm.", **args):
+    return json.dumps({"thought": thought, "type": "call_tool", "tool": name, "args": args})
+
+
+def final(answer="Done."):
+    return json.dumps({"thought": "I know.", "type": "final_answer", "answer": answer})
+
+
+def run(turns, *, observers=(), limits=None, choice="auto", **options):
+    provider = ScriptedProvider(turns)
+    agent = Agent(ReActDriver(provider, observers=observers, **options), TOOLS, observers=observers)
+    return provider, agent.run_sync("Go.", limits=limits, tool_choice=choice)
+
+
+def test_thoughts_actions_and_observations():
+    provider, result = run([call("read", path="a"), call("read", path="missing"), call("ping"), final()])
+    assert (result.status, result.answer) == ("answered", "Done.")
+    said = [(message.role, message.text) for message in provider.requests[-1].messages[1:]]
+    assert said == [
+        ("user", "Go."),
+        ("assistant", 'Thought: Hm.\nAction: read\nAction Input: {"path": "a"}'),
+        ("user", "Observation: content of a"),
+        ("assistant", 'Thought: Hm.\nAction: read\nAction Input: {"path": "missing"}'),
+        ("user", "Observation: ERROR - FileNotFoundError: no such file"),
+        ("assistant", "Thought: Hm.\nAction: ping\nAction Input: {}"),
+        ("user", "Observation: pong"),
+    ]
+    prompt = provider.requests[0].messages[0].text
+    assert "TOOL CATALOG (names, descriptions):" in prompt
+    assert '"name": "read", "parameters"' in prompt
+
+
+def test_it_is_chosen_by_name():
+    agent = Agent(ScriptedProvider([final()]), TOOLS, dialect="react")
+    assert agent.run_sync("Go.").answer == "Done."
+
+
+# text, what it says
+REPLIES = [
+    (call("ping"), ("call_tool", "ping")),
+    (f"```json\n{call('ping')}\n```", ("call_tool", "ping")),
+    (f"I think so:\n```\n{call('ping')}\n```\nThere.", ("call_tool", "ping")),
+    (f"Well {{x}} then: {call('ping')} and so on", ("call_tool", "ping")),
+    (f"[{call('ping')}]", ("call_tool", "ping")),
+    (final(), ("final_answer", "Done.")),
+    (json.dumps({"type": "final_answer", "answer": {"n": 1}}), ("final_answer", '{"n": 1}')),
+    (json.dumps({"type": "call_tool", "tool": "ping"}), ("call_tool", "ping")),
+    (json.dumps({"type": "call_tool", "tool": "ping", "args": None}), ("call_tool", "ping")),
+    ("I do not know.", "decision_extraction"),
+    ("", "decision_extraction"),
+    ("[1, 2]", "decision_extraction"),
+    ("{}", "decision_validation"),
+    (json.dumps({"type": "think"}), "decision_validation"),
+    (json.dumps({"type": "call_tool"}), "decision_validation"),
+    (call("reed", path="a"), "decision_validation"),
+    (call("read"), "decision_validation"),
+    (json.dumps({"type": "call_tool", "tool": "read", "args": ["a"]}), "decision_validation"),
+    (json.dumps({"type": "final_answer"}), "decision_validation"),
+    (final(""), "decision_validation"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), REPLIES)
+def test_what_a_reply_decides(text, said):
+    decision = read_decision(text, TOOLS.specs)
+    if isinstance(decision, Decision):
+        assert (decision.type, decision.tool or decision.answer) == said
+    else:
+        assert decision.stage == said
+
+
+@pytest.mark.parametrize("bad", [text for text, said in REPLIES if isinstance(said, str)])
+def test_a_bad_decision_is_asked_for_again_with_what_is_wrong(bad):
+    told = []
+    provider, result = run([bad, call("ping"), final()], observers=[told.append])
+    assert (result.status, result.answer) == ("answered", "Done.")
+    stage = read_decision(bad, TOOLS.specs)
+    assert isinstance(stage, BadDecision)
+    assert [message.text for message in provider.requests[1].messages[-2:]] == [
+        bad,
+        f"That was no valid decision: {stage.reason}. Write the corrected JSON object alone.",
+    ]
+    assert all(bad != message.text for message in provider.requests[2].messages) or not bad
+    kind = DecisionExtractionFailed if stage.stage == "decision_extraction" else DecisionValidationFailed
+    (failed,) = [event for event in told if isinstance(event, kind)]
+    assert (failed.raw, failed.attempt, failed.max_attempts) == (bad, 1, 3)
+    assert any(isinstance(event, ToolCallStarted) for event in told)
+
+
+@pytest.mark.parametrize(("bad", "stage"), [("no", "decision_extraction"), ("{}", "decision_validation")])
+def test_after_the_last_retry_it_is_a_failed_pseudo_call_and_the_run_goes_on(bad, stage):
+    provider, result = run([bad, bad, final()], max_retries=1)
+    assert (result.status, result.answer) == ("answered", "Done.")
+    (broken,) = [part for message in result.messages for part in message.calls]
+    assert isinstance(broken, MalformedCall)
+    assert (broken.name, broken.code, broken.raw) == (stage, stage, bad)
+    assert provider.requests[2].messages[-2].text == bad
+    assert provider.requests[2].messages[-1].text.startswith("Observation: ERROR - ")
+
+
+def test_only_bad_decisions_end_at_the_limit_not_as_an_answer():
+    _, result = run(["no"] * 2 + ["no"], max_retries=0, limits=Limits(failures=2))
+    assert (result.status, result.reason) == ("no_answer", "failures")
+
+
+def test_invalid_arguments_never_end_a_run_as_an_answer():
+    listed = json.dumps({"thought": "t", "type": "call_tool", "tool": "read", "args": ["a"]})
+    _, result = run([listed, listed, listed, call("ping"), final("Later.")])
+    assert result.answer == "Later."
+
+
+def test_the_final_answer_may_be_asked_for_once_more():
+    better = ScriptedProvider([ScriptedTurn("The better answer.", usage=Usage(7, 2, 0, 0))], chunk=3)
+    turns = [ScriptedTurn(final("short"), usage=Usage(5, 1, 0, 0))]
+    provider, result = run(turns, final_via_inference=True, final_model=better)
+    assert result.answer == "The better answer."
+    assert better.requests[0].messages[-1].text == "Return only the final answer as plain text."
+    assert len(provider.requests) == 1
+    assert result.usage == Usage(12, 3, 0, 0)  # both, not the last one alone
+
+
+def test_usage_counts_every_attempt():
+    counted = [ScriptedTurn(text, usage=Usage(10, 2, 1, 0)) for text in ("no", "{}", final())]
+    assert run(counted)[1].usage == Usage(30, 6, 3, 0)
+
+
+def test_an_api_with_schemas_is_asked_for_one():
+    class Structured(ScriptedProvider):
+        capabilities = Capabilities(output=True)
+
+    provider = Structured([final()])
+    Agent(ReActDriver(provider), TOOLS).run_sync("Go.")
+    output = provider.requests[0].output
+    assert output is not None
+    assert output.schema["properties"]["tool"]["enum"] == ["read", "ping", ""]
+
+
+@pytest.mark.parametrize(("choice", "first"), [("required", "a tool"), ("read", "the tool 'read'")])
+def test_a_tool_choice_is_part_of_what_is_valid(choice, first):
+    provider, result = run([final(), call("read", path="a"), final()], choice=choice)
+    assert result.answer == "Done."
+    assert f"you must call {first} first" in provider.requests[1].messages[-1].text
+
+
+def test_a_wrap_up_is_an_answer():
+    _, result = run([call("ping"), call("ping"), final("As far as I got.")], limits=Limits(steps=1))
+    assert (result.answer, result.reason) == ("As far as I got.", "steps")
+
+
+def test_a_filtered_reply_is_not_asked_for_again():
+    provider, result = run([ScriptedTurn("I cannot", "content_filter")])
+    assert len(provider.requests) == 1
+    assert (result.answer, result.reason) == ("I cannot", "content_filter")
+
+
+def test_a_run_of_another_driver_goes_on_with_it():
+    _, result = run([call("read", path="a"), final()])
+    again = Agent(ScriptedProvider(["Yes."]), TOOLS).run_sync("Sure?", history=result.messages)
+    assert again.answer == "Yes."
+    (kept,) = [part for message in result.messages for part in message.calls]
+    assert isinstance(kept, ToolCall)
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(UsageError, match="max_retries"):
+        ReActDriver(ScriptedProvider([]), max_retries=-1)
+    with pytest.raises(UsageError, match="final_via_inference"):
+        ReActDriver(ScriptedProvider([]), final_model=ScriptedProvider([]))
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text(), min_size=1), st.text("ab `\n", max_size=9))
+def test_an_object_is_found_whatever_stands_around_it(value, prose):
+    for text in (
+        json.dumps(value),
+        f"{prose}{json.dumps(value)}{prose}",
+        f"{prose}\n```json\n{json.dumps(value)}\n```",
+    ):
+        assert json_object(text) == value
+
+
+def test_brackets_without_json_take_no_long():
+    assert list(json_values("{" * 100_000)) == []
+    assert list(json_values("[" * 100_000 + "1")) == []

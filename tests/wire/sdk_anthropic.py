@@ -1,0 +1,340 @@
+"""Anthropic's Messages API against the `anthropic` package: its types accept what we write, we read what it writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, get_type_hints
+
+import anthropic
+import pytest
+from anthropic.types import Message as TheirMessage
+from anthropic.types import RawMessageStreamEvent
+from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
+from anthropic.types.shared.error_response import ErrorResponse
+from hypothesis import given
+from hypothesis import strategies as st
+from loopback_server import STREAM_HEAD, Exchange, chunked, serve
+from pydantic import BaseModel, TypeAdapter
+from wire_strategies import PATIENT, requests, sse, turns
+
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import Message, Opaque, ReasoningPart, TextPart, ToolCall, ToolChoice, ToolResult, Usage
+from toolspeak.errors import FormatError
+from toolspeak.providers.anthropic import API_VERSION
+from toolspeak.wire.anthropic import ANTHROPIC
+from toolspeak.wire.anthropic_answers import ERROR_TYPES
+from toolspeak.wire.base import ModelRequest, WireRequest
+
+SIGNED = Opaque("anthropic", "m", {"signature": "c2ln"})
+HIDDEN = Opaque("anthropic", "m", {"redacted": "eHh4"})
+
+# --- their types accept what we write ----------------------------------------------------------------------------
+
+PARAMS = {
+    stream: (TypeAdapter(kind), frozenset(get_type_hints(kind)))
+    for stream, kind in ((True, MessageCreateParamsStreaming), (False, MessageCreateParamsNonStreaming))
+}
+EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+OURS = {"temperature", "seed", "user"}  # options that the tests make up, which this API does not have
+
+
+def consumed(value: Any) -> Any:
+    """The value with everything in it read: pydantic checks an `Iterable` while it is read."""
+    if isinstance(value, dict):
+        return {key: consumed(each) for key, each in value.items()}
+    return [consumed(each) for each in value] if isinstance(value, list | Iterator) else value
+
+
+def kinds_of(value: Any) -> Iterator[tuple[str, frozenset[str]]]:
+    """The content blocks in a value: their types and their fields."""
+    if isinstance(value, list):
+        for each in value:
+            yield from kinds_of(each)
+    elif isinstance(value, dict):
+        yield str(value.get("type")), frozenset(value)
+        yield from kinds_of(value.get("content"))
+
+
+@PATIENT
+@given(requests(opaque=SIGNED), st.booleans())
+def test_requests_are_what_the_packages_types_say(request: ModelRequest, cache: bool):
+    asked = ModelRequest(
+        request.messages, request.tools, request.choice, request.parallel, request.output, request.options, cache
+    )
+    for stream, (adapter, fields) in PARAMS.items():
+        body = ANTHROPIC.encode_request(asked, model="m", stream=stream)
+        read = consumed(adapter.validate_python(body))
+        # A union that took a block for another kind would have dropped fields of it.
+        assert [*kinds_of(read["messages"])] == [*kinds_of(body["messages"])]
+        assert read == {name: value for name, value in body.items() if name in fields}
+        assert set(body) - fields <= OURS
+
+
+@PATIENT
+@given(turns(opaque=SIGNED))
+def test_answers_are_what_the_packages_types_say(turn: list[Delta]):
+    body = ANTHROPIC.encode_response(turn, model="m", response_id="r", created=1)
+    read = TheirMessage.model_validate(body, strict=True)
+    assert [each.to_dict() for each in read.content] == body["content"]
+    encoder = ANTHROPIC.encoder(WireRequest(ModelRequest([]), "m", True), response_id="r", created=1)
+    for delta in turn:
+        for name, data in encoder.feed(delta):
+            assert EVENT.validate_python(data, strict=True).type == name
+
+
+def test_errors_are_what_the_packages_types_say():
+    unknown = {409, 413}  # documented, and no types of the package's
+    for status in {*ERROR_TYPES, 418, 503} - unknown:
+        body = ANTHROPIC.encode_error("why", status)
+        assert ErrorResponse.model_validate(body, strict=True).error.message == "why"
+
+
+# --- the package's client against our server role ----------------------------------------------------------------
+
+TURN: list[Delta] = [
+    ReasoningDelta("h"),
+    ReasoningDelta("m"),
+    PartEnded("reasoning", SIGNED),
+    PartEnded("reasoning", HIDDEN),
+    TextDelta("I "),
+    TextDelta("look."),
+    CallStarted(0, "read", "c0"),
+    ArgumentsDelta(0, '{"path": '),
+    ArgumentsDelta(0, '"a"}'),
+    CallStarted(1, "ping"),
+    CallCompleted(0, "read", {"path": "a"}, "c0"),
+    CallCompleted(1, "ping", {}),
+    BatchEnded((0, 1), True),
+    TurnEnded("stop", Usage(3, 2, 1, 1)),
+]
+ANSWER: list[Delta] = [TextDelta('{"n": '), TextDelta("7}"), TurnEnded("stop", Usage(3, 2))]
+SCHEMA: Any = {"type": "object", "properties": {}}
+TOOLS: Any = [
+    {"name": "read", "description": "Reads.", "input_schema": SCHEMA},
+    {"name": "ping", "input_schema": SCHEMA},
+]
+USER: Any = {"role": "user", "content": "Hi"}
+ASKED: Any = {"model": "m", "max_tokens": 99}
+
+
+class Server:
+    """Answers each request with the next turn; `asked` are the requests as our server role reads them."""
+
+    def __init__(self, *turns: list[Delta], break_off: bool = False) -> None:
+        self.turns = list(turns)
+        self.asked: list[WireRequest] = []
+        self.headers: dict[str, str] = {}
+        self.break_off = break_off
+
+    async def __call__(self, exchange: Exchange) -> None:
+        assert exchange.request_line == "POST /v1/messages HTTP/1.1"
+        self.headers = exchange.headers
+        try:
+            asked = ANTHROPIC.decode_request(exchange.json)
+        except FormatError as error:
+            await self._json(exchange, "400 Bad Request", ANTHROPIC.encode_error(str(error), 400))
+            return
+        self.asked.append(asked)
+        turn = self.turns.pop(0)
+        if not asked.stream:
+            answer = ANTHROPIC.encode_response(turn, model=asked.model, response_id="r1", created=1)
+            await self._json(exchange, "200 OK", answer)
+            return
+        encoder = ANTHROPIC.encoder(asked, response_id="r1", created=1)
+        if self.break_off:
+            frames = [*encoder.feed(turn[0]), *encoder.fail("the model broke off", 529)]
+        else:
+            frames = [frame for delta in turn for frame in encoder.feed(delta)]
+        stream = sse(frames)
+        pieces = [stream[i : i + 11] for i in range(0, len(stream), 11)]
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(pieces), b"0\r\n\r\n")
+
+    async def _json(self, exchange: Exchange, status: str, body: Any) -> None:
+        content = json.dumps(body).encode()
+        head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
+        await exchange.send(head.encode(), content)
+
+
+def talk(server: Server, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with (
+            serve(server) as listening,
+            anthropic.AsyncAnthropic(
+                base_url=f"http://127.0.0.1:{listening.port}", api_key="k", max_retries=0
+            ) as client,
+        ):
+            return await work(client.messages)
+
+    return asyncio.run(run())
+
+
+CONTENT = [
+    {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+    {"type": "redacted_thinking", "data": "eHh4"},
+    {"type": "text", "text": "I look."},
+    {"type": "tool_use", "id": "c0", "name": "read", "input": {"path": "a"}},
+    {"type": "tool_use", "id": "toolu_r1_1", "name": "ping", "input": {}},
+]
+
+
+def content(message: Any) -> list[Any]:
+    return [block.to_dict() for block in message.content]
+
+
+def test_a_conversation_whole():
+    server = Server(TURN, ANSWER)
+
+    async def work(messages: Any) -> None:
+        thinking = {"type": "adaptive"}
+        first = await messages.create(
+            **ASKED, system="Be brief.", messages=[USER], tools=TOOLS, tool_choice={"type": "any"}, thinking=thinking
+        )
+        assert (content(first), first.stop_reason) == (CONTENT, "tool_use")
+        usage = first.usage
+        assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == (2, 1, 2)
+        assert usage.output_tokens_details.thinking_tokens == 1
+        results = [
+            {"type": "tool_result", "tool_use_id": block.id, "content": "ok"}
+            for block in first.content
+            if block.type == "tool_use"
+        ]
+        said = {"role": "assistant", "content": first.content}
+        second = await messages.create(**ASKED, messages=[USER, said, {"role": "user", "content": results}])
+        assert content(second) == [{"type": "text", "text": '{"n": 7}'}]
+
+    talk(server, work)
+    assert server.headers["anthropic-version"] == API_VERSION
+    first, second = server.asked
+    assert first.request.choice == ToolChoice("required")
+    assert first.request.options == {"max_tokens": 99, "thinking": {"type": "adaptive"}}
+    assert list(first.request.messages) == [Message.system("Be brief."), Message.user("Hi")]
+    assert [tool.name for tool in first.request.tools] == ["read", "ping"]
+    calls = (ToolCall("c0", "read", {"path": "a"}, "c0"), ToolCall("toolu_r1_1", "ping", {}, "toolu_r1_1"))
+    assert list(second.request.messages) == [
+        Message.user("Hi"),
+        Message("assistant", (ReasoningPart("hm", SIGNED), ReasoningPart("", HIDDEN), TextPart("I look."), *calls)),
+        Message("tool", tuple(ToolResult(call.id, call.name, "success", (TextPart("ok"),)) for call in calls)),
+    ]
+
+
+def test_a_stream_of_events():
+    async def work(messages: Any) -> list[Any]:
+        stream = await messages.create(**ASKED, messages=[USER], tools=TOOLS, stream=True)
+        return [event async for event in stream]
+
+    events = talk(Server(TURN), work)
+    kinds = [event.type for event in events]
+    assert (kinds[0], kinds[-2], kinds[-1]) == ("message_start", "message_delta", "message_stop")
+    assert [event.index for event in events if event.type == "content_block_stop"] == [0, 1, 2, 3, 4]
+    assert events[-2].usage.output_tokens == 2
+
+
+def test_the_stream_helper_puts_the_message_together():
+    async def work(messages: Any) -> tuple[list[str], Any]:
+        async with messages.stream(**ASKED, messages=[USER], tools=TOOLS) as stream:
+            texts = [text async for text in stream.text_stream]
+            return texts, await stream.get_final_message()
+
+    texts, final = talk(Server(TURN), work)
+    assert texts == ["I ", "look."]
+    assert (content(final), final.stop_reason) == (CONTENT, "tool_use")
+    assert (final.usage.input_tokens, final.usage.cache_read_input_tokens, final.usage.output_tokens) == (2, 1, 2)
+
+
+class Found(BaseModel):
+    n: int
+
+
+def test_an_answer_of_a_schema():
+    server = Server(ANSWER, ANSWER)
+
+    async def work(messages: Any) -> list[Any]:
+        whole = await messages.parse(**ASKED, messages=[USER], output_format=Found)
+        async with messages.stream(**ASKED, messages=[USER], output_format=Found) as stream:
+            streamed = await stream.get_final_message()
+        return [each.parsed_output for each in (whole, streamed)]
+
+    assert talk(server, work) == [Found(n=7)] * 2
+    for asked in server.asked:
+        assert asked.request.output is not None
+        assert asked.request.output.schema["required"] == ["n"]
+
+
+MALFORMED: list[Delta] = [
+    CallStarted(0, "read", "c0"),
+    ArgumentsDelta(0, '{"path": "a'),
+    CallMalformed(0, '{"path": "a', "cut", "cut off", 3, "read"),
+    BatchEnded((), False),
+]
+
+
+def test_half_a_call_that_was_streamed_is_never_taken_for_one():
+    async def work(messages: Any) -> Any:
+        async with messages.stream(**ASKED, messages=[USER], tools=TOOLS) as stream:
+            return await stream.get_final_message()
+
+    with pytest.raises(ValueError, match="Unable to parse tool parameter JSON"):
+        talk(Server([*MALFORMED, TurnEnded("stop")]), work)
+    # What the token limit cut off is told as the API does it: the client has what came, and the reason.
+    cut = talk(Server([*MALFORMED, TurnEnded("length")]), work)
+    assert cut.stop_reason == "max_tokens"
+
+
+def test_errors_as_the_client_raises_them():
+    async def refused(messages: Any) -> None:
+        await messages.create(**ASKED, messages=[USER], tools=[{"type": "web_search_20250305", "name": "web_search"}])
+
+    with pytest.raises(anthropic.BadRequestError, match="is a tool of Anthropic's own") as caught:
+        talk(Server(), refused)
+    assert caught.value.type == "invalid_request_error"
+
+    async def broken(messages: Any) -> None:
+        stream = await messages.create(**ASKED, messages=[USER], stream=True)
+        async for _ in stream:
+            pass
+
+    with pytest.raises(anthropic.APIStatusError, match="the model broke off") as failed:
+        talk(Server(TURN, break_off=True), broken)
+    assert failed.value.type == "overloaded_error"
+
+
+# --- their events, read by us ------------------------------------------------------------------------------------
+
+
+def test_events_of_theirs_with_every_field_are_read():
+    """What the package dumps has nulls where the API leaves a field out."""
+    encoder = ANTHROPIC.encoder(WireRequest(ModelRequest([]), "m", True), response_id="r", created=1)
+    decoder = ANTHROPIC.decoder(model="m")
+    read: list[Delta] = []
+    for delta in TURN:
+        for _, data in encoder.feed(delta):
+            read += decoder.feed(EVENT.validate_python(data).model_dump())
+    read += decoder.close()
+    completed = [(d.name, d.arguments, d.id) for d in read if isinstance(d, CallCompleted)]
+    assert completed == [("read", {"path": "a"}, "c0"), ("ping", {}, "toolu_r_1")]
+    assert [d for d in read if isinstance(d, PartEnded)] == [
+        PartEnded("reasoning", SIGNED),
+        PartEnded("reasoning", HIDDEN),
+    ]
+    assert read[-1] == TurnEnded("tool_calls", Usage(3, 2, 1, 1), "m")
+
+
+def test_an_answer_of_theirs_with_every_field_is_read():
+    body = ANTHROPIC.encode_response(TURN, model="m", response_id="r", created=1)
+    read = ANTHROPIC.decode_response(TheirMessage.model_validate(body).model_dump(), model="m")
+    assert "".join(d.text for d in read if isinstance(d, TextDelta)) == "I look."
+    assert [d.arguments for d in read if isinstance(d, CallCompleted)] == [{"path": "a"}, {}]
+    assert read[-1] == TurnEnded("tool_calls", Usage(3, 2, 1, 1), "m")

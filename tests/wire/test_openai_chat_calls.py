@@ -1,0 +1,412 @@
+"""Native calls and reasoning in the answers of OpenAI-compatible servers, each with its own habits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import FinishReason, Opaque, Usage
+from toolspeak.errors import ProviderError
+from toolspeak.testing.splits import join_deltas
+from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
+
+
+def chunk(delta: Any, finish: Any = None, **fields: Any) -> dict[str, Any]:
+    return {"id": "x", "model": "m-1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **fields}
+
+
+def fragment(arguments: Any = None, *, index: Any = None, id: Any = None, name: Any = None) -> dict[str, Any]:  # noqa: A002
+    """One entry of `tool_calls`; what is None is left out."""
+    function = {"name": name, "arguments": arguments}
+    entry = {"index": index, "id": id, "function": {k: v for k, v in function.items() if v is not None}}
+    return {k: v for k, v in entry.items() if v is not None}
+
+
+def calls(*fragments: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return chunk({"tool_calls": list(fragments), **more})
+
+
+END = chunk({}, "tool_calls")
+
+
+def decode(*chunks: Any, chat: OpenAIChat = OPENAI_CHAT) -> list[Delta]:
+    decoder = chat.decoder(model="m")
+    return [delta for piece in chunks for delta in decoder.feed(piece)] + decoder.close()
+
+
+def completed(deltas: list[Delta]) -> list[tuple[str, Any, str | None]]:
+    return [(d.name, d.arguments, d.id) for d in deltas if isinstance(d, CallCompleted)]
+
+
+def test_a_streamed_call():
+    assert decode(
+        chunk({"role": "assistant", "content": None}),
+        chunk({"content": "Let me look."}),
+        calls({**fragment("", index=0, id="call_1", name="read"), "type": "function"}),
+        calls(fragment('{"path"', index=0)),
+        calls(fragment(': "a"}', index=0)),
+        END,
+        {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 9}},
+    ) == [
+        TextDelta("Let me look."),
+        CallStarted(0, "read", "call_1"),
+        ArgumentsDelta(0, '{"path"'),
+        ArgumentsDelta(0, ': "a"}'),
+        CallCompleted(0, "read", {"path": "a"}, "call_1"),
+        BatchEnded((0,), True),
+        TurnEnded("tool_calls", Usage(5, 9), "m-1"),
+    ]
+
+
+TWO = [("read", {"path": "a"}, "c0"), ("write", {"n": 1}, "c1")]
+ANONYMOUS = [("read", {"path": "a"}, None), ("write", {"n": 1}, None)]
+TWICE = [("read", {"path": "a"}, None), ("read", {"path": "b"}, None)]
+
+HABITS: dict[str, tuple[list[Any], list[Any]]] = {
+    "by index": (
+        [
+            calls(fragment("", index=0, id="c0", name="read")),
+            calls(fragment('{"path": "a"}', index=0)),
+            calls(fragment("", index=1, id="c1", name="write")),
+            calls(fragment('{"n": 1}', index=1)),
+        ],
+        TWO,
+    ),
+    "in turns": (
+        [
+            calls(fragment("", index=0, id="c0", name="read"), fragment("", index=1, id="c1", name="write")),
+            calls(fragment('{"path"', index=0), fragment('{"n"', index=1)),
+            calls(fragment(": 1}", index=1), fragment(': "a"}', index=0)),
+        ],
+        TWO,
+    ),
+    "by id alone": (
+        [
+            calls(fragment("", id="c0", name="read")),
+            calls(fragment('{"path": "a"}', id="c0")),
+            calls(fragment("", id="c1", name="write")),
+            calls(fragment('{"n": 1}', id="c1")),
+        ],
+        TWO,
+    ),
+    "an index first, then the id alone": (
+        [
+            calls(fragment("", index=0, id="c0", name="read"), fragment("", index=1, id="c1", name="write")),
+            calls(fragment('{"path": "a"}', id="c0")),
+            calls(fragment('{"n": 1}', id="c1")),
+        ],
+        TWO,
+    ),
+    "neither id nor index": (
+        [
+            calls(fragment("", name="read")),
+            calls(fragment('{"path": ')),
+            calls(fragment('"a"}')),
+            calls(fragment('{"n": 1}', name="write")),
+        ],
+        ANONYMOUS,
+    ),
+    "neither, and the same tool twice": (
+        [calls(fragment('{"path": "a"}', name="read")), calls(fragment('{"path": "b"}', name="read"))],
+        TWICE,
+    ),
+    "neither, and the name in every chunk": (
+        [
+            calls(fragment('{"path": ', name="read")),
+            calls(fragment('"a"}', name="read")),
+            calls(fragment('{"n"', name="write")),
+            calls(fragment(": 1}", name="write")),
+        ],
+        ANONYMOUS,
+    ),
+    "id and name in every chunk, beside a null role and a legacy function_call (llama-cpp-python)": (
+        [
+            calls(
+                fragment(text, index=i, id=f"c{i}", name=name),
+                role=None,
+                content=None,
+                function_call={"name": name, "arguments": text},
+            )
+            for i, name, text in [
+                (0, "read", '{"path'),
+                (0, "read", '": "a"}'),
+                (1, "write", '{"n": '),
+                (1, "write", "1}"),
+            ]
+        ],
+        TWO,
+    ),
+    "a new id in every chunk (older vLLM)": (
+        [
+            calls(fragment("", index=0, id="c0", name="read")),
+            calls(fragment('{"path": "a"}', index=0, id="zz")),
+            calls(fragment("", index=1, id="c1", name="write")),
+            calls(fragment('{"n": 1}', index=1, id="yy")),
+        ],
+        TWO,
+    ),
+    "whole calls, index 0 for all (Gemini)": (
+        [
+            calls(fragment('{"path": "a"}', index=0, id="c0", name="read")),
+            calls(fragment('{"n": 1}', index=0, id="c1", name="write")),
+        ],
+        TWO,
+    ),
+    "whole calls, index 0 for all, empty ids": (
+        [calls(fragment(json.dumps({"path": path}), index=0, id="", name="read")) for path in "ab"],
+        TWICE,
+    ),
+    "all in one chunk": (
+        [calls(fragment('{"path": "a"}', id="c0", name="read"), fragment('{"n": 1}', id="c1", name="write"))],
+        TWO,
+    ),
+    "arguments as an object": (
+        [
+            calls(
+                fragment({"path": "a"}, index=0, id="c0", name="read"),
+                fragment({"n": 1}, index=1, id="c1", name="write"),
+            )
+        ],
+        TWO,
+    ),
+    "the name behind the id": (
+        [
+            calls(fragment(index=0, id="c0")),
+            calls(fragment('{"path"', index=0)),
+            calls(fragment(': "a"}', index=0, name="read")),
+            calls(fragment('{"n": 1}', index=1, id="c1", name="write")),
+        ],
+        TWO,
+    ),
+    "a number as id": ([calls(fragment("{}", index=0, id=7, name="read"))], [("read", {}, "7")]),
+    "no arguments at all": ([calls(fragment(index=0, id="c0", name="read"))], [("read", {}, "c0")]),
+    "arguments of null": ([calls(fragment("null", index=0, id="c0", name="read"))], [("read", {}, "c0")]),
+    "the legacy function_call": (
+        [
+            chunk({"function_call": {"name": "read", "arguments": ""}}),
+            chunk({"function_call": {"arguments": '{"path": '}}),
+            chunk({"function_call": {"arguments": '"a"}'}}),
+        ],
+        ANONYMOUS[:1],
+    ),
+}
+
+
+@pytest.mark.parametrize(("chunks", "expected"), HABITS.values(), ids=HABITS)
+def test_how_servers_stream_calls(chunks: list[Any], expected: list[Any]):
+    deltas = decode(*chunks, END)
+    assert completed(deltas) == expected
+    assert deltas[-2] == BatchEnded(tuple(range(len(expected))), True)
+    starts = [d for d in deltas if isinstance(d, CallStarted)]
+    assert [(d.index, d.name, d.id) for d in starts] == [(i, name, id_) for i, (name, _, id_) in enumerate(expected)]
+    for i, (_, arguments, _) in enumerate(expected):
+        told = "".join(d.text for d in deltas if isinstance(d, ArgumentsDelta) and d.index == i)
+        assert told == "null" or json.loads(told) == arguments
+
+
+WHOLE = [
+    ([fragment('{"path": "a"}', id="c0", name="read"), fragment('{"n": 1}', id="c1", name="write")], TWO),
+    ([fragment({"path": "a"}, name="read"), fragment({"n": 1}, name="write")], ANONYMOUS),
+    ([fragment('{"path": "a"}', name="read"), fragment('{"path": "b"}', name="read")], TWICE),
+    ([fragment("{}", id="c", name="read")] * 2, [("read", {}, "c")] * 2),
+    (
+        [fragment("", index=0, id=each, name="read") for each in "cd"],
+        [("read", {}, "c"), ("read", {}, "d")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "expected"), WHOLE)
+def test_calls_of_a_whole_answer(found: list[Any], expected: list[Any]):
+    message = {"role": "assistant", "content": None, "tool_calls": found}
+    deltas = OPENAI_CHAT.decode_response({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+    assert completed(deltas) == expected
+    assert deltas[-2:] == [BatchEnded(tuple(range(len(expected))), True), TurnEnded("tool_calls")]
+
+
+def test_a_whole_answer_with_the_legacy_function_call():
+    message = {"content": None, "function_call": {"name": "read", "arguments": '{"path": "a"}'}}
+    deltas = OPENAI_CHAT.decode_response({"choices": [{"message": message, "finish_reason": "function_call"}]})
+    assert completed(deltas) == ANONYMOUS[:1]
+
+
+# --- calls that are none -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ['{"path": "a', '{"path": a}', "[1]", '"x"', '{"a": NaN}', "{" * 5])
+@pytest.mark.parametrize("finish", ["tool_calls", "stop"])
+def test_arguments_that_are_no_object_make_no_call(text: str, finish: FinishReason):
+    """vLLM streams broken JSON as a call with finish `tool_calls`."""
+    deltas = decode(calls(fragment(text, index=0, id="c", name="read")), chunk({}, finish))
+    (malformed,) = (d for d in deltas if isinstance(d, CallMalformed))
+    assert (malformed.raw, malformed.code, malformed.name) == (text, "invalid_arguments", "read")
+    assert deltas[-2:] == [BatchEnded((), False), TurnEnded(finish, model="m-1")]
+
+
+def test_a_call_cut_off_by_the_token_limit_does_not_run():
+    """llama-server leaves half an object, and nothing at all if the limit came right behind the name."""
+    deltas = decode(
+        calls(fragment('{"path": "a"}', index=0, id="c0", name="read")),
+        calls(fragment("", index=1, id="c1", name="ping")),
+        chunk({}, "length"),
+    )
+    assert completed(deltas) == TWO[:1]
+    (malformed,) = (d for d in deltas if isinstance(d, CallMalformed))
+    assert malformed.index == 1
+    assert "the turn ended in the middle of its arguments" in malformed.reason
+    assert deltas[-2:] == [BatchEnded((0,), False), TurnEnded("length", model="m-1")]
+
+
+def test_a_call_without_a_name_is_malformed():
+    deltas = decode(calls(fragment('{"path": "a"}', index=0, id="c0")), END)
+    (malformed,) = (d for d in deltas if isinstance(d, CallMalformed))
+    assert (malformed.raw, malformed.code) == ('{"path": "a"}', "no_name")
+
+
+@pytest.mark.parametrize("content", [None, ""])
+def test_the_finish_reason_of_calls_without_a_call(content: str | None):
+    """mlx-lm drops a call it cannot read; vLLM's `required` beside a reasoning parser may lose it."""
+    message = {"role": "assistant", "content": content, "tool_calls": []}
+    answer = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    assert OPENAI_CHAT.decode_response(answer) == [TurnEnded("tool_calls")]
+
+
+def test_a_named_call_may_end_with_stop():
+    """vLLM, for a named tool."""
+    deltas = decode(calls(fragment("{}", index=0, id="c0", name="read")), chunk({}, "stop"))
+    assert deltas[-2:] == [BatchEnded((0,), True), TurnEnded("stop", model="m-1")]
+
+
+ILL_FORMED: list[tuple[Any, str]] = [
+    (chunk({"tool_calls": {}}), "'tool_calls' should be a list, found an object"),
+    (chunk({"tool_calls": ["x"]}), "a call should be an object, found 'x'"),
+    (calls({"index": 0, "function": "x"}), "'function' of a call should be an object, found 'x'"),
+    (calls(fragment("{}", index="0", name="f")), "'index' of a call should be a number, found '0'"),
+    (calls(fragment([], index=0, name="f")), "'arguments' of a call should be text, found a list"),
+    (calls(fragment("{}", index=0, name=5)), "'name' of a call should be text, found a number"),
+    (chunk({"function_call": "x"}), "'function' of a call should be an object, found 'x'"),
+    (chunk({"reasoning_details": [5]}), "a part of 'reasoning_details' should be an object, found a number"),
+    ({"object": "error", "message": "boom", "code": 400}, "the server reported an error: boom"),
+]
+
+
+@pytest.mark.parametrize(("piece", "problem"), ILL_FORMED, ids=[problem for _, problem in ILL_FORMED])
+def test_an_ill_formed_call_is_a_provider_error(piece: Any, problem: str):
+    with pytest.raises(ProviderError) as caught:
+        decode(piece)
+    assert problem in str(caught.value)
+
+
+def test_only_calls_of_the_first_answer_are_read():
+    second = {"index": 1, "delta": {"tool_calls": [fragment("{}", index=0, name="read")]}}
+    assert decode({"choices": [second]}, chunk({}, "stop")) == [TurnEnded("stop", model="m-1")]
+
+
+# --- reasoning ---------------------------------------------------------------------------------------------------
+
+
+def signed(data: Any) -> PartEnded:
+    return PartEnded("reasoning", Opaque("openai-chat", "m", data))
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_that_the_api_wants_back(field: str):
+    chat = OpenAIChat(keep_reasoning=True)
+    chunks = [chunk({field: "h", "content": None}), chunk({field: "m"}), chunk({"content": "so"}), chunk({}, "stop")]
+    assert join_deltas(decode(*chunks, chat=chat)) == [
+        ReasoningDelta("hm"),
+        signed({"field": field}),
+        TextDelta("so"),
+        TurnEnded("stop", model="m-1"),
+    ]
+
+
+def test_reasoning_ends_before_a_call_and_at_the_end_of_a_turn():
+    chat = OpenAIChat(keep_reasoning=True)
+    call = calls(fragment("{}", index=0, id="c0", name="read"))
+    deltas = decode(
+        chunk({"reasoning_content": "hm"}), call, chunk({"reasoning_content": "so"}, "tool_calls"), chat=chat
+    )
+    assert [type(d).__name__ for d in deltas] == [
+        "ReasoningDelta", "PartEnded", "CallStarted", "ArgumentsDelta", "ReasoningDelta", "PartEnded", "CallCompleted",
+        "BatchEnded", "TurnEnded",
+    ]  # fmt: skip
+
+
+def test_the_details_of_openrouters_reasoning_come_back_whole():
+    def detail(**fields: Any) -> dict[str, Any]:
+        return {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1", **fields}
+
+    encrypted = {"type": "reasoning.encrypted", "index": 1, "data": "xyz", "id": "r1"}
+    deltas = decode(
+        chunk({"reasoning": "h", "reasoning_details": [detail(text="h")]}),
+        chunk({"reasoning": "m", "reasoning_details": [detail(text="m")]}),
+        chunk({"reasoning_details": [detail(signature="sig"), encrypted]}),
+        chunk({"content": "so"}, "stop"),
+    )
+    assert join_deltas(deltas)[:-1] == [
+        ReasoningDelta("hm"),
+        signed({"reasoning_details": [detail(text="hm", signature="sig"), encrypted]}),
+        TextDelta("so"),
+    ]
+
+
+def test_details_alone_are_told_too():
+    details = [{"type": "reasoning.summary", "summary": "sum"}, {"type": "reasoning.encrypted", "data": "x"}]
+    assert decode(chunk({"reasoning_details": details}, "stop"))[:-1] == [
+        ReasoningDelta("sum"),
+        signed({"reasoning_details": details}),
+    ]
+
+
+def test_mistrals_thoughts_are_parts_of_the_content():
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    parts = [thinking, {"type": "text", "text": "so"}]
+    assert decode(chunk({"content": parts}, "stop"))[:-1] == [ReasoningDelta("hm"), TextDelta("so")]
+
+
+def test_a_calls_thought_signature_goes_with_it():
+    """Gemini's compatible endpoint."""
+    content = {"google": {"thought_signature": "sig"}}
+    deltas = decode(calls({**fragment("{}", index=0, id="c0", name="read"), "extra_content": content}), END)
+    assert [d.opaque for d in deltas if isinstance(d, CallCompleted)] == [
+        Opaque("openai-chat", "m", {"extra_content": content})
+    ]
+
+
+# --- usage -------------------------------------------------------------------------------------------------------
+
+COUNTS = {"prompt_tokens": 10, "completion_tokens": 5}
+
+
+@pytest.mark.parametrize(
+    ("last", "usage"),
+    [
+        (chunk({}, "stop", x_groq={"id": "r", "usage": COUNTS}), Usage(10, 5)),  # Groq
+        (
+            {"choices": [{"delta": {}, "finish_reason": "stop", "usage": {**COUNTS, "cached_tokens": 3}}]},
+            Usage(10, 5, 3),
+        ),
+        (chunk({}, "stop", usage={**COUNTS, "prompt_cache_hit_tokens": 4}), Usage(10, 5, 4)),  # DeepSeek
+        (
+            chunk({}, "stop", usage={**COUNTS, "cached_tokens": 1, "prompt_tokens_details": {"cached_tokens": 2}}),
+            Usage(10, 5, 2),
+        ),
+    ],
+)
+def test_where_servers_put_the_usage(last: Any, usage: Usage):
+    assert decode(chunk({"content": "x"}), last)[-1] == TurnEnded("stop", usage, "m-1")

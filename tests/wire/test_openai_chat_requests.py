@@ -1,0 +1,462 @@
+"""Requests of OpenAI Chat Completions: written as a client, read as a server."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from wire_strategies import PATIENT, requests
+
+from toolspeak.data.messages import (
+    FilePart,
+    ImagePart,
+    JsonPart,
+    MalformedCall,
+    Message,
+    Opaque,
+    ReasoningPart,
+    TextMessage,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    failure,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import FormatError, UsageError
+from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
+
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+READ = ToolSpec("read", "Reads a file.", SCHEMA)
+PING = ToolSpec("ping", "", {"type": "object", "properties": {}}, extra={"strict": True})
+READ_TOLD = {"type": "function", "function": {"name": "read", "description": "Reads a file.", "parameters": SCHEMA}}
+PNG = ImagePart("image/png", b"\x89PNG")
+PNG_URL = "data:image/png;base64,iVBORw=="
+
+
+def call(id_: str, given: str | None = None, name: str = "read", **fields: Any) -> ToolCall:
+    return ToolCall(id_, name, {"path": "a"}, given, **fields)
+
+
+def told(id_: str, name: str = "read", arguments: str = '{"path": "a"}', **fields: Any) -> dict[str, Any]:
+    return {**fields, "id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def result(of: ToolCall, *content: Any) -> ToolResult:
+    return ToolResult(of.id, of.name, "success", tuple(TextPart(c) if isinstance(c, str) else c for c in content))
+
+
+def encode(*messages: Message | TextMessage, chat: OpenAIChat = OPENAI_CHAT, model: str = "m") -> list[Any]:
+    return chat.encode_request(ModelRequest(messages), model=model, stream=False)["messages"]
+
+
+def body(*messages: Any, **fields: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": list(messages) or [{"role": "user", "content": "Hi"}], **fields}
+
+
+def decode(*messages: Any) -> list[Any]:
+    return list(OPENAI_CHAT.decode_request(body(*messages)).request.messages)
+
+
+# --- the two are inverse -----------------------------------------------------------------------------------------
+
+SIGNED = Opaque("openai-chat", "m", {"field": "reasoning_content"})
+
+
+@PATIENT
+@given(requests(opaque=SIGNED, failures=False, result_images=False))
+def test_what_the_format_can_say_is_read_as_it_was(request: ModelRequest):
+    for stream in (False, True):
+        sent = OPENAI_CHAT.encode_request(request, model="m", stream=stream)
+        read = OPENAI_CHAT.decode_request(sent)
+        assert read == WireRequest(replace(request, messages=list(request.messages)), "m", stream)
+
+
+@PATIENT
+@given(requests(opaque=SIGNED, provider_ids=False))
+def test_what_was_read_is_written_as_it_was(request: ModelRequest):
+    sent = OPENAI_CHAT.encode_request(request, model="m", stream=True)
+    read = OPENAI_CHAT.decode_request(sent)
+    assert OPENAI_CHAT.encode_request(read.request, model="m", stream=True) == sent
+
+
+# --- conversations -----------------------------------------------------------------------------------------------
+
+A, B = call("c1", "given"), call("c2", name="ping")
+DETAILS = [{"type": "reasoning.encrypted", "data": "x"}]
+
+BOTH_WAYS: list[tuple[str, Message, dict[str, Any]]] = [
+    ("system", Message.system("Be brief."), {"role": "system", "content": "Be brief."}),
+    ("nothing said", Message("assistant", ()), {"role": "assistant", "content": ""}),
+    (
+        "calls alone, for llama-cpp-python answers null with an error",
+        Message("assistant", (call("c1", "c1"),)),
+        {"role": "assistant", "content": "", "tool_calls": [told("c1")]},
+    ),
+    (
+        "text and two calls",
+        Message("assistant", (TextPart("I look."), call("c1", "c1"), call("c2", "c2", "ping"))),
+        {"role": "assistant", "content": "I look.", "tool_calls": [told("c1"), told("c2", "ping")]},
+    ),
+    (
+        "an image",
+        Message("user", (TextPart("See:"), PNG)),
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "See:"}, {"type": "image_url", "image_url": {"url": PNG_URL}}],
+        },
+    ),
+    (
+        "an image's address, and how closely to look",
+        Message("user", (ImagePart("image/*", url="https://x/a.png", extra={"openai-chat": {"detail": "low"}}),)),
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/a.png", "detail": "low"}}]},
+    ),
+    (
+        "a file",
+        Message("user", (FilePart("a.pdf", "application/pdf", b"%PDF"),)),
+        {
+            "role": "user",
+            "content": [
+                {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}}
+            ],
+        },
+    ),
+    (
+        "a cache marker of a part, and a name",
+        Message(
+            "user",
+            (TextPart("Hi", extra={"openai-chat": {"cache_control": {"type": "ephemeral"}}}),),
+            {"openai-chat": {"name": "Ann"}},
+        ),
+        {
+            "role": "user",
+            "name": "Ann",
+            "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}],
+        },
+    ),
+    (
+        "OpenRouter's reasoning",
+        Message(
+            "assistant",
+            (ReasoningPart("", Opaque("openai-chat", "m", {"reasoning_details": DETAILS})), TextPart("so")),
+        ),
+        {"role": "assistant", "content": "so", "reasoning_details": DETAILS},
+    ),
+    (
+        "a thought signature",
+        Message("assistant", (call("c1", "c1", opaque=Opaque("openai-chat", "m", {"extra_content": {"g": 1}})),)),
+        {"role": "assistant", "content": "", "tool_calls": [told("c1", extra_content={"g": 1})]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "sent"), [case[1:] for case in BOTH_WAYS], ids=[case[0] for case in BOTH_WAYS])
+def test_messages_both_ways(message: Message, sent: dict[str, Any]):
+    assert encode(message) == [sent]
+    assert decode(sent) == [message]
+
+
+def test_results_stand_behind_their_calls():
+    said = Message("assistant", (A, B))
+    assert encode(said, Message("tool", (result(B, "pong"), result(A, "text", JsonPart({"n": 1})))))[1:] == [
+        {"role": "tool", "tool_call_id": "c2", "content": "pong"},
+        {"role": "tool", "tool_call_id": "given", "content": 'text\n{"n": 1}'},
+    ]
+
+
+@pytest.mark.parametrize(("message", "sent"), [("no such file", "ERROR: no such file"), ("Error: x", "Error: x")])
+def test_a_failure_says_that_it_is_one(message: str, sent: str):
+    found = encode(Message("assistant", (A,)), Message("tool", (failure(A, "exception", message),)))
+    assert found[1]["content"] == sent
+
+
+def test_images_of_results_follow_in_a_message_of_the_user():
+    """Most servers take text alone in the role `tool`, and want all results before anything else."""
+    results = Message("tool", (result(A, "here", PNG), result(B, "pong")))
+    assert encode(Message("assistant", (A, B)), results, Message.user("And?"))[1:] == [
+        {"role": "tool", "tool_call_id": "given", "content": "here\n[image: image/png]"},
+        {"role": "tool", "tool_call_id": "c2", "content": "pong"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Images from the result of read (given):"},
+                {"type": "image_url", "image_url": {"url": PNG_URL}},
+            ],
+        },
+        {"role": "user", "content": "And?"},
+    ]
+
+
+def test_a_malformed_call_goes_back_as_text():
+    malformed = MalformedCall("c2", '{"path": ', "invalid_arguments", "cut off", "read")
+    results = Message("tool", (failure(malformed, "malformed", "cut off"), result(A, "ok")))
+    assert encode(Message("assistant", (TextPart("I look."), A, malformed)), results) == [
+        {"role": "assistant", "content": 'I look.\n{"path": ', "tool_calls": [told("given")]},
+        {"role": "tool", "tool_call_id": "given", "content": "ok"},
+        {"role": "user", "content": "ERROR: cut off"},
+    ]
+
+
+def test_an_id_that_comes_again_is_not_sent_twice():
+    first, second = call("c1", "same"), call("c2", "same")
+    found = encode(Message("assistant", (first, second)), Message("tool", (result(first, "1"), result(second, "2"))))
+    assert [each["id"] for each in found[0]["tool_calls"]] == ["same", "c2"]
+    assert [each["tool_call_id"] for each in found[1:]] == ["same", "c2"]
+
+
+def test_mistrals_ids_are_short():
+    chat = OpenAIChat(short_ids=True)
+    fine = call("c2", "AbCd12345")
+    found = encode(Message("assistant", (A, fine)), Message("tool", (result(A, "1"), result(fine, "2"))), chat=chat)
+    ids = [each["id"] for each in found[0]["tool_calls"]]
+    assert ids == [each["tool_call_id"] for each in found[1:]]
+    assert ids[1] == "AbCd12345"
+    assert len(ids[0]) == 9
+    assert ids[0].isalnum()
+
+
+def test_reasoning_goes_back_only_to_where_it_came_from():
+    def sent(provider: str, model: str) -> dict[str, Any]:
+        return encode(Message("assistant", (ReasoningPart("hm", Opaque(provider, model, SIGNED.data)), A)))[0]
+
+    assert sent("openai-chat", "m")["reasoning_content"] == "hm"
+    assert "reasoning_content" not in sent("openai-chat", "other")
+    assert "reasoning_content" not in sent("anthropic", "m")
+    assert "reasoning_content" not in encode(Message("assistant", (ReasoningPart("hm"), A)))[0]
+
+
+def test_a_call_of_another_model_has_empty_reasoning_where_the_api_insists_on_one():
+    chat = OpenAIChat(keep_reasoning=True)
+    found = encode(Message("assistant", (A,)), Message("tool", (result(A, "x"),)), Message.assistant("so"), chat=chat)
+    assert found[0]["reasoning_content"] == ""
+    assert "reasoning_content" not in found[2]
+
+
+def test_text_messages_are_sent_as_they_are():
+    assert encode(TextMessage("tool", "[]"), TextMessage("assistant", "ok")) == [
+        {"role": "user", "content": "[]"},
+        {"role": "assistant", "content": "ok"},
+    ]
+
+
+# --- tools and choices -------------------------------------------------------------------------------------------
+
+CHOICES: list[tuple[ToolChoice, Any]] = [
+    (ToolChoice(), None),
+    (ToolChoice("none"), "none"),
+    (ToolChoice("required"), "required"),
+    (ToolChoice("specific", "read"), {"type": "function", "function": {"name": "read"}}),
+]
+
+
+@pytest.mark.parametrize(("choice", "sent"), CHOICES)
+def test_tool_choices_both_ways(choice: ToolChoice, sent: Any):
+    request = ModelRequest([Message.user("Hi")], (READ, PING), choice, parallel=False)
+    found = OPENAI_CHAT.encode_request(request, model="m", stream=False)
+    assert found.get("tool_choice") == sent
+    assert found["parallel_tool_calls"] is False
+    strict = {"name": "ping", "parameters": PING.parameters, "strict": True}
+    assert found["tools"] == [READ_TOLD, {"type": "function", "function": strict}]
+    assert OPENAI_CHAT.decode_request(found).request == request
+
+
+def test_without_tools_nothing_is_said_about_them():
+    request = ModelRequest([Message.user("Hi")], choice=ToolChoice("none"), parallel=True)
+    assert set(OPENAI_CHAT.encode_request(request, model="m", stream=False)) == {"model", "messages", "stream"}
+    read = OPENAI_CHAT.decode_request(body(tool_choice="none", tools=[], parallel_tool_calls=True)).request
+    assert (read.choice, read.parallel, read.tools) == (ToolChoice(), None, ())
+
+
+def test_allowed_tools_leave_the_others_out():
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "read"}}]}
+    tools = [READ_TOLD, {"type": "function", "function": {"name": "ping"}}]
+    asked = body(tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    request = OPENAI_CHAT.decode_request(asked).request
+    assert (request.choice, request.tools) == (ToolChoice("required"), (READ,))
+
+
+def test_a_schema_for_the_answer():
+    output = OutputSchema("answer", SCHEMA, strict=False, description="what was found")
+    found = OPENAI_CHAT.encode_request(ModelRequest([Message.user("Hi")], output=output), model="m", stream=False)
+    schema = {"name": "answer", "description": "what was found", "schema": SCHEMA, "strict": False}
+    assert found["response_format"] == {"type": "json_schema", "json_schema": schema}
+    assert OPENAI_CHAT.decode_request(found).request.output == output
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        ({"tools": []}, {}),
+        ({"tool_choice": "auto"}, {}),
+        ({"parallel_tool_calls": True}, {}),
+        ({"response_format": {"type": "json_object"}}, {"output": OutputSchema("a", {})}),
+    ],
+)
+def test_an_option_cannot_say_what_the_request_says(options: dict[str, Any], fields: dict[str, Any]):
+    with pytest.raises(UsageError, match=f"the option '{next(iter(options))}' cannot be set"):
+        OPENAI_CHAT.encode_request(ModelRequest([], options=options, **fields), model="m", stream=True)
+
+
+# --- what other clients send -------------------------------------------------------------------------------------
+
+
+def test_everything_else_passes_in_the_options():
+    options = {
+        "temperature": 0.5,
+        "stop": ["x"],
+        "max_completion_tokens": 9,
+        "response_format": {"type": "json_object"},
+        "chat_template_kwargs": {"thinking": True},
+        "n": 1,
+    }
+    read = OPENAI_CHAT.decode_request(body(**options, seed=None, functions=None))
+    assert read.request.options == options
+    assert (read.stream, read.usage_wanted) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({}, False),
+        ({"stream_options": None}, False),
+        ({"stream_options": {"include_usage": False}}, False),
+        ({"stream_options": {"include_usage": True, "include_obfuscation": False}}, True),
+    ],
+)
+def test_usage_in_a_stream_is_asked_for(fields: dict[str, Any], wanted: bool):
+    assert OPENAI_CHAT.decode_request(body(stream=True, **fields)).usage_wanted is wanted
+
+
+def test_other_ways_to_write_a_message():
+    found = decode(
+        {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "user", "content": [{"type": "image_url", "image_url": PNG_URL}]},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}], "audio": None, "function_call": None},
+        {"role": "assistant", "content": None, "refusal": "Never.", "tool_calls": None},
+        {"role": "assistant", "tool_calls": [told("c1", arguments=""), {**told("c2"), "index": 1}]},
+        {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "x"}], "name": "read"},
+        {"role": "tool", "tool_call_id": "c1", "content": ""},
+    )
+    empty = ToolCall("c1", "read", {}, "c1")
+    assert found == [
+        Message("system", (TextPart("a"), TextPart("b"))),
+        Message("user", (PNG,)),
+        Message.assistant("No."),
+        Message.assistant("Never."),
+        Message("assistant", (empty, call("c2", "c2"))),
+        Message("tool", (result(call("c2"), "x"), result(empty))),
+    ]
+
+
+def test_ids_that_come_again_are_made_unique():
+    """Clients that number the calls of each turn anew."""
+    step = [
+        {"role": "assistant", "tool_calls": [told("call_0")]},
+        {"role": "tool", "tool_call_id": "call_0", "content": "x"},
+    ]
+    messages = decode(*step, *step)
+    ids = [message.calls[0].id for message in messages[::2]]
+    assert len(set(ids)) == 2
+    assert [message.results[0].call_id for message in messages[1::2]] == ids
+    assert {message.calls[0].provider_id for message in messages[::2]} == {"call_0"}
+
+
+def test_a_call_with_broken_arguments_in_the_history_is_malformed():
+    said, answered = decode(
+        {"role": "assistant", "tool_calls": [told("c1", arguments='{"path": ')]},
+        {"role": "tool", "tool_call_id": "c1", "content": "no JSON"},
+    )
+    (malformed,) = said.calls
+    assert (type(malformed), malformed.raw, malformed.name) == (MalformedCall, '{"path": ', "read")
+    assert answered.results[0].call_id == malformed.id
+
+
+USER = {"role": "user", "content": "Hi"}
+REFUSED: list[tuple[Any, str]] = [
+    ([], "the request: expected an object, found a list"),
+    ({"messages": [USER]}, "model: expected a name, found nothing"),
+    ({"model": "m"}, "messages: at least one message is needed"),
+    ({"model": "m", "messages": {}}, "messages: expected a list, found an object"),
+    (body("x"), "messages[0]: expected an object, found 'x'"),
+    (body({"content": "x"}), "messages[0].role: expected text, found nothing"),
+    (body({"role": "robot"}), "messages[0].role: 'robot' is none; write system, developer, user, assistant or tool"),
+    (body({"role": "function", "name": "f"}), "'function' is no longer supported; send the role 'tool'"),
+    (body({"role": "user", "content": 5}), "messages[0].content: expected text or a list of parts, found a number"),
+    (body({"role": "user", "content": ["x"]}), "messages[0].content[0]: expected an object, found 'x'"),
+    (
+        body({"role": "user", "content": [{"type": "input_audio"}]}),
+        "messages[0].content[0].type: 'input_audio' cannot stand here; parts may be text, image_url and file",
+    ),
+    (
+        body({"role": "system", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}),
+        "'image_url' cannot stand here; parts may be text",
+    ),
+    (
+        body({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png,x"}}]}),
+        "messages[0].content[0].image_url.url: a data URL is written data:TYPE;base64,…",
+    ),
+    (
+        body({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,é"}}]}),
+        "the data is no base64",
+    ),
+    (
+        body({"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}),
+        "messages[0].content[0].file: send the file itself, as file_data",
+    ),
+    (body({"role": "assistant", "function_call": {"name": "f"}}), "function_call is no longer supported"),
+    (
+        body({"role": "assistant", "tool_calls": [{"id": "c"}]}),
+        "messages[0].tool_calls[0].function: expected an object",
+    ),
+    (body({"role": "assistant", "tool_calls": [told("")]}), "messages[0].tool_calls[0].id: expected a name, found ''"),
+    (
+        body({"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "custom": {}}]}),
+        "messages[0].tool_calls[0].type: only 'function' is supported, found 'custom'",
+    ),
+    (
+        body({"role": "tool", "tool_call_id": "c", "content": "x"}),
+        "messages[0].tool_call_id: no call before it has the id 'c'; send the assistant's message with its tool_calls",
+    ),
+    (body(tools=5), "tools: expected a list, found a number"),
+    (body(tools=[{"type": "web_search"}]), "tools[0].type: only 'function' is supported, found 'web_search'"),
+    (body(tools=[{"type": "function", "function": {}}]), "tools[0].function.name: expected a name, found nothing"),
+    (
+        body(tools=[{"type": "function", "function": {"name": "f", "parameters": []}}]),
+        "tools[0].function.parameters: expected an object, found a list",
+    ),
+    (body(tools=[READ_TOLD], tool_choice="any"), "tool_choice: 'any' is none; write auto, none, required or an object"),
+    (
+        body(tools=[READ_TOLD], tool_choice={"type": "function", "function": {"name": "rd"}}),
+        "tool_choice.function.name: no tool is called 'rd'; name one of tools",
+    ),
+    (body(tool_choice="required"), "tool_choice: 'required' needs tools"),
+    (body(tools=[READ_TOLD], tool_choice={"type": "custom"}), "tool_choice.type: 'custom' is none"),
+    (body(functions=[{}]), "functions: the API no longer has it; send tools"),
+    (body(function_call="auto"), "function_call: the API no longer has it; send tool_choice"),
+    (body(n=2), "n: one answer is given to a request"),
+    (body(stream="yes"), "stream: expected true or false, found 'yes'"),
+    (body(stream=True, stream_options=[]), "stream_options: expected an object, found a list"),
+    (body(response_format={"type": "json_schema"}), "response_format.json_schema: expected an object, found nothing"),
+]
+
+
+@pytest.mark.parametrize(("asked", "problem"), REFUSED, ids=[problem for _, problem in REFUSED])
+def test_a_request_that_cannot_be_read_names_the_place(asked: Any, problem: str):
+    with pytest.raises(FormatError) as caught:
+        OPENAI_CHAT.decode_request(asked)
+    assert problem in str(caught.value)
+
+
+def test_a_data_url_may_have_parameters():
+    data = base64.b64encode(b"x").decode()
+    (message,) = decode(
+        {
+            "role": "user",
+            "content": [{"type": "image_url", "image_url": {"url": f"data:image/svg+xml;charset=utf-8;base64,{data}"}}],
+        }
+    )
+    assert message.parts == (ImagePart("image/svg+xml", b"x"),)
