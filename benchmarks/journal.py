@@ -2,8 +2,10 @@
 
     python benchmarks/journal.py [--folder DIR] [--scale 1.0]
 
-Times are medians of rounds that take turns, so that a busy machine is busy for both sides. The folder decides which
-disk is measured.
+Two floors: "rows" are the same rows under the same keys, so that a run can be read back; "heap" are the same texts in
+the order in which they come, which no run can be read from. They differ where several runs go on at once: each has a
+page of its own. Rounds are short and take turns; a ratio is the median of the rounds' ratios, so that a busy machine
+is busy for both. The folder decides which disk is measured.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usa
 from toolspeak.journal import SqliteJournal
 from toolspeak.journal.stored import pack
 
-ROUNDS = 5
+ROUNDS = 15
 
 
 def records(run_id: str, steps: int) -> list[Record]:
@@ -42,22 +44,24 @@ def records(run_id: str, steps: int) -> list[Record]:
     return [Record(event, run_id, seq, step, 1e9 + seq) for seq, (step, event) in enumerate(events)]
 
 
-def bare(path: Path, texts: list[str], full: bool, group: int) -> float:
-    """Microseconds an event: rows of the same bytes, `group` of them a commit."""
-    db = sqlite3.connect(path, isolation_level=None)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-    db.execute("CREATE TABLE IF NOT EXISTS records (pos INTEGER PRIMARY KEY, data TEXT)")
-    (first,) = db.execute("SELECT coalesce(max(pos), 0) + 1 FROM records").fetchone()
-    begun = time.perf_counter()
-    for start in range(0, len(texts), group):
-        db.execute("BEGIN IMMEDIATE")
-        for pos in range(start, min(start + group, len(texts))):
-            db.execute("INSERT INTO records VALUES (?, ?)", (first + pos, texts[pos]))
-        db.execute("COMMIT")
-    took = time.perf_counter() - begun
-    db.close()
-    return took / len(texts) * 1e6
+class Bare:
+    """Rows in a table, one commit a group."""
+
+    def __init__(self, path: Path, full: bool) -> None:
+        self.db = sqlite3.connect(path, isolation_level=None)
+        self.db.execute("PRAGMA journal_mode = WAL")
+        self.db.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+        self.db.execute("CREATE TABLE records (pos INTEGER PRIMARY KEY, data TEXT NOT NULL, places TEXT)")
+
+    def write(self, rows: list[tuple[int, str]], group: int) -> float:
+        """Microseconds an event."""
+        begun = time.perf_counter()
+        for start in range(0, len(rows), group):
+            self.db.execute("BEGIN IMMEDIATE")
+            for row in rows[start : start + group]:
+                self.db.execute("INSERT INTO records (pos, data) VALUES (?, ?)", row)
+            self.db.execute("COMMIT")
+        return (time.perf_counter() - begun) / len(rows) * 1e6
 
 
 async def ours(journal: SqliteJournal, runs: list[list[Record]]) -> float:
@@ -72,18 +76,25 @@ async def ours(journal: SqliteJournal, runs: list[list[Record]]) -> float:
     return (time.perf_counter() - begun) / sum(map(len, runs)) * 1e6
 
 
-def appending(folder: Path, full: bool, group: int, count: int) -> tuple[float, float]:
-    floors, costs = [], []
-    sync = "always" if full else "never"
+async def appending(folder: Path, full: bool, group: int, count: int) -> list[float]:
+    """Medians with `group` runs at once: heap, rows, journal; journal / rows, journal / heap; a run's beginning."""
+    name = f"{'full' if full else 'normal'}-{group}"
+    heap, rows = Bare(folder / f"heap-{name}.db", full), Bare(folder / f"rows-{name}.db", full)
+    journal = SqliteJournal(folder / f"ours-{name}.db", sync="always" if full else "never")
+    steps = max(1, count // ROUNDS // group // 4)
+    runs = [records(f"{name}-{i}", ROUNDS * steps) for i in range(group)]
+    starts = [await ours(journal, [run[:1]]) for run in runs]
+    rounds: list[tuple[float, ...]] = []
     for number in range(ROUNDS):
-        runs = [records(f"{sync}-{group}-{number}-{i}", max(1, count // group // 4)) for i in range(group)]
-        texts = [pack(record).text for step in zip(*runs, strict=True) for record in step]
-        floors.append(bare(folder / f"bare-{sync}-{group}.db", texts, full, group))
-        journal = SqliteJournal(folder / f"ours-{sync}-{group}.db", sync=sync)
-        asyncio.run(journal.runs())
-        costs.append(asyncio.run(ours(journal, runs)))
-        journal.close()
-    return statistics.median(floors), statistics.median(costs)
+        part = [run[1 + number * 4 * steps :][: 4 * steps] for run in runs]
+        places = [(i << 32) + record.seq for together in zip(*part, strict=True) for i, record in enumerate(together)]
+        texts = [pack(record).text for together in zip(*part, strict=True) for record in together]
+        least = heap.write(list(enumerate(texts, number * len(texts))), group)
+        floor = rows.write(list(zip(places, texts, strict=True)), group)
+        cost = await ours(journal, part)
+        rounds.append((least, floor, cost, cost / floor, cost / least))
+    journal.close()
+    return [*map(statistics.median, zip(*rounds, strict=True)), statistics.median(starts)]
 
 
 def rebuilding(folder: Path, events: int) -> tuple[float, float, float, float]:
@@ -99,7 +110,7 @@ def rebuilding(folder: Path, events: int) -> tuple[float, float, float, float]:
     asyncio.run(fill())
     journal.close()
     floors, costs = [], []
-    for _ in range(3):
+    for _ in range(5):
         begun = time.perf_counter()
         db = sqlite3.connect(path)
         decoded = [json.loads(data) for (data,) in db.execute("SELECT data FROM records ORDER BY pos")]
@@ -147,7 +158,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="toolspeak-journal-") as name:
         folder = Path(name)
-        print(f"{'appending':34}{'bare sqlite3':>14}{'journal':>12}{'ratio':>8}   (us an event; target)")
+        print(f"{'us an event':26}{'heap':>8}{'rows':>8}{'journal':>9}{'/rows':>8}{'/heap':>8}   target  a run's start")
         for full, group, target in (
             (True, 1, 1.5),
             (False, 1, 4.0),
@@ -155,9 +166,12 @@ def main() -> None:
             (True, 64, 1.5),
             (False, 16, 1.5),
         ):
-            floor, cost = appending(folder, full, group, int((1000 if full else 4000) * options.scale))
-            label = f"synchronous {'FULL' if full else 'NORMAL'}, groups of {group}"
-            print(f"{label:34}{floor:14.1f}{cost:12.1f}{cost / floor:8.2f}   (at most {target:g})")
+            count = int((2000 if full else 8000) * options.scale) * (4 if group > 1 else 1)
+            figures = asyncio.run(appending(folder, full, group, count))
+            heap, rows, cost, by_rows, by_heap, start = figures
+            label = f"{'FULL' if full else 'NORMAL'}, {group} run{'s at once' if group > 1 else ''}"
+            row = f"{label:26}{heap:8.1f}{rows:8.1f}{cost:9.1f}{by_rows:8.2f}{by_heap:8.2f}"
+            print(f"{row}   {target:<8g}{start:.0f}", flush=True)
         events = int(100_000 * options.scale)
         floor, cost, sent, stored = rebuilding(folder, events)
         print(f"rebuilding {events:,} events: {cost:.2f} s; rows and their JSON {floor:.2f} s; {cost / floor:.2f} (3)")

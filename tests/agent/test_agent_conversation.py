@@ -1,14 +1,25 @@
 """A conversation is rebuilt from its records for any dialect, and keeps its calls, results, order and text."""
 
 import asyncio
+from dataclasses import replace
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolspeak import Agent, Effects, Limits, Session, tool
 from toolspeak.agent import fold
 from toolspeak.data.events import ModelAnswered, Record, RunStarted, ToolFinished
-from toolspeak.data.messages import Message, ReasoningPart, TextPart, ToolCall, ToolResult
+from toolspeak.data.messages import (
+    ImagePart,
+    MalformedCall,
+    Message,
+    Opaque,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
 from toolspeak.dialects import DIALECTS, get_dialect, read_results, read_turn
 from toolspeak.journal import MemoryJournal
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
@@ -115,3 +126,62 @@ def test_a_session_that_began_in_any_dialect_goes_on_in_any_other():
 
     for i, name in enumerate(NAMES):
         asyncio.run(main(name, NAMES if name == "cogency-json" else [NAMES[i - 1], "cogency-json"]))
+
+
+# Without commas: some dialects' lists of results have them between, and nothing around each.
+words = st.text("abc xyz.", min_size=1, max_size=20).map(str.strip).filter(bool)
+results = st.tuples(calls, st.sampled_from(["success", "failure"]), words)
+batches = st.lists(results, min_size=1, max_size=3, unique_by=lambda made: str(made[0]))
+
+
+def batch_of(turn, made, *more):
+    """An assistant's message with these calls, signed reasoning in front, and their results."""
+    ids = [f"call_{turn}_{index}" for index in range(len(made) + len(more))]
+    parts = [ToolCall(call_id, *call) for call_id, (call, _, _) in zip(ids, made, strict=False)]
+    told = [
+        ToolResult(part.id, part.name, status, (TextPart(text),))
+        for part, (_, status, text) in zip(parts, made, strict=True)
+    ]
+    for call_id, (part, result) in zip(ids[len(made) :], more, strict=True):
+        parts.append(replace(part, id=call_id))
+        told.append(replace(result, call_id=call_id))
+    signed = ReasoningPart("secretly", opaque=Opaque("anthropic", "model", {"signature": "SIGNED"}))
+    return Message("assistant", (signed, TextPart("I do."), *parts)), Message("tool", tuple(told))
+
+
+READS = [(("read", {"path": path, "lines": 1}), "success", "the same") for path in "abc"]
+
+
+@example("mistral-v3", [READS])  # its results name their calls
+@given(st.sampled_from(NAMES), st.lists(batches, min_size=1, max_size=2))
+@settings(max_examples=200, deadline=None)
+def test_calls_made_together_and_their_failures_survive_in_every_dialect(name, made):
+    messages = [Message.user("go"), *(each for turn, batch in enumerate(made, 1) for each in batch_of(turn, batch))]
+    rendered = get_dialect(name).render(messages, TOOLS.specs)
+    found = read_back(get_dialect(name), rendered)
+    every = [one for batch in made for one in batch]
+    # Where a turn holds one call, a batch becomes several turns: the calls and the results keep their order.
+    assert [entry[1:] for entry in found if entry[0] == "call"] == [call for call, _, _ in every]
+    assert [entry[1:] for entry in found if entry[0] == "result"] == [(status, text) for _, status, text in every]
+    assert [entry[1] for entry in found if entry[0] == "said" and entry[1]] == ["I do."] * len(made)
+    assert not any(word in message.text for message in rendered for word in ("SIGNED", "secretly"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_malformed_calls_and_images_are_told_in_every_dialect(name):
+    broken = MalformedCall("", '{"name": "write", "arguments": {"pa', "truncated", "the call was cut off")
+    shown = ToolCall("", "read", {"path": "picture.png", "lines": 1})
+    image = ToolResult("", "read", "success", (TextPart("a red square"), ImagePart("image/png", b"\x89PNG-bytes")))
+    refused = ToolResult("", "", "failure", (TextPart("mend this call"),), code="malformed")
+    made = [(("write", {"path": "a.txt", "content": "x"}), "success", "wrote it")]
+    batch = batch_of(1, made, (broken, refused), (shown, image))
+    rendered = get_dialect(name).render([Message.user("go"), *batch, Message.assistant("Done.")], TOOLS.specs)
+    text = "\n".join(message.text for message in rendered)
+    places = [text.index(word) for word in ("wrote it", "mend this call", "a red square", "Done.")]
+    assert places == sorted(places)
+    for word in ("a.txt", "picture.png", "image/png"):
+        assert word in text
+    assert not any(word in text for word in ("PNG-bytes", "SIGNED", "secretly"))
+    roles = [message.role for message in rendered]
+    assert (roles[0], roles[-1]) == ("user", "assistant")
+    assert get_dialect(name).render([Message.user("go"), *batch], TOOLS.specs) == rendered[:-1]

@@ -1,6 +1,7 @@
 """What a model wrote of a turn that was cut off is kept, and is no answer."""
 
 import asyncio
+import json
 
 import pytest
 from agent_helpers import OpenProvider, WatchedJournal, loop_clock, run_jumping
@@ -11,7 +12,7 @@ from toolspeak.agent.partial import EVERY, SIZE
 from toolspeak.data.deltas import ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ModelTextReceived
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.ui.timeline import timeline
 
 KEY = "sk-secret-4711"
@@ -83,12 +84,14 @@ class Feed:
 
     def __init__(self, *pieces, kind=TextDelta):
         self.pieces, self.kind, self.sent = pieces, kind, []
+        self.reached = asyncio.Event()
 
     async def stream(self, request):
         for seconds, piece in self.pieces:
             await asyncio.sleep(seconds)
             self.sent.append((loop_clock(), piece))
             yield self.kind(piece)
+        self.reached.set()
         await asyncio.Event().wait()
 
     async def aclose(self):
@@ -104,9 +107,12 @@ def test_a_process_that_is_killed_loses_no_more_than_half_a_second_of_a_turn(kin
         working = asyncio.create_task(Agent(provider, journal=journal, clock=loop_clock).start("go").finish())
         looks = 0
         while len(provider.sent) < 32 or loop_clock() < provider.sent[-1][0] + 1:
-            await asyncio.sleep(0.05)  # what is in the journal now is all a process would find
-            recorded = "".join(event.text + event.reasoning for event in journal.all(ModelTextReceived))
+            await asyncio.sleep(0.05)
             old = "".join(piece for sent, piece in provider.sent if sent < loop_clock() - EVERY - 0.01)
+            for _ in range(5):  # what was due is on its way into the journal
+                await asyncio.sleep(0)
+            # This is all that another process would find.
+            recorded = "".join(event.text + event.reasoning for event in journal.all(ModelTextReceived))
             assert recorded.startswith(old)
             looks += bool(old)
         working.cancel()
@@ -159,7 +165,7 @@ def test_a_call_that_was_half_written_is_kept_as_it_was(dialect, text, end):
         run = agent.start("go")
         working = asyncio.create_task(run.finish())
         if end != "failed":
-            await asyncio.sleep(0.01 * len(text) + 0.05)
+            await provider.reached.wait()
             working.cancel()
         await asyncio.wait([working])
         assert working.cancelled() or isinstance(working.exception(), ProviderError)
@@ -171,6 +177,23 @@ def test_a_call_that_was_half_written_is_kept_as_it_was(dialect, text, end):
     assert kept(journal) == text
     assert "✂ cut off: " in "\n".join(timeline(journal.records)) or end == "cancelled"
     assert not journal.results()
+
+
+def test_a_native_call_that_was_half_written_is_kept():
+    @tool(read_only=True)
+    def read(path: str) -> str:
+        "Reads."
+        raise AssertionError
+
+    calls = [ScriptedCall("read", {"path": "a.txt"}), ScriptedCall("read", {"path": "b.txt"})]
+    turn = ScriptedTurn("Let me see.", calls=calls, error=ProviderError("down"), chunk=3)
+    journal = WatchedJournal()
+    with pytest.raises(ProviderError):
+        asyncio.run(Agent(ScriptedProvider([turn]), [read], journal=journal, early_start=False).run("go"))
+    first, second, third = kept(journal).split("\n")
+    assert first == "Let me see."
+    assert (second[:5], json.loads(second[5:])) == ("read ", {"path": "a.txt"})
+    assert (third[:5], json.loads(third[5:])) == ("read ", {"path": "b.txt"})
 
 
 def test_what_is_read_is_kept_of_a_driver_that_does_not_tell_what_it_hears():

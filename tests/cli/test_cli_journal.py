@@ -218,6 +218,15 @@ def test_a_waiting_call_is_decided_by_resuming(folder):
     assert (folder.work / "a.txt").exists()
 
 
+def test_a_run_is_resumed_from_another_folder(folder, monkeypatch):
+    folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
+    monkeypatch.chdir(folder.work)
+    folder.toolspeak("run", "go", "--model", "scripted:../book.json", code=3)
+    monkeypatch.chdir("/")
+    assert folder.here("resume", "--approve", "all") == "Done.\n"
+    assert (folder.work / "a.txt").exists()
+
+
 def test_sessions_are_continued_listed_renamed_forked_searched_moved_and_deleted(folder, monkeypatch):
     monkeypatch.chdir(folder.work)
     folder.plays("The sky is blue.", "It is grey.")

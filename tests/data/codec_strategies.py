@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from toolspeak.data.codec import CLASSES
 from toolspeak.data.events import UnknownEvent
+from toolspeak.data.forms import CLASSES
 
 
 def joined_surrogates(text: str) -> str:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+from dataclasses import FrozenInstanceError, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -9,9 +12,10 @@ from codec_strategies import JSON_VALUES, STORED_VALUES, joined_surrogates, valu
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolspeak.data.codec import CLASSES, dump, dumps, load, loads
+from toolspeak.data.codec import dump, dump_row, dumps, load, load_row, load_text, loads
 from toolspeak.data.deltas import CallCompleted, TextDelta, TurnEnded
 from toolspeak.data.events import LimitReached, Limits, Record, RunResumed, RunStarted, ToolFinished, UnknownEvent
+from toolspeak.data.forms import CLASSES
 from toolspeak.data.messages import (
     FilePart,
     ImagePart,
@@ -91,16 +95,51 @@ def test_a_value_and_its_stored_form(value: Any, stored: dict[str, Any]):
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_every_class_survives_the_round_trip(name: str):
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(value=values_of(CLASSES[name]))
     def survives(value: Any):
         assert loads(dumps(value)) == value
         assert load(dump(value)) == value
         assert dumps(value).isascii()
+        assert dumps(value) == json.dumps(dump(value), separators=(",", ":"))
 
     survives()
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(values_of(Record))
+def test_a_row_holds_a_record_without_what_stands_beside_it(record: Record):
+    row = load_text(dump_row(record))
+    assert row == {key: item for key, item in dump(record).items() if key not in ("run_id", "seq")}
+    assert load_row(row, record.run_id, record.seq) == record
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        (replace(RECORD, run_id=b"r1"), "run_id"),
+        (replace(RECORD, seq=True), "seq"),
+        (replace(RECORD, time=float("nan")), "time"),
+        (replace(RECORD, extra={"format": 2}), "format"),
+        (replace(RECORD, extra={"seq": 2}), "seq"),
+    ],
+    ids=lambda case: case if isinstance(case, str) else "",
+)
+def test_a_row_is_refused_when_the_record_is(wrong: Record, place: str):
+    with pytest.raises(FormatError, match=place):
+        dump_row(wrong)
+
+
+def test_a_record_that_was_read_is_as_frozen_as_one_that_was_made():
+    read = loads(dumps(RECORD))
+    assert type(read) is Record
+    assert replace(read, seq=4) == replace(RECORD, seq=4)
+    assert copy.deepcopy(pickle.loads(pickle.dumps(read))) == RECORD
+    with pytest.raises(FrozenInstanceError):
+        setattr(read, "seq", 5)  # noqa: B010 - a type checker refuses it too
+
+
+@settings(deadline=None)
 @given(JSON_VALUES)
 def test_a_json_value_survives_with_its_types(value: Any):
     restored = loads(dumps(JsonPart(value))).value
@@ -291,12 +330,13 @@ def test_a_nested_extra_may_hold_a_field_named_format():
     assert loads(dumps(started)) == started
 
 
+@settings(deadline=None)
 @given(st.text() | JSON_VALUES.map(json.dumps))
 def test_garbage_text_never_raises_anything_but_format_error(text: str):
     _read_or_refuse(text)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(STORED_VALUES, st.data())
 def test_a_mutated_value_never_raises_anything_but_format_error(value: Any, data: st.DataObject):
     stored = json.loads(dumps(value))
@@ -317,6 +357,7 @@ def test_a_mutated_value_never_raises_anything_but_format_error(value: Any, data
     _read_or_refuse(json.dumps(stored))
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from(["text", "event", "parts", "usage", "reads"]), JSON_VALUES),
     st.sampled_from(sorted(CLASSES)),

@@ -49,6 +49,7 @@ def closure(edges):
     return found
 
 
+@settings(deadline=None)
 @given(st.lists(EFFECTS, max_size=12))
 def test_serializable_orders_the_conflicting_calls_and_waits_for_no_others(effects):
     pairwise = [[j for j in range(i) if conflict(effects[j], effects[i])] for i in range(len(effects))]
@@ -225,12 +226,13 @@ def outcome(schedule, steps, **options):
     return batch.results, world
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_serializable_gives_what_sequential_gives(steps):
     assert outcome("serializable", steps) == outcome("sequential", steps)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(STEPS, st.integers(1, 3))
 def test_limits_change_when_calls_run_and_not_what_comes_of_them(steps, limit):
     limited = outcome("serializable", steps, concurrency=Concurrency(batch=limit, run=2))

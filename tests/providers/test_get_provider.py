@@ -25,6 +25,10 @@ LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1", "ANTHROPIC_API_KEY": "s
         ("deepseek-r1:7b", "openai:deepseek-r1:7b"),
         ("mistral-nemo:12b", "openai:mistral-nemo:12b"),
         ("openchat:7b", "openai:openchat:7b"),
+        ("llama3:8b", "openai:llama3:8b"),
+        ("codellama:13b", "openai:codellama:13b"),
+        ("gemma3:4b", "openai:gemma3:4b"),
+        ("ollama:qwen3:8b", "ollama:qwen3:8b"),
         ("openai/gpt-oss-20b:free", "openai:openai/gpt-oss-20b:free"),
         ("hf.co/bartowski/x-GGUF:Q4_K_M", "openai:hf.co/bartowski/x-GGUF:Q4_K_M"),
     ],
@@ -55,7 +59,9 @@ def test_a_playbook_is_a_model(tmp_path: Path):
         ("groq:", "names no model: write groq:<model>"),
         ("mistral:7b", "needs a key: MISTRAL_API_KEY is not set"),
         ("mistral:7b", "set OPENAI_BASE_URL and write 'openai:mistral:7b'"),
-        ("ollama:qwen3:8b", "set OPENAI_BASE_URL=http://127.0.0.1:11434/v1 and write 'openai:qwen3:8b'"),
+        ("olama:qwen3:8b", "unknown provider 'olama'. Did you mean 'ollama'?"),
+        ("Gemini:gemini-3-pro", "unknown provider 'Gemini'. Did you mean 'gemini'?"),
+        ("gemini:", "names no model: write gemini:<model>"),
         ("http://127.0.0.1:8080/v1", "an address is not a model: set OPENAI_BASE_URL"),
     ],
 )
@@ -78,7 +84,7 @@ def test_what_the_provider_needs_is_missing():
 def test_every_provider_of_the_table_can_be_made(name: str, tmp_path: Path):
     path = tmp_path / "book.json"
     path.write_text('{"turns": []}', encoding="utf-8")
-    keys = {each.key_variable: "k" for each in COMPATIBLE.values()}
+    keys = {"GEMINI_API_KEY": "k", **{each.key_variable: "k" for each in COMPATIBLE.values()}}
     provider = get_provider(f"{name}:{path}", {**LOCAL, **keys})
     assert provider.name == f"{name}:{path}"
     assert provider.capabilities.tool_role is False

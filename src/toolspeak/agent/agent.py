@@ -16,6 +16,7 @@ from toolspeak.agent.decisions import decisions_of
 from toolspeak.agent.driver import Driver
 from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
+from toolspeak.agent.output import OutputMode, choose_output, with_output
 from toolspeak.agent.paused import dump_run, load_run
 from toolspeak.agent.resume import Place, Resumption, opening_of
 from toolspeak.agent.run import Run
@@ -78,7 +79,7 @@ class RunResult:
 
     `reason` says why in a word (see `RunFinished`). `waiting` are the ids of the calls that wait for approval;
     hand the result to `Agent.resume` with their decisions; `requests` say what each would do and why it waits.
-    `journal` holds the run's records.
+    `journal` holds the run's records, `output` is the answer as the type the agent was told (None if there is none).
     """
 
     run_id: str
@@ -90,6 +91,7 @@ class RunResult:
     state: RunState
     memory: dict[str, Any]
     journal: Journal
+    output: Any = None
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -144,6 +146,8 @@ class Agent:
     (unattended: report), "report" the unknown outcome to the model, or "repeat" it.
     `tool_choice` is "auto", "required" (call some tool first), "none", a tool's name, or a `ToolChoice`; a model that
     does not follow it is told once.
+    `output` is the type of the answer (see `Output`; `RunResult.output` is the value), `output_mode` how it is asked
+    for.
     `window` is how many tokens the model reads: a conversation that fills it is made shorter (see `Window`).
 
     Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
@@ -174,11 +178,17 @@ class Agent:
         in_doubt: InDoubt = "ask",
         window: int | Window | None = None,
         tool_choice: str | ToolChoice = "auto",
+        output: Any = None,
+        output_mode: OutputMode = "auto",
+        output_retries: int = 2,
         name: str = "agent",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.toolset = tools if isinstance(tools, Toolset) else Toolset(tools)
         self.driver, chosen = choose_driver(model, dialect, starts_in, observers)
+        wanted = choose_output(output, output_mode, output_retries, self.driver)
+        self.toolset = with_output(tools if isinstance(tools, Toolset) else Toolset(tools), wanted)
+        if wanted is not None:
+            instructions = "\n\n".join(part for part in (instructions, wanted.instructions) if part)
         if schedule == "native":
             if chosen is None:
                 raise UsageError("schedule='native' needs a text dialect; name a schedule")
@@ -213,6 +223,7 @@ class Agent:
             early_start=early_start,
             pipelines=pipelines,
             in_doubt=in_doubt,
+            output=wanted,
             window=Window(window) if isinstance(window, int) else window,
             clock=clock,
         )
@@ -364,10 +375,14 @@ class Agent:
     async def finish(self, run: Run) -> RunResult:
         """Drives a run to its end, or to where it waits for approval; as `run`."""
         try:
-            return result_of(run, await run.finish())
+            result = result_of(run, await run.finish())
         except ProviderError as error:
             error.result = result_of(run, run.state)
             raise
+        wanted = self._settings.output
+        if wanted is None or result.status != "answered":
+            return result
+        return replace(result, output=wanted.parse(result.answer))
 
     def _run_journal(self) -> Journal:
         # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
-from toolspeak.data.messages import Message, TextMessage, ToolChoice, Usage
+from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, History, Section
 from toolspeak.dialects.schema_text import choice_text
@@ -90,6 +90,7 @@ class TextDriver:
         # The prompt does not follow the tool choice: a prefix that changes misses the server's prompt cache.
         if self._prompted is None or self._prompted[0] != request.instructions or self._prompted[1] != request.tools:
             parts = [request.instructions, self.dialect.instructions(request.tools) if request.tools else ""]
+            parts.append("" if request.output is None else schema_asked(request.output.schema))
             self._prompt = "\n\n".join(part for part in parts if part)
             self._prompted = (request.instructions, request.tools)
         return self._prompt
@@ -151,6 +152,14 @@ def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Seque
         return [*messages, TextMessage("user", asked)]
     last = messages[-1]
     return [*messages[:-1], TextMessage(last.role, f"{last.text}\n\n{asked}")]
+
+
+def schema_asked(schema: Mapping[str, JSON]) -> str:
+    """The words that ask for an answer of a JSON Schema."""
+    shown = json.dumps(dict(schema), ensure_ascii=False)
+    return (
+        f"Your final answer must be one JSON value of this schema, without prose or code fence:\n{shown}"
+    )
 
 
 def tools_digest(tools: Sequence[ToolSpec]) -> str:

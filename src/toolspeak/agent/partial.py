@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta
+from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta
 from toolspeak.data.events import Event, ModelTextReceived
 from toolspeak.errors import ToolspeakError
 from toolspeak.execute import Secrets
@@ -50,6 +50,10 @@ class PartialTurn:
                 self._text += text
             case ReasoningDelta(text):
                 self._reasoning += text
+            case CallStarted(_, name):  # of an API's own calls: in a dialect they are text
+                self._text += f"\n{name} "
+            case ArgumentsDelta(_, text):
+                self._text += text
             case _:
                 return
         if self._saving is not None and self._saving.done():

@@ -23,6 +23,7 @@ from toolspeak.agent.turns import Publish, Turns, Watched
 from toolspeak.data.deltas import ToolProgress
 from toolspeak.data.events import (
     PAUSED,
+    AnswerRejected,
     Event,
     RunFinished,
     RunPaused,
@@ -164,7 +165,7 @@ class Run:
                 case AwaitApproval():
                     break
                 case Finish():
-                    await self._end(action)
+                    await self._accept(action)
             if self.state.status == "running":
                 yield self.state
             elif self.state.status == "suspended":
@@ -197,6 +198,19 @@ class Run:
             self._frame = RunFrame(self._stage, start, lambda: self.state.metadata)
             if not await self._frame.enter():
                 await self._end(Finish("no_answer", "", ""))
+
+    async def _accept(self, finish: Finish) -> None:
+        """Ends the run, unless its answer is not of the type asked for: then the model answers again."""
+        output, state = self._settings.output, self.state
+        problem = None
+        if output is not None and finish.status == "answered":
+            problem = output.problem(finish.answer)
+        if output is not None and problem is not None:
+            if state.rejected < output.retries and state.limit is None and state.stop is None:
+                await self.record(AnswerRejected(self._settings.secrets.hide_text(problem)))
+                return
+            finish = replace(finish, status="no_answer", reason="invalid_output")
+        await self._end(finish)
 
     async def _end(self, finish: Finish) -> None:
         frame, self._frame = self._frame, None

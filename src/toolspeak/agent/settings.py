@@ -9,6 +9,7 @@ from typing import Any
 
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.driver import Driver
+from toolspeak.agent.output import Output
 from toolspeak.execute import Approver, BatchApprover, Executor, InDoubt, Level, Secrets
 from toolspeak.journal.base import Journal
 from toolspeak.tools import Toolset
@@ -33,5 +34,6 @@ class RunSettings:
     early_start: bool = True
     in_doubt: InDoubt = "ask"
     window: Window | None = None
+    output: Output | None = None
     pipelines: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])
     clock: Callable[[], float] = time.time

@@ -11,6 +11,7 @@ from toolspeak.agent.history import turns_in
 from toolspeak.agent.log import Log
 from toolspeak.agent.progress import Progress
 from toolspeak.data.events import (
+    AnswerRejected,
     ApprovalDecided,
     ApprovalRequested,
     HistoryCompacted,
@@ -75,7 +76,8 @@ class RunState:
     of the current step is a poll. `context` is what the next turn reads, in tokens (estimated from the last turn on),
     `task` the number of the history's last message of a person, `compacted` is set when the history was since the last
     turn. `answer` is set once a turn held text and no calls. `choice` is that of the next turn, `unheeded` is set when
-    the model was told that its turn did not follow it.
+    the model was told that its turn did not follow it. `rejected` counts the answers that were not of the type asked
+    for.
     `metadata` is what interceptors keep with the run, `memory` how its tools' memory came to be; `stop` is set once it
     is to end.
     """
@@ -117,6 +119,7 @@ class RunState:
     compacted: bool = False
     choice: ToolChoice = ToolChoice()
     unheeded: bool = False
+    rejected: int = 0
     metadata: Mapping[str, JSON] = field(default_factory=no_extra)
     memory: Log[MemoryChanged] = field(default_factory=Log[MemoryChanged])
     stop: StopRequested | None = None
@@ -212,6 +215,9 @@ def _changed(state: RunState, record: Record) -> RunState:
             return _with(state, decisions=decisions, begun=begun, asked=None, started=state.started + waited)
         case MetadataSet(values):
             return _with(state, metadata={**state.metadata, **values})
+        case AnswerRejected(reason):
+            history = state.history.append(Message.user(reason))
+            return _with(state, history=history, answer=None, rejected=state.rejected + 1)
         case StopRequested() as stop:
             return _with(state, stop=state.stop or stop)
         case LimitReached() as reached:

@@ -73,7 +73,8 @@ class Turns:
         run, settings, choice = self._run, self._settings, action.choice
         if action.reached is not None:
             await run.record(action.reached)
-        request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo)
+        output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
+        request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo, output=output)
         ready, own_messages = None, False
         if self._stage.has("model"):
             sent = replace(request, messages=(*run.state.history, *run.state.queued))

@@ -31,7 +31,7 @@ from toolspeak.journal import Journal
 _NO_MODEL = """\
 no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say where it is served:
   OPENAI_API_KEY=… toolspeak run --model openai:gpt-4o …
-  OPENAI_BASE_URL=http://127.0.0.1:11434/v1 toolspeak run --model qwen3:8b …     (Ollama)
+  toolspeak run --model ollama:qwen3:8b …     (at http://127.0.0.1:11434, or where OLLAMA_HOST says)
 `toolspeak demo` needs no model."""
 
 

@@ -55,7 +55,10 @@ class Setup:
     window: int | None = None
 
     def recorded(self) -> dict[str, JSON]:
-        return {**asdict(self), "workspace": str(Path(self.workspace).resolve())}
+        """As JSON, good in any folder: it may be resumed from another."""
+        kind, _, name = self.model.partition(":")
+        model = f"{kind}:{Path(name).resolve()}" if kind == "scripted" else self.model
+        return {**asdict(self), "model": model, "workspace": str(Path(self.workspace).resolve())}
 
     @classmethod
     def of(cls, run_id: str, recorded: Mapping[str, JSON]) -> Setup:

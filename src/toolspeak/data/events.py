@@ -112,7 +112,7 @@ class ModelAnswered:
 @dataclass(frozen=True, slots=True)
 class ModelTextReceived:
     """A piece of a turn that is not at its end: its text and reasoning since the piece before, as the model wrote them,
-    with its calls as text.
+    with its calls as text: in its dialect, or for an API's own calls the name and the arguments' JSON on a line.
 
     Recorded every half second, and when a turn is cut off. It is no part of the history: a turn that is read to its
     end is `ModelAnswered`, one that was cut off is asked for again.
@@ -233,6 +233,14 @@ class InterceptorFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerRejected:
+    """The answer is not of the type that was asked for; the model reads `reason` and answers again."""
+
+    reason: str
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested:
     """The run is to end as soon as the calls of its step have their results.
 
@@ -326,6 +334,7 @@ Event: TypeAlias = (
     | ToolFinished
     | MetadataSet
     | InterceptorFailed
+    | AnswerRejected
     | StopRequested
     | LimitReached
     | HistoryCompacted

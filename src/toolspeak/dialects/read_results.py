@@ -178,7 +178,9 @@ def _text(dialect: Dialect, layout: _Layout, text: str, position: int, i: int) -
     end = text.find(edge, position) if edge else len(text)
     if edge and not (edge.strip() and _is_live(dialect, edge.lstrip())):  # a result may hold it too
         stop = len(text) - len(tail) if text.endswith(tail) else len(text)
-        if more and text.count(edge, position, stop) != more:
+        # An edge may name its call: then it stands there once.
+        alike = sum(layout.start(later) == edge for later in range(i + 1, len(layout.edges) - 1))
+        if more and text.count(edge, position, stop) != alike:
             return None
         end = end if more else stop
     return (TextPart(_unescaped(dialect, text[position:end])), end) if end >= 0 else None

@@ -25,6 +25,14 @@ def status_after(event: object) -> RunStatus | None:
             return None
 
 
+def is_listed(event: object) -> bool:
+    """Whether the event changes what lists show of its run (it then has a `status_after`)."""
+    return isinstance(event, _LISTED)
+
+
+_LISTED = (RunStarted, RunResumed, RunPaused, RunFinished)
+
+
 def session_after(known: SessionInfo | None, record: Record, event: RunStarted) -> SessionInfo:
     """The session after one more run. Raises RunConflict if it has another version than the run was started on."""
     session_id = event.session_id or ""

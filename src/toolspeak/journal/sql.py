@@ -177,7 +177,7 @@ class SqlJournal(SqlLeases):
         wanted = {digest for _, _, places in rows if places is not None for digest in digests(places)}
         blobs = {digest: await self._blob(db, digest) for digest in wanted}
         try:
-            return [unpack(data, run_id, pos - first, places, blobs.__getitem__) for pos, data, places in rows]
+            return unpack([(pos - first, data, places) for pos, data, places in rows], run_id, blobs.__getitem__)
         except FormatError as error:
             raise JournalError(f"{self}: {error}") from error
 

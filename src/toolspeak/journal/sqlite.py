@@ -8,13 +8,14 @@ import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from toolspeak.data.events import Event, Record, RunFinished, RunPaused, ToolFinished, ToolStarted
 from toolspeak.errors import JournalError, ToolspeakError
 from toolspeak.journal.base import Lease
-from toolspeak.journal.rules import starts_rightly, status_after
+from toolspeak.journal.rules import is_listed
 from toolspeak.journal.schema import VERSION, newer, steps_from
 from toolspeak.journal.sql import SPAN, SqlJournal
 from toolspeak.journal.stored import Stored, pack
@@ -53,7 +54,10 @@ _REMEDIES = {
 def is_synced(event: Event) -> bool:
     """Whether the event is on the disk before anything follows from it: a power cut must not undo that an effect was
     begun or what came of it, nor what the caller was told."""
-    return isinstance(event, ToolStarted | ToolFinished | RunPaused | RunFinished)
+    return isinstance(event, _SYNCED)
+
+
+_SYNCED = (ToolStarted, ToolFinished, RunPaused, RunFinished)
 
 
 @dataclass(slots=True)
@@ -142,7 +146,7 @@ class SqliteJournal(SqlJournal):
             if seen != self._seen:  # another connection has changed something: runs, leases
                 self._known.clear()
                 self._seen = seen
-            outcomes = [self._write_one(db, waiting) for waiting in group]
+            outcomes = self._write_all(db, group)
             db.execute("COMMIT")
         except BaseException:
             self._known.clear()
@@ -150,15 +154,35 @@ class SqliteJournal(SqlJournal):
             raise
         return outcomes
 
+    def _write_all(self, db: sqlite3.Connection, group: Sequence[_Waiting]) -> list[Exception | None]:
+        outcomes: list[Exception | None] = []
+        rows: list[tuple[int, str]] = []  # those known to be the next of their runs: one statement adds them
+        known_runs = self._known
+        for waiting in group:
+            record, stored, lease = waiting.record, waiting.stored, waiting.lease
+            known = known_runs.get(record.run_id)
+            if (
+                known is not None
+                and known.next == record.seq
+                and known.epoch == (lease.epoch if lease else 0)
+                and stored.places is None
+                and not is_listed(record.event)
+            ):
+                rows.append((known.first + record.seq, stored.text))
+                known.next += 1
+                outcomes.append(None)
+                continue
+            if rows:
+                db.executemany(_INSERT, rows)
+                rows.clear()
+            outcomes.append(self._write_one(db, waiting))
+        if rows:
+            db.executemany(_INSERT, rows)
+        return outcomes
+
     def _write_one(self, db: sqlite3.Connection, waiting: _Waiting) -> Exception | None:
         record, stored = waiting.record, waiting.stored
         epoch = waiting.lease.epoch if waiting.lease else 0
-        if record.seq and starts_rightly(record) and stored.places is None and status_after(record.event) is None:
-            known = self._known.get(record.run_id)
-            if known is not None and known.epoch == epoch and known.next == record.seq:
-                db.execute(_INSERT, (known.first + record.seq, stored.text))
-                known.next += 1
-                return None
         # More than one statement, or a refusal to be explained: undone as a whole, without the rest of the group.
         self._known.pop(record.run_id, None)
         db.execute("SAVEPOINT one")
@@ -328,15 +352,17 @@ class _Connection:
 
     def _execute(self, sql: str, arguments: Sequence[Any]) -> sqlite3.Cursor:
         # To SQLite `$1` is a name, and from Python 3.14 on a name is only filled from a mapping.
-        return self._db.execute(_own(sql), {str(number): value for number, value in enumerate(arguments, 1)})
+        return self._db.execute(_own(sql), dict(zip(_NUMBERS, arguments, strict=False)))
 
 
+@lru_cache(256)
 def _own(sql: str) -> str:
     for name, text in _FILL.items():
         sql = sql.replace(name, text)
     return sql
 
 
+_NUMBERS = [str(number) for number in range(1, 100)]
 _INSERT = "INSERT INTO records (pos, data) VALUES (?, ?)"
 
 

@@ -7,22 +7,27 @@ being the keys and indexes that lead to it.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from toolspeak.data.codec import dump, dump_text, load, load_text
+from toolspeak.data.codec import dump_row, dump_text, load_row, load_text
 from toolspeak.data.events import Record
 from toolspeak.data.messages import JSON
 from toolspeak.errors import FormatError
 
 LARGE = 64 * 1024
 
+Row: TypeAlias = tuple[int, str, str | None]
+"""What is read of a record: its number, its JSON, and its places."""
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+_NO_BLOBS: Mapping[str, bytes] = {}
+
+
+class Stored(NamedTuple):  # made for every record, three times as fast as a frozen dataclass
     """A record's row: its JSON, what was taken out of it (`places`, JSON or None), and that by digest."""
 
     text: str
@@ -32,11 +37,10 @@ class Stored:
 
 def pack(record: Record) -> Stored:
     """Raises FormatError for a record that cannot be stored."""
-    data = dump(record)
-    del data["run_id"], data["seq"]
-    text = dump_text(data)
+    text = dump_row(record)
     if len(text) <= LARGE:
-        return Stored(text, None, {})
+        return Stored(text, None, _NO_BLOBS)
+    data = load_text(text)
     blobs: dict[str, bytes] = {}
     places: list[JSON] = []
 
@@ -53,17 +57,38 @@ def pack(record: Record) -> Stored:
     return Stored(text, dump_text(places), blobs)
 
 
-def unpack(text: str, run_id: str, seq: int, places: str | None, blob: Callable[[str], bytes]) -> Record:
-    """The record of a row. Raises FormatError naming the record for one that cannot be read."""
+def unpack(rows: Sequence[Row], run_id: str, blob: Callable[[str], bytes]) -> list[Record]:
+    """The records of some rows. Raises FormatError naming the record for one that cannot be read."""
+    with _without_collection():
+        return _unpacked(rows, run_id, blob)
+
+
+@contextmanager
+def _without_collection() -> Generator[None]:
+    """Nothing that is made of a page becomes garbage at once: looking for it again and again takes as long as all the
+    rest. It is looked for when the page is there."""
+    wanted = gc.isenabled()
+    gc.disable()
     try:
-        data = load_text(text) if places is None else _filled(text, places, blob)
-        if not isinstance(data, dict):
-            raise FormatError("expected an object")
-        stamped = cast("dict[str, JSON]", data)
-        stamped["run_id"], stamped["seq"] = run_id, seq
-        return load(stamped)
-    except (FormatError, LookupError, TypeError) as error:
-        raise FormatError(f"record {seq} of run {run_id}: {error}") from error
+        yield
+    finally:
+        if wanted:
+            gc.enable()
+
+
+def _unpacked(rows: Sequence[Row], run_id: str, blob: Callable[[str], bytes]) -> list[Record]:
+    try:
+        found: list[JSON] = load_text(f"[{','.join([text for _, text, _ in rows])}]")  # half the time of one by one
+    except FormatError:
+        found = []
+    records: list[Record] = []
+    for i, (seq, text, places) in enumerate(rows):
+        try:
+            data = found[i] if len(found) == len(rows) else load_text(text)
+            records.append(load_row(data if places is None else _filled(data, places, blob), run_id, seq))
+        except (FormatError, LookupError, TypeError) as error:
+            raise FormatError(f"record {seq} of run {run_id}: {error}") from error
+    return records
 
 
 def digests(places: str) -> set[str]:
@@ -86,10 +111,11 @@ def _without_large(value: JSON, place: list[Any], take: Callable[[str, list[Any]
     return value
 
 
-def _filled(text: str, places: str, blob: Callable[[str], bytes]) -> JSON:
+def _filled(data: JSON, places: str, blob: Callable[[str], bytes]) -> JSON:
     taken = [(place, blob(digest).decode("utf-8", "surrogatepass")) for place, digest in json.loads(places)]
     whole = [content for place, content in taken if not place]
-    data = load_text(whole[0] if whole else text)
+    if whole:
+        data = load_text(whole[0])
     for place, content in taken:
         if place:
             inner = data

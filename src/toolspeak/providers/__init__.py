@@ -16,6 +16,8 @@ __all__ = ["PROVIDERS", "Capabilities", "ModelRequest", "Provider", "get_provide
 
 PROVIDERS: Mapping[str, str] = {
     "anthropic": "toolspeak.providers.anthropic:AnthropicProvider.from_env",
+    "gemini": "toolspeak.providers.gemini:GeminiProvider.from_env",
+    "ollama": "toolspeak.providers.ollama:OllamaProvider.from_env",
     "openai": "toolspeak.providers.openai:OpenAIProvider.from_env",
     "openai-responses": "toolspeak.providers.openai_responses:OpenAIResponsesProvider.from_env",
     "scripted": "toolspeak.providers.scripted:ScriptedProvider.from_env",
@@ -33,12 +35,6 @@ PROVIDERS: Mapping[str, str] = {
 
 DEFAULT = "openai"
 
-# What people write who expect another provider: the OpenAI-compatible address of each.
-_COMPATIBLE: Mapping[str, str] = {
-    "ollama": "http://127.0.0.1:11434/v1",
-    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
-}
-
 
 def get_provider(model: str, environ: Mapping[str, str]) -> Provider:
     """The provider of a model string: `openai:gpt-4o`, `groq:llama-3.3-70b`, `scripted:playbook.json`, or a bare model
@@ -53,7 +49,7 @@ def get_provider(model: str, environ: Mapping[str, str]) -> Provider:
         if not model.strip():
             raise UnknownProvider("no model was named; write for instance 'openai:gpt-4o' or 'qwen3:8b'")
         if colon:
-            _refuse_other_providers(prefix, rest)
+            _refuse_other_providers(prefix)
         prefix, rest = DEFAULT, model
     if not rest.strip():
         raise UnknownProvider(
@@ -62,18 +58,14 @@ def get_provider(model: str, environ: Mapping[str, str]) -> Provider:
     return _factory(PROVIDERS[prefix])(rest, environ)
 
 
-def _refuse_other_providers(prefix: str, rest: str) -> None:
+def _refuse_other_providers(prefix: str) -> None:
     name = prefix.lower()
     if name in ("http", "https"):
         raise UnknownProvider("an address is not a model: set OPENAI_BASE_URL to it and name the model")
-    if name in _COMPATIBLE:
-        raise UnknownProvider(
-            f"{prefix!r} is no provider of its own here; it speaks OpenAI's API: set "
-            f"OPENAI_BASE_URL={_COMPATIBLE[name]} and write 'openai:{rest}'"
-        )
-    # 0.8: catches 'opnai' and 'OpenAI', and leaves 'openchat' and 'qwen3' alone, which are models; so is 'deepseek-r1'.
+    # 0.85: catches 'opnai' and 'OpenAI', and leaves alone 'openchat', 'llama3' and 'codellama', which are models; so is
+    # 'deepseek-r1'.
     close = [known for known in PROVIDERS if name == known or not name.startswith(known)]
-    if difflib.get_close_matches(name, close, n=1, cutoff=0.8):
+    if difflib.get_close_matches(name, close, n=1, cutoff=0.85):
         raise UnknownProvider(f"unknown provider {suggest(prefix, PROVIDERS)}")
 
 

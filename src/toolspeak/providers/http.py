@@ -93,6 +93,32 @@ class Reply:
                         async for _ in found:
                             pass
 
+    async def lines(self, longest: int = MAX_EVENT_BYTES) -> AsyncGenerator[bytes]:
+        """Each line of newline-delimited JSON; blank ones are left out, and the last need not be ended.
+
+        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
+        a line of more than `longest` bytes.
+        """
+        begun: list[bytes] = []  # of the line that has not ended
+        size = 0
+        async with aclosing(self._response.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                # Not str.splitlines: it splits inside JSON strings, at U+2028 for instance.
+                first, *others = chunk.split(b"\n")
+                begun.append(first)
+                size += len(first)
+                if size > longest:
+                    raise ProviderError(f"the server sent a line of more than {longest} bytes")
+                if others:
+                    others.insert(0, b"".join(begun))
+                    begun = [others.pop()]
+                    size = len(begun[0])
+                    for line in others:
+                        if line and not line.isspace():
+                            yield line
+        if (line := b"".join(begun)).strip():
+            yield line
+
 
 class HttpApi:
     """One model API at one base URL.
@@ -119,14 +145,20 @@ class HttpApi:
         return str(self._url.copy_with(username=None, password=None, query=None, fragment=None))
 
     @asynccontextmanager
-    async def post(self, path: str, body: Mapping[str, JSON]) -> AsyncGenerator[Reply]:
+    async def post(
+        self, path: str, body: Mapping[str, JSON], *, query: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[Reply]:
         """Sends `body` as JSON to `path` below the base URL; leaving the context closes the response.
+
+        `query` comes beside what the base URL asks for.
 
         Raises ProviderError: for a status that is no success, and for whatever happens to the connection, also
         inside the context. Raises UsageError if `body` is no JSON.
         """
         content = _encode(body)
         url = self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
+        if query:
+            url = url.copy_merge_params(query)
         reply: Reply | None = None
         try:
             async with self._open_client().stream("POST", url, content=content) as response:

@@ -21,6 +21,7 @@ from toolspeak.data.deltas import (
     other_dialects,
 )
 from toolspeak.data.events import (
+    AnswerRejected,
     ApprovalDecided,
     ApprovalRequested,
     HistoryCompacted,
@@ -190,6 +191,8 @@ class Renderer:
             case InterceptorFailed(interceptor, level, hook, error):
                 where = f"! the interceptor {one_line(interceptor)} failed ({hook} a {level}): "
                 self._line(where, "red", one_line(error))
+            case AnswerRejected(reason):
+                self._line("! the answer is not of the type asked for: ", "yellow", one_line(reason))
             case StopRequested(reason, message):
                 self._line(f"! the run stops ({reason.replace('_', ' ')}): ", "yellow", one_line(message))
             case RunPaused("suspended"):

@@ -87,6 +87,10 @@ class CallFragments:
         out.append(CallCompleted(call.index, call.name, arguments, call.id, notes, opaque=call.opaque))
         return out
 
+    def spoil(self, raw: str, code: str, reason: str) -> list[Delta]:
+        """The turn is over, and its API could not read a call of it: none runs. Ends with `BatchEnded`."""
+        return [CallMalformed(self._count, raw, code, reason, 0, whole_block=True), BatchEnded((), ok=False)]
+
     def close(self, finish: FinishReason) -> list[Delta]:
         """The turn is over; ends with `BatchEnded`, if there was a call."""
         out: list[Delta] = []

@@ -1,0 +1,140 @@
+"""An answer of a given type: asked for by schema, by a tool or in words, checked, and asked for again."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal, TypeAlias, get_args
+
+from pydantic import TypeAdapter, ValidationError
+
+from toolspeak.agent.driver import Driver, schema_asked
+from toolspeak.agent.extract import json_values
+from toolspeak.agent.native import NativeDriver
+from toolspeak.data.messages import JSON
+from toolspeak.errors import AgentStop, UsageError
+from toolspeak.tools import Tool, Toolset, tool
+from toolspeak.wire.base import OutputSchema
+
+OutputMode: TypeAlias = Literal["auto", "native", "tool", "prompted"]
+
+FINAL_TOOL = "final_answer"
+_MAX_PROBLEMS = 8
+
+_BY_TOOL = f"Give your final answer by calling the tool {FINAL_TOOL}, never as text."
+
+
+class Output:
+    """The type of an agent's answers.
+
+    `native`: the API is told the schema and holds to it; `tool`: the answer is the argument of a tool; `prompted`: the
+    schema stands in the instructions. In each the answer is checked, and what is wrong goes back to the model up to
+    `retries` times. Raises UsageError for a type that has no JSON Schema.
+    """
+
+    def __init__(self, type_: Any, mode: Literal["native", "tool", "prompted"], retries: int) -> None:
+        if retries < 0:
+            raise UsageError("output_retries: a number from 0 up")
+        self.mode = mode
+        self.retries = retries
+        self._adapter: TypeAdapter[Any]
+        try:
+            self._adapter = TypeAdapter(type_)
+            schema = self._adapter.json_schema()
+        except Exception as error:
+            raise UsageError(f"output: {type_!r} has no JSON Schema ({error}); name a type of pydantic's") from error
+        # The answer of an API is an object: any other type is put into one.
+        self._wrapped = schema.get("type") != "object" or "properties" not in schema
+        self._type = type_
+        self._plain = schema
+        name = re.sub(r"[^\w-]", "_", getattr(type_, "__name__", "") or "answer")[:64]
+        self._name = name or "answer"
+
+    @property
+    def schema(self) -> OutputSchema:
+        """What an API is told."""
+        if not self._wrapped:
+            return OutputSchema(self._name, self._plain)
+        definitions: JSON = {"$defs": self._plain["$defs"]} if "$defs" in self._plain else {}
+        value = {key: each for key, each in self._plain.items() if key != "$defs"}
+        return OutputSchema(
+            self._name, {"type": "object", "properties": {"value": value}, "required": ["value"], **definitions}
+        )
+
+    @property
+    def instructions(self) -> str:
+        """What the model is told in words."""
+        if self.mode == "prompted":
+            return schema_asked(self._plain)
+        return _BY_TOOL if self.mode == "tool" else ""
+
+    def tool(self) -> Tool:
+        """The tool whose argument is the answer; calling it ends the run."""
+        adapter = self._adapter
+
+        def final_answer(answer: Any) -> None:
+            raise AgentStop(FINAL_TOOL, answer=adapter.dump_json(answer).decode())
+
+        final_answer.__annotations__["answer"] = self._type
+        return tool(final_answer, description="Gives the final answer and ends the task.", read_only=True)
+
+    def parse(self, answer: str) -> Any:
+        """The value of an answer. Raises UsageError with what is wrong, for the model."""
+        problems: list[str] = []
+        for found in json_values(answer):
+            for value in self._readings(found):
+                try:
+                    return self._adapter.validate_json(json.dumps(value))
+                except ValidationError as error:
+                    problems = problems or _told(error)
+        if not problems:
+            try:  # a plain text is an answer where the type is one
+                return self._adapter.validate_python(answer, strict=True)
+            except ValidationError:
+                problems = ["it holds no JSON"]
+        how = f"call {FINAL_TOOL}" if self.mode == "tool" else "write the corrected JSON alone"
+        raise UsageError(f"Your answer is not what was asked for: {'; '.join(problems)}. Please {how}.")
+
+    def _readings(self, value: JSON) -> list[JSON]:
+        if self._wrapped and isinstance(value, dict) and [*value] == ["value"]:
+            return [value["value"], value]
+        return [value]
+
+    def problem(self, answer: str) -> str | None:
+        """What is wrong with an answer, for the model; None if nothing is."""
+        try:
+            self.parse(answer)
+        except UsageError as error:
+            return str(error)
+        return None
+
+
+def _told(error: ValidationError) -> list[str]:
+    found = error.errors(include_url=False, include_context=False)
+    told = [f"{'.'.join(map(str, each['loc'])) or 'the value'}: {each['msg']}" for each in found[:_MAX_PROBLEMS]]
+    return [*told, f"and {len(found) - _MAX_PROBLEMS} more"] if len(found) > _MAX_PROBLEMS else told
+
+
+def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver) -> Output | None:
+    """The output that an agent asks for, None without a type. `auto` is native where the API takes a schema beside its
+    own calls, a tool where it has calls alone, and words where calls are text. Raises UsageError."""
+    if mode not in get_args(OutputMode):
+        raise UsageError(f"output_mode: one of {', '.join(get_args(OutputMode))}, not {mode!r}")
+    if type_ is None:
+        return None
+    native = isinstance(driver, NativeDriver)
+    schemas = native and driver.provider.capabilities.output
+    if mode == "native" and not schemas:
+        raise UsageError("output_mode='native' needs an API that takes a schema beside its own tool calls")
+    if mode == "auto":
+        mode = "native" if schemas else "tool" if native else "prompted"
+    return Output(type_, mode, retries)
+
+
+def with_output(tools: Toolset, output: Output | None) -> Toolset:
+    """The tools, and the one that answers if there is to be one."""
+    if output is None or output.mode != "tool":
+        return tools
+    if tools.get(FINAL_TOOL) is not None:
+        raise UsageError(f"output_mode='tool' adds a tool {FINAL_TOOL!r}, and there is one of that name: rename it")
+    return Toolset([*tools, output.tool()])

@@ -1,0 +1,283 @@
+"""Requests of Gemini's generateContent API as a server reads them. Sans-IO.
+
+Field names are read in both spellings that Google's servers take, `functionCall` and `function_call`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from toolspeak.data.messages import (
+    JSON,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    JsonPart,
+    Message,
+    Opaque,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import FormatError
+from toolspeak.wire.asked import asked_list, asked_name, asked_object, wrong
+from toolspeak.wire.asked_calls import Awaiting, asked_bytes, optional_text
+from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.gemini_request import GENERATION_FIELDS, NAME, short_name
+
+ANY_IMAGE = "image/*"
+"""The media type of an image of which only the address is known."""
+
+FILE_NAME = "file"
+"""The API knows no names of files."""
+
+_PATH = re.compile(r"(?:^|/)(?:models/)?([^/]+):(generateContent|streamGenerateContent)$")
+_SNAKE = re.compile(r"_([a-z0-9])")
+_OUTPUT_FIELDS = ("responseMimeType", "responseJsonSchema", "responseSchema")
+
+
+def read_path(path: str) -> tuple[str, bool]:
+    """The model that the path of a request names, and whether the answer is to be streamed. Raises FormatError."""
+    found = _PATH.search(path.partition("?")[0])
+    if found is None:
+        raise FormatError(f"no path of this API: {path!r}; POST to /v1beta/models/<model>:generateContent")
+    return found[1], found[2] == "streamGenerateContent"
+
+
+def decode_request(body: JSON) -> WireRequest:
+    fields = _camel(asked_object(body, "the request"))
+    model = short_name(optional_text(fields.pop("model", None), "model"))
+    messages: list[Message] = []
+    instruction = fields.pop("systemInstruction", None)
+    if instruction is not None:
+        parts = _Reader(model).parts(instruction, "systemInstruction", "user")
+        messages.append(Message("system", tuple(parts)))
+    messages += _Reader(model).conversation(fields.pop("contents", None))
+    tools = [*_tools(fields.pop("tools", None))]
+    choice, tools = _choice(fields.pop("toolConfig", None), tools)
+    output, options = _generation(fields.pop("generationConfig", None))
+    options = {**options, **{name: value for name, value in fields.items() if value is not None}}
+    return WireRequest(ModelRequest(messages, tuple(tools), choice, output=output, options=options), model)
+
+
+def _camel(fields: dict[str, JSON]) -> dict[str, JSON]:
+    """The fields that are there, in the one spelling; null is as good as nothing."""
+    return {_camel_name(name): value for name, value in fields.items() if value is not None}
+
+
+def _camel_name(name: str) -> str:
+    return _SNAKE.sub(lambda found: found[1].upper(), name)
+
+
+def _at(fields: Mapping[str, JSON], name: str, place: str) -> dict[str, JSON]:
+    return _camel(asked_object(fields[name], f"{place}.{name}"))
+
+
+class _Reader:
+    """Reads contents into messages. `model` is the one asked: opaque data of the conversation is taken as its own."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._awaiting = Awaiting()
+
+    def conversation(self, contents: JSON) -> Iterable[Message]:
+        items = asked_list(contents, "contents")
+        if not items:
+            raise FormatError("contents: at least one content is needed")
+        found: list[Message] = []
+        for at, content in enumerate(items):
+            place = f"contents[{at}]"
+            role = optional_text(asked_object(content, place).get("role"), f"{place}.role") or "user"
+            if role not in ("user", "model", "function", "tool"):
+                raise wrong(f"{place}.role", "'user' or 'model'", role)
+            parts = self.parts(content, place, role)
+            if role == "model":
+                self._awaiting.begin(part for part in parts if isinstance(part, ToolCall))
+                found.append(Message("assistant", tuple(parts)))
+                continue
+            results = tuple(part for part in parts if isinstance(part, ToolResult))
+            others = tuple(part for part in parts if not isinstance(part, ToolResult))
+            if results:
+                found.append(Message("tool", results))
+            if others:
+                found.append(Message("user", others))
+        return found
+
+    def parts(self, content: JSON, place: str, role: str) -> list[Part]:
+        fields = asked_object(content, place)
+        return [
+            self._part(_camel(asked_object(part, f"{place}.parts[{at}]")), f"{place}.parts[{at}]", role)
+            for at, part in enumerate(asked_list(fields.get("parts"), f"{place}.parts"))
+        ]
+
+    def _part(self, part: dict[str, JSON], place: str, role: str) -> Part:
+        if "functionResponse" in part:
+            return self._result(_at(part, "functionResponse", place), f"{place}.functionResponse")
+        if "functionCall" in part:
+            return self._call(
+                _at(part, "functionCall", place), f"{place}.functionCall", self._rest(part, "functionCall")
+            )
+        if "inlineData" in part:
+            return _inline(_at(part, "inlineData", place), f"{place}.inlineData", self._rest(part, "inlineData"))
+        if "fileData" in part:
+            return _linked(_at(part, "fileData", place), f"{place}.fileData", self._rest(part, "fileData"))
+        if "text" in part:
+            text = optional_text(part["text"], f"{place}.text")
+            kept = self._rest(part, "text", "thought")
+            return ReasoningPart(text, kept) if part.get("thought") else TextPart(text, kept)
+        if role == "model":
+            return TextPart("", self._rest(part))  # what a server's own tools did, say: kept for it
+        raise FormatError(f"{place}: none of text, inlineData, fileData, functionCall and functionResponse is there")
+
+    def _rest(self, part: dict[str, JSON], *read: str) -> Opaque | None:
+        """What a part holds besides: it goes back with it."""
+        rest = {name: value for name, value in part.items() if name not in read}
+        return Opaque(NAME, self._model, rest) if rest else None
+
+    def _call(self, call: dict[str, JSON], place: str, kept: Opaque | None) -> ToolCall:
+        given = optional_text(call.get("id"), f"{place}.id")
+        name = asked_name(call.get("name"), f"{place}.name")
+        arguments = asked_object(call.get("args") or {}, f"{place}.args")
+        return ToolCall(self._awaiting.id_of(given), name, arguments, given or None, opaque=kept)
+
+    def _result(self, fields: dict[str, JSON], place: str) -> ToolResult:
+        given = optional_text(fields.get("id"), f"{place}.id")
+        call = self._awaiting.take(given, optional_text(fields.get("name"), f"{place}.name"), place)
+        response = asked_object(fields.get("response") or {}, f"{place}.response")
+        media = [
+            _medium(_camel(asked_object(part, f"{place}.parts[{at}]")), f"{place}.parts[{at}]")
+            for at, part in enumerate(asked_list(fields.get("parts"), f"{place}.parts"))
+        ]
+        if response.keys() == {"error"}:
+            return ToolResult(
+                call.id, call.name, "failure", (_said(response["error"], plain=True), *media), "exception"
+            )
+        only = next(iter(response)) if len(response) == 1 else ""
+        said = _said(response[only]) if only in ("result", "output") else JsonPart(response)
+        return ToolResult(call.id, call.name, "success", (said, *media))
+
+
+def _said(value: JSON, *, plain: bool = False) -> ContentPart:
+    if isinstance(value, str):
+        return TextPart(value)
+    return TextPart(json.dumps(value, ensure_ascii=False)) if plain else JsonPart(value)
+
+
+def _medium(part: dict[str, JSON], place: str) -> ImagePart | FilePart:
+    if "fileData" in part:
+        return _linked(_at(part, "fileData", place), f"{place}.fileData", None)
+    if "inlineData" not in part:
+        raise FormatError(f"{place}: neither inlineData nor fileData is there")
+    return _inline(_at(part, "inlineData", place), f"{place}.inlineData", None)
+
+
+def _inline(blob: dict[str, JSON], place: str, kept: Opaque | None) -> ImagePart | FilePart:
+    kind = asked_name(blob.get("mimeType"), f"{place}.mimeType")
+    data = asked_bytes(blob.get("data"), f"{place}.data")
+    return ImagePart(kind, data, opaque=kept) if kind.startswith("image/") else FilePart(FILE_NAME, kind, data)
+
+
+def _linked(file: dict[str, JSON], place: str, kept: Opaque | None) -> ImagePart:
+    kind = optional_text(file.get("mimeType"), f"{place}.mimeType")
+    if kind and not kind.startswith("image/"):
+        raise FormatError(f"{place}: only images are taken by their address; send {kind} as inlineData")
+    return ImagePart(kind or ANY_IMAGE, url=asked_name(file.get("fileUri"), f"{place}.fileUri"), opaque=kept)
+
+
+def _tools(tools: JSON) -> Iterable[ToolSpec]:
+    for at, tool in enumerate(asked_list(tools, "tools")):
+        fields = _camel(asked_object(tool, f"tools[{at}]"))
+        for name in fields:
+            if name != "functionDeclarations":
+                raise FormatError(f"tools[{at}].{name}: not served here; declare functions in functionDeclarations")
+        for number, declared in enumerate(asked_list(fields.get("functionDeclarations"), f"tools[{at}]")):
+            place = f"tools[{at}].functionDeclarations[{number}]"
+            function = _camel(asked_object(declared, place))
+            yield ToolSpec(
+                asked_name(function.get("name"), f"{place}.name"),
+                optional_text(function.get("description"), f"{place}.description"),
+                _parameters(function, place),
+            )
+
+
+def _parameters(function: dict[str, JSON], place: str) -> dict[str, JSON]:
+    if function.get("parametersJsonSchema") is not None:
+        return asked_object(function["parametersJsonSchema"], f"{place}.parametersJsonSchema")
+    if function.get("parameters") is not None:
+        return json_schema(asked_object(function["parameters"], f"{place}.parameters"), f"{place}.parameters")
+    return {"type": "object", "properties": {}}
+
+
+def _choice(config: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec]]:
+    place = "toolConfig.functionCallingConfig"
+    calling = _camel(asked_object(config or {}, "toolConfig")).get("functionCallingConfig")
+    fields = _camel(asked_object(calling or {}, place))
+    mode = optional_text(fields.get("mode"), f"{place}.mode").upper()
+    allowed = [
+        asked_name(name, f"{place}.allowedFunctionNames")
+        for name in asked_list(fields.get("allowedFunctionNames"), place)
+    ]
+    if mode == "NONE":
+        return ToolChoice("none"), tools
+    if mode == "ANY" and len(allowed) == 1:
+        return ToolChoice("specific", allowed[0]), tools
+    if mode not in ("", "AUTO", "ANY", "VALIDATED", "MODE_UNSPECIFIED"):
+        raise wrong(f"{place}.mode", "AUTO, ANY, NONE or VALIDATED", mode)
+    offered = [tool for tool in tools if tool.name in allowed] if allowed else tools
+    return ToolChoice("required" if mode == "ANY" else "auto"), offered
+
+
+def _generation(config: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
+    fields = _camel(asked_object(config or {}, "generationConfig"))
+    output = None
+    plain, limited = fields.get("responseJsonSchema"), fields.get("responseSchema")
+    if fields.get("responseMimeType") == "application/json" and (plain is not None or limited is not None):
+        place = "generationConfig.responseSchema"
+        schema = (
+            asked_object(plain, "generationConfig.responseJsonSchema")
+            if plain is not None
+            else json_schema(asked_object(limited, place), place)
+        )
+        output = OutputSchema("response", schema)
+        fields = {name: value for name, value in fields.items() if name not in _OUTPUT_FIELDS}
+    options = {name: value for name, value in fields.items() if name in GENERATION_FIELDS and value is not None}
+    rest = {name: value for name, value in fields.items() if name not in GENERATION_FIELDS and value is not None}
+    return output, {**options, "generationConfig": rest} if rest else options
+
+
+def json_schema(schema: dict[str, JSON], place: str) -> dict[str, JSON]:
+    """JSON Schema of what Gemini's own `Schema` says: types in capitals, `nullable`, numbers of items as text."""
+    found: dict[str, JSON] = {}
+    for spelled, value in schema.items():
+        name = _camel_name(spelled)
+        where = f"{place}.{name}"
+        match name:
+            case "type":
+                found[name] = optional_text(value, where).lower()
+            case "properties":
+                inner = asked_object(value, where)
+                found[name] = {
+                    key: json_schema(asked_object(one, where), f"{where}.{key}") for key, one in inner.items()
+                }
+            case "items":
+                found[name] = json_schema(asked_object(value, where), where)
+            case "anyOf":
+                found[name] = [json_schema(asked_object(one, where), where) for one in asked_list(value, where)]
+            case "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties" | "maxProperties":
+                found[name] = int(value) if isinstance(value, str) and value.isdecimal() else value
+            case "nullable" | "propertyOrdering" | "example":
+                pass  # the first is told below; the others say nothing of what fits
+            case _:
+                found[name] = value
+    if schema.get("nullable") and "type" in found:
+        found["type"] = [found["type"], "null"]
+        if isinstance(found.get("enum"), list):
+            found["enum"] = [*cast("list[JSON]", found["enum"]), None]
+    return found

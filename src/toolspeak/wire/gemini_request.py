@@ -1,0 +1,224 @@
+"""Requests of Gemini's generateContent API, written and read: contents, tools and settings. Sans-IO.
+
+Source: the Gemini API reference (v1beta, `GenerateContentRequest`) and the types of its published Python SDK
+(google-genai 3.4): `FunctionDeclaration.parametersJsonSchema` takes plain JSON Schema and excludes `parameters`, a
+subset of OpenAPI's; `FunctionResponse.response` is an object, whose whole is the output unless it has the keys
+`output` or `error`.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from toolspeak.data.messages import (
+    JSON,
+    FilePart,
+    ImagePart,
+    JsonPart,
+    MalformedCall,
+    Message,
+    Opaque,
+    Part,
+    ReasoningPart,
+    TextMessage,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import UsageError
+from toolspeak.wire.base import ModelRequest
+from toolspeak.wire.history import call_ids, text_of
+from toolspeak.wire.reading import without_lone_surrogates
+
+NAME = "gemini"
+
+OWN_FIELDS = ("contents", "systemInstruction", "tools", "toolConfig", "model")
+"""Fields of a request that no option may set."""
+
+GENERATION_FIELDS = frozenset(
+    {
+        "audioTranscriptionConfig", "candidateCount", "enableEnhancedCivicAnswers", "frequencyPenalty", "imageConfig",
+        "logprobs", "maxOutputTokens", "mediaResolution", "presencePenalty", "responseJsonSchema", "responseLogprobs",
+        "responseMimeType", "responseModalities", "responseSchema", "seed", "speechConfig", "stopSequences",
+        "temperature", "thinkingConfig", "topK", "topP",
+    }
+)  # fmt: skip
+"""Options that stand in `generationConfig` (google-genai 3.4, `GenerateContentConfig`); others stand beside it."""
+
+RESULT_KEYS = frozenset({"result", "output", "error"})
+"""Keys that say what a function's response is; an object with one of them is wrapped."""
+
+UNSIGNED = "skip_thought_signature_validator"
+"""What the documentation of thought signatures gives for calls that another model made: from its third generation on
+Gemini refuses a conversation whose first call of a step has no signature."""
+
+_OLD = re.compile(r"gemini-[12](?:\D|$)")
+
+
+def short_name(model: str) -> str:
+    """`models/gemini-3-pro` is `gemini-3-pro`."""
+    return model.removeprefix("models/")
+
+
+def third_generation(model: str) -> bool:
+    """Whether a model is a Gemini of the third generation or later, which asks for signatures and takes media in a
+    function's response."""
+    return model.startswith("gemini-") and not _OLD.match(model)
+
+
+def encode_request(request: ModelRequest, model: str) -> dict[str, JSON]:
+    """The body; the model and whether to stream stand in the path."""
+    for name in OWN_FIELDS:
+        if name in request.options:
+            raise UsageError(f"the option {name!r} cannot be set: the request's own goes there")
+    writer = _Contents(request.messages, short_name(model))
+    body: dict[str, JSON] = {"contents": writer.contents}
+    if writer.system:
+        body["systemInstruction"] = {"parts": writer.system}
+    if request.tools:
+        body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
+        if request.choice.mode != "auto":
+            body["toolConfig"] = {"functionCallingConfig": _calling(request.choice)}
+    generation: dict[str, JSON] = {}
+    if request.output is not None:
+        generation = {"responseMimeType": "application/json", "responseJsonSchema": request.output.schema}
+    for name, value in request.options.items():
+        if name == "generationConfig":
+            generation = {**cast("Mapping[str, JSON]", value or {}), **generation}
+        elif name in GENERATION_FIELDS:
+            generation[name] = value
+        else:
+            body[name] = value
+    if any(value is not None for value in generation.values()):
+        body["generationConfig"] = {name: value for name, value in generation.items() if value is not None}
+    return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
+
+
+def _declaration(tool: ToolSpec) -> dict[str, JSON]:
+    described = {"description": tool.description} if tool.description else {}
+    return {"name": tool.name, **described, "parametersJsonSchema": tool.parameters}
+
+
+def _calling(choice: ToolChoice) -> dict[str, JSON]:
+    if choice.mode == "none":
+        return {"mode": "NONE"}
+    return {"mode": "ANY"} if choice.mode == "required" else {"mode": "ANY", "allowedFunctionNames": [choice.name]}
+
+
+class _Contents:
+    """A conversation as `contents`, and its leading system messages as the parts of `systemInstruction`.
+
+    The results of a turn stand in one content, in the order of its calls, before anything else of the user.
+    """
+
+    def __init__(self, messages: Sequence[Message | TextMessage], model: str) -> None:
+        self.system: list[JSON] = []
+        self.contents: list[JSON] = []
+        self._model = model
+        self._ids = call_ids(messages)
+        self._order = {id: place for place, id in enumerate(self._ids)}  # noqa: A001
+        self._results: list[ToolResult] = []
+        for message in messages:
+            self._add(message)
+        self._flush()
+
+    def _add(self, message: Message | TextMessage) -> None:
+        parts: Sequence[Part] = message.parts if isinstance(message, Message) else (TextPart(message.text),)
+        if message.role == "assistant":
+            self._flush()
+            self._content("model", self._model_parts(parts))
+        elif message.role == "system" and not (self.contents or self._results):
+            self.system += self._others(parts)
+        else:
+            self._results += [part for part in parts if isinstance(part, ToolResult)]
+            others = self._others(parts)
+            if others:
+                self._flush()
+                self._content("user", others)
+
+    def _content(self, role: str, parts: list[JSON]) -> None:
+        if parts:  # a content without parts is refused
+            self.contents.append({"role": role, "parts": parts})
+
+    def _others(self, parts: Sequence[Part]) -> list[JSON]:
+        return [found for part in parts if not isinstance(part, ToolResult) for found in self._part(part)]
+
+    def _model_parts(self, parts: Sequence[Part]) -> list[JSON]:
+        found = [written for part in parts for written in self._part(part)]
+        calls = [part for part in found if "functionCall" in part]
+        if calls and third_generation(self._model) and "thoughtSignature" not in calls[0]:
+            calls[0]["thoughtSignature"] = UNSIGNED
+        return cast("list[JSON]", found)
+
+    def _part(self, part: Part) -> list[dict[str, JSON]]:
+        """The part, if the API can be told; reasoning only with a signature of this very model."""
+        match part:
+            case TextPart(text):
+                kept = self._kept(part.opaque)
+                # A signature may come on an empty text; a part that is no text at all stands in what was kept.
+                said = {"text": text} if text or kept.keys() == {"thoughtSignature"} else {}
+                return [{**said, **kept}] if said or kept else []
+            case ReasoningPart(text):
+                kept = self._kept(part.opaque)
+                return [{"text": text, "thought": True, **kept}] if kept else []
+            case ToolCall():
+                call = {"id": self._ids.get(part.id, part.id), "name": part.name, "args": dict(part.arguments)}
+                return [{"functionCall": call, **self._kept(part.opaque)}]
+            case MalformedCall():
+                return [{"text": part.raw}] if part.raw else []
+            case ToolResult():
+                return []
+            case JsonPart():
+                return [{"text": text_of([part])}]
+            case ImagePart() | FilePart():
+                return [{**_medium(part), **self._kept(part.opaque)}]
+
+    def _kept(self, opaque: Opaque | None) -> dict[str, JSON]:
+        if opaque is None or opaque.provider != NAME or opaque.model != self._model:
+            return {}
+        return dict(cast("Mapping[str, JSON]", opaque.data))
+
+    def _flush(self) -> None:
+        results, self._results = self._results, []
+        results.sort(key=lambda result: self._order.get(result.call_id, len(self._order)))
+        native = [result for result in results if result.call_id in self._ids]
+        parts: list[JSON] = []
+        media: list[JSON] = []
+        for result in native:
+            response: dict[str, JSON] = {
+                "id": self._ids[result.call_id], "name": result.name, "response": response_of(result)
+            }  # fmt: skip
+            shown = [_medium(part) for part in result.content if isinstance(part, ImagePart | FilePart)]
+            if shown and third_generation(self._model):
+                response["parts"] = shown
+            else:
+                media += shown
+            parts.append({"functionResponse": response})
+        self._content("user", parts + media)
+        # A result whose call went back as text (history.is_native) is text too.
+        self._content("user", [{"text": text_of(result.content)} for result in results if result not in native])
+
+
+def _medium(part: ImagePart | FilePart) -> dict[str, JSON]:
+    if isinstance(part, ImagePart) and part.data is None:
+        typed = {} if part.media_type.endswith("/*") else {"mimeType": part.media_type}
+        return {"fileData": {**typed, "fileUri": part.url}}
+    data = base64.b64encode(part.data or b"").decode()
+    return {"inlineData": {"mimeType": part.media_type, "data": data}}
+
+
+def response_of(result: ToolResult) -> Mapping[str, JSON]:
+    """A result as the object that a function's response has to be."""
+    said = [part for part in result.content if not isinstance(part, ImagePart | FilePart)] or result.content
+    if result.status == "failure":
+        return {"error": text_of(said)}
+    if len(said) == 1 and isinstance(said[0], JsonPart):
+        value = said[0].value
+        plain = isinstance(value, Mapping) and not RESULT_KEYS & cast("Mapping[str, JSON]", value).keys()
+        return cast("Mapping[str, JSON]", value) if plain else {"result": value}
+    return {"result": text_of(said)}

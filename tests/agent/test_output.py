@@ -1,0 +1,177 @@
+"""Answers of a given type: natively, by a tool, in words; and what happens to those that are not."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from toolspeak import Agent, tool
+from toolspeak.data.events import AnswerRejected
+from toolspeak.errors import UsageError
+from toolspeak.providers import Capabilities
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+
+
+class Town(BaseModel):
+    name: str
+    people: int = Field(ge=0)
+
+
+@dataclass
+class Pair:
+    left: str
+    right: str
+
+
+@tool(read_only=True)
+def ping() -> str:
+    """Answers."""
+    return "pong"
+
+
+class Schemas(ScriptedProvider):
+    capabilities = Capabilities(tools=True, output=True)
+
+
+PROVIDERS: dict[str, Any] = {
+    "native": Schemas,
+    "tool": lambda turns: ScriptedProvider(turns, tools=True),
+    "prompted": lambda turns: ScriptedProvider(turns, tools=False),
+}
+MODES = pytest.mark.parametrize("mode", list(PROVIDERS))
+GOOD = '{"name": "Ulm", "people": 129000}'
+
+
+def run(mode, turns, output: Any = Town, **options):
+    provider = PROVIDERS[mode](turns)
+    agent = Agent(provider, [ping], output=output, **options)
+    return provider, agent.run_sync("Which town?")
+
+
+def said(mode, text):
+    """A turn that gives an answer as the mode has it."""
+    if mode == "tool":
+        return ScriptedTurn("", calls=[ScriptedCall("final_answer", f'{{"answer": {text}}}')])
+    return text
+
+
+@MODES
+def test_an_answer_is_a_value(mode):
+    provider, result = run(mode, [said(mode, GOOD)])
+    assert (result.status, result.output) == ("answered", Town(name="Ulm", people=129000))
+    asked = provider.requests[0]
+    assert (asked.output is not None) == (mode == "native")
+    assert ("final_answer" in [spec.name for spec in asked.tools]) == (mode == "tool")
+    assert ('"people"' in asked.messages[0].text) == (mode == "prompted")
+
+
+@MODES
+def test_calls_come_before_the_answer(mode):
+    call = ScriptedTurn("", calls=[ScriptedCall("ping")])
+    if mode == "prompted":
+        call = '<execute>[{"name": "ping", "args": {}}]</execute>'
+    _, result = run(mode, [call, said(mode, GOOD)])
+    assert result.output == Town(name="Ulm", people=129000)
+    assert any(message.role == "tool" for message in result.messages)
+
+
+@MODES
+def test_what_is_wrong_goes_back_to_the_model(mode):
+    provider, result = run(mode, [said(mode, '{"name": "Ulm", "people": -1}'), said(mode, GOOD)])
+    assert result.output == Town(name="Ulm", people=129000)
+    told = provider.requests[1].messages[-1]
+    words = told.results[0].text if mode == "tool" else told.text
+    assert "people" in words
+    assert "greater than or equal to 0" in words
+
+
+@MODES
+def test_prose_is_no_answer(mode):
+    provider, result = run(mode, ["It is Ulm.", said(mode, GOOD)])
+    assert result.output == Town(name="Ulm", people=129000)
+    assert "it holds no JSON" in provider.requests[1].messages[-1].text
+    assert ("call final_answer" in provider.requests[1].messages[-1].text) == (mode == "tool")
+
+
+@MODES
+def test_a_model_that_cannot_ends_without_an_answer_and_what_it_said_is_kept(mode):
+    provider, result = run(mode, ["No.", "No!", "No?", "never asked"], output_retries=2)
+    assert (result.status, result.reason, result.answer, result.output) == ("no_answer", "invalid_output", "No?", None)
+    assert len(provider.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [GOOD, f"```json\n{GOOD}\n```", f"Here you are: {GOOD}. Good?", f"Not {{x}} but\n```\n{GOOD}\n```\nas said"],
+)
+def test_json_is_found_in_prose(text):
+    assert run("prompted", [text])[1].output == Town(name="Ulm", people=129000)
+
+
+TYPES = [
+    (list[int], "[1, 2]", [1, 2]),
+    (int, "7", 7),
+    (bool, "true", True),
+    (str, "just words", "just words"),
+    (Literal["yes", "no"], '"yes"', "yes"),
+    (dict[str, int], '{"a": 1}', {"a": 1}),
+    (Pair, '{"left": "a", "right": "b"}', Pair("a", "b")),
+    (list[Town], f"[{GOOD}]", [Town(name="Ulm", people=129000)]),
+    (int | None, "null", None),
+]
+
+
+@pytest.mark.parametrize(("wanted", "text", "value"), TYPES)
+def test_any_type_of_pydantics(wanted, text, value):
+    _, result = run("prompted", [text], wanted)
+    assert (result.status, result.output) == ("answered", value)
+    if wanted is not str:
+        assert run("tool", [said("tool", text)], wanted)[1].output == value
+
+
+@pytest.mark.parametrize(("wanted", "text", "value"), TYPES)
+def test_what_is_no_object_is_wrapped_for_an_api(wanted, text, value):
+    wrapped = text if wanted is Pair else f'{{"value": {text}}}' if wanted is not str else '{"value": "just words"}'
+    provider, result = run("native", [wrapped], wanted)
+    schema = provider.requests[0].output.schema
+    assert schema["type"] == "object"
+    if wanted is not str:
+        assert result.output == value
+
+
+def test_a_rejected_answer_is_a_fact_and_a_resumed_run_counts_it():
+    provider = PROVIDERS["prompted"](["No.", GOOD])
+    agent = Agent(provider, output=Town)
+    run = agent.start("Which?")
+    asyncio.run(run.finish())
+    records = asyncio.run(run.journal.read(run.run_id))
+    assert [type(record.event) for record in records].count(AnswerRejected) == 1
+    assert run.state.rejected == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"output": Town, "output_mode": "native"}, "needs an API"),
+        ({"output": Town, "output_mode": "loud"}, "output_mode: one of auto"),
+        ({"output": Town, "output_retries": -1}, "output_retries"),
+        ({"output": object()}, "has no JSON Schema"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        Agent(ScriptedProvider([]), **options)
+
+
+def test_a_tool_of_the_answers_name_is_refused():
+    @tool(read_only=True)
+    def final_answer() -> str:
+        """Mine."""
+        return ""
+
+    with pytest.raises(UsageError, match="rename it"):
+        Agent(ScriptedProvider([]), [final_answer], output=Town, output_mode="tool")

@@ -1,0 +1,697 @@
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from whole_calls import said
+from wire_strategies import requests, turns
+
+from toolspeak.data.deltas import (
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallIgnored,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    ForgedResults,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import (
+    FilePart,
+    ImagePart,
+    JsonPart,
+    MalformedCall,
+    Message,
+    Opaque,
+    ReasoningPart,
+    TextMessage,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    Usage,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import FormatError, ProviderError, UsageError
+from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.gemini import GEMINI
+from toolspeak.wire.gemini_request import UNSIGNED
+
+OLD, NEW = "gemini-2.5-flash", "gemini-3-pro"
+SIGNED = {"thoughtSignature": "c2lnbmF0dXJl"}
+READ = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+LIST = ToolSpec("list", "", {"type": "object", "properties": {}})
+ASKED = [Message.user("Hi")]
+
+
+def body_of(request: ModelRequest | list[Message], model: str = OLD) -> dict[str, Any]:
+    request = request if isinstance(request, ModelRequest) else ModelRequest(request)
+    return GEMINI.encode_request(request, model=model, stream=True)
+
+
+def contents(*messages: Message | TextMessage, model: str = OLD) -> list[Any]:
+    return GEMINI.encode_request(ModelRequest(messages), model=model, stream=False)["contents"]
+
+
+def read(*items: Any, **fields: Any) -> ModelRequest:
+    return GEMINI.decode_request({"model": "m", "contents": [*items], **fields}).request
+
+
+def asked_back(request: ModelRequest, model: str) -> ModelRequest:
+    body = json.loads(json.dumps(body_of(request, model)))
+    found = GEMINI.decode_request_at(f"/v1beta/models/{model}:streamGenerateContent", body)
+    assert (found.model, found.stream) == (model, True)
+    return found.request
+
+
+def chunk(*parts: Any, finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    candidate = {"content": {"role": "model", "parts": [*parts]}, "index": 0}
+    return {"candidates": [{**candidate, "finishReason": finish} if finish else candidate], **fields}
+
+
+def streamed(*chunks: Any, model: str | None = NEW) -> list[Delta]:
+    decoder = GEMINI.decoder(model=model)
+    deltas = [delta for each in chunks for delta in decoder.feed(each)]
+    assert decoder.finished
+    return deltas + decoder.close()
+
+
+def sent(deltas: list[Delta]) -> list[dict[str, Any]]:
+    asked = WireRequest(ModelRequest(ASKED), "m-1")
+    encoder = GEMINI.encoder(asked, response_id="r1", created=0)
+    return [frame for delta in deltas for _, frame in encoder.feed(delta)]
+
+
+# --- requests ----------------------------------------------------------------------------------------------------
+
+
+@given(requests(parallel=False, opaque=Opaque("gemini", OLD, SIGNED), result_images=False))
+@settings(deadline=None)
+def test_a_request_survives_being_sent(request: ModelRequest):
+    if request.output is not None:  # the API is told the schema alone
+        request = replace(request, output=OutputSchema("response", request.output.schema))
+    assert asked_back(request, OLD) == request
+
+
+@given(requests(parallel=False, opaque=Opaque("gemini", NEW, SIGNED)))
+@settings(deadline=None)
+def test_a_request_to_a_model_that_wants_signatures_is_the_same_when_sent_on(request: ModelRequest):
+    body = body_of(request, NEW)
+    assert body_of(asked_back(request, NEW), NEW) == body
+
+
+def test_a_whole_request():
+    messages = [Message.system("Be brief."), Message.user("Read a."), TextMessage("tool", "plain")]
+    request = ModelRequest(
+        messages,
+        (READ, LIST),
+        ToolChoice("required"),
+        output=OutputSchema("answer", {"type": "object"}),
+        options={"temperature": 0, "topK": None, "safetySettings": [], "generationConfig": {"new": 1}},
+    )
+    assert GEMINI.encode_request(request, model=OLD, stream=True) == {
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": "Read a."}]},
+            {"role": "user", "parts": [{"text": "plain"}]},
+        ],
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {"name": "read", "description": "Reads a file.", "parametersJsonSchema": READ.parameters},
+                    {"name": "list", "parametersJsonSchema": LIST.parameters},
+                ]
+            }
+        ],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY"}},
+        "generationConfig": {
+            "responseMimeType": "application/json",
+            "responseJsonSchema": {"type": "object"},
+            "temperature": 0,
+            "new": 1,
+        },
+        "safetySettings": [],
+    }
+
+
+@pytest.mark.parametrize("name", ["contents", "systemInstruction", "tools", "toolConfig", "model"])
+def test_an_option_that_is_a_field_of_the_request(name: str):
+    with pytest.raises(UsageError, match=f"the option '{name}' cannot be set"):
+        body_of(ModelRequest(ASKED, options={name: 1}))
+
+
+def test_results_stand_in_one_content_in_the_order_of_their_calls():
+    calls = (ToolCall("a", "read", {"path": "x"}, "f1"), ToolCall("b", "list", {}, None))
+    results = (
+        Message("tool", (ToolResult("b", "list", "failure", (TextPart("no"),), "exception"),)),
+        Message("tool", (ToolResult("a", "read", "success", (TextPart("text"),)),)),
+    )
+    assert contents(Message("assistant", calls), *results, Message.user("go on")) == [
+        {
+            "role": "model",
+            "parts": [
+                {"functionCall": {"id": "f1", "name": "read", "args": {"path": "x"}}},
+                {"functionCall": {"id": "b", "name": "list", "args": {}}},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"id": "f1", "name": "read", "response": {"result": "text"}}},
+                {"functionResponse": {"id": "b", "name": "list", "response": {"error": "no"}}},
+            ],
+        },
+        {"role": "user", "parts": [{"text": "go on"}]},
+    ]
+
+
+# What a result says and the object that a function's response is, both ways.
+RESPONSES = [
+    (TextPart("text"), {"result": "text"}),
+    (TextPart(""), {"result": ""}),
+    (JsonPart({"a": 1}), {"a": 1}),
+    (JsonPart({}), {}),
+    (JsonPart([1, None]), {"result": [1, None]}),
+    (JsonPart(None), {"result": None}),
+    (JsonPart({"error": "told"}), {"result": {"error": "told"}}),
+    (JsonPart({"result": 1, "b": 2}), {"result": {"result": 1, "b": 2}}),
+]
+
+
+@pytest.mark.parametrize(("part", "response"), RESPONSES)
+def test_a_response_is_an_object(part: TextPart | JsonPart, response: dict[str, Any]):
+    messages = (
+        Message("assistant", (ToolCall("a", "read", {}, "a"),)),
+        Message("tool", (ToolResult("a", "read", "success", (part,)),)),
+    )
+    written = contents(*messages)
+    assert written[1]["parts"][0]["functionResponse"]["response"] == response
+    assert read(*written).messages == list(messages)
+
+
+def test_a_malformed_call_and_its_result_go_back_as_text():
+    said = Message("assistant", (MalformedCall("a", "print(", "invalid_arguments", "why"), ToolCall("b", "list", {})))
+    results = Message(
+        "tool",
+        (
+            ToolResult("a", "", "failure", (TextPart("write JSON"),), "malformed"),
+            ToolResult("b", "list", "success", (TextPart("x"),)),
+        ),
+    )
+    call, response, text = contents(said, results)
+    assert call["parts"][0] == {"text": "print("}
+    assert [*response["parts"][0]] == ["functionResponse"]
+    assert text == {"role": "user", "parts": [{"text": "write JSON"}]}
+
+
+def test_an_answer_of_nothing_is_no_content():
+    assert contents(Message.user("a"), Message("assistant", ()), Message.user("b")) == [
+        {"role": "user", "parts": [{"text": "a"}]},
+        {"role": "user", "parts": [{"text": "b"}]},
+    ]
+
+
+def signature(kind: str, model: str) -> Any:
+    opaque = Opaque("gemini", model, SIGNED)
+    parts = {
+        "text": TextPart("t", opaque),
+        "empty": TextPart("", opaque),
+        "reasoning": ReasoningPart("r", opaque),
+        "call": ToolCall("c", "list", {}, "c", opaque=opaque),
+    }
+    return contents(Message("assistant", (parts[kind],)), model=NEW)
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ("text", {"text": "t"}),
+        ("empty", {"text": ""}),
+        ("reasoning", {"text": "r", "thought": True}),
+        ("call", {"functionCall": {"id": "c", "name": "list", "args": {}}}),
+    ],
+)
+def test_a_signature_goes_back_on_its_part_to_its_own_model(kind: str, part: dict[str, Any]):
+    assert signature(kind, NEW) == [{"role": "model", "parts": [{**part, **SIGNED}]}]
+
+
+def test_a_signature_of_another_model_does_not_go_back():
+    assert signature("text", OLD) == [{"role": "model", "parts": [{"text": "t"}]}]
+    assert signature("empty", OLD) == signature("reasoning", OLD) == []
+    assert signature("call", OLD)[0]["parts"][0]["thoughtSignature"] == UNSIGNED
+
+
+@pytest.mark.parametrize(
+    ("model", "unsigned"),
+    [
+        ("gemini-3-pro", True),
+        ("models/gemini-3.5-flash", True),
+        ("gemini-flash-latest", True),
+        ("gemini-4-pro", True),
+        ("gemini-2.5-pro", False),
+        ("gemini-1.5-flash", False),
+        ("gemma-3-27b-it", False),
+    ],
+)
+def test_calls_of_another_model_are_told_as_such_where_signatures_are_asked_for(model: str, unsigned: bool):
+    calls = (TextPart("I read."), ToolCall("a", "read", {}), ToolCall("b", "list", {}))
+    [content] = contents(Message("assistant", calls), model=model)
+    assert [part.get("thoughtSignature") for part in content["parts"]] == [None, UNSIGNED if unsigned else None, None]
+
+
+def test_images_and_files_of_a_result():
+    picture, linked = ImagePart("image/png", b"\x89P"), ImagePart("image/*", url="https://x/a.png")
+    result = ToolResult("a", "read", "success", (TextPart("see"), picture, linked, FilePart("a", "text/x", b"f")))
+    messages = (Message("assistant", (ToolCall("a", "read", {}, "a"),)), Message("tool", (result,)))
+    media = [
+        {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(b"\x89P").decode()}},
+        {"fileData": {"fileUri": "https://x/a.png"}},
+        {"inlineData": {"mimeType": "text/x", "data": base64.b64encode(b"f").decode()}},
+    ]
+    response = {"id": "a", "name": "read", "response": {"result": "see"}}
+    assert contents(*messages, model=NEW)[1]["parts"] == [{"functionResponse": {**response, "parts": media}}]
+    assert contents(*messages, model=OLD)[1]["parts"] == [{"functionResponse": response}, *media]
+    only = (messages[0], Message("tool", (replace(result, content=(picture,)),)))
+    assert contents(*only)[1]["parts"][0]["functionResponse"]["response"] == {"result": "[image: image/png]"}
+
+
+def test_a_lone_surrogate_is_replaced():
+    assert contents(Message.user("a\ud800")) == [{"role": "user", "parts": [{"text": "a\ufffd"}]}]
+
+
+# --- requests as a server reads them -----------------------------------------------------------------------------
+
+
+def test_calls_and_results_without_ids_find_each_other():
+    call = {"functionCall": {"name": "read", "args": {"path": "a"}}}
+    other = {"functionCall": {"name": "list"}}
+    answers = [{"functionResponse": {"name": name, "response": {"result": name}}} for name in ("list", "read", "read")]
+    found = read(
+        {"parts": [{"text": "go"}]},
+        {"role": "model", "parts": [call, other, call]},
+        {"role": "function", "parts": answers},
+    )
+    said, results = found.messages[1], found.messages[2]
+    assert isinstance(said, Message)
+    assert isinstance(results, Message)
+    assert [call.id for call in said.calls] == ["call_0", "call_1", "call_2"]
+    assert [result.call_id for result in results.results] == ["call_1", "call_0", "call_2"]
+    assert results.role == "tool"
+
+
+def test_ids_that_come_again_are_made_unique():
+    call = {"functionCall": {"id": "x", "name": "read"}}
+    result = {"functionResponse": {"id": "x", "name": "read", "response": {}}}
+    turn = [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
+    messages = read(*turn, *turn).messages
+    calls = [call for message in messages if isinstance(message, Message) for call in message.calls]
+    results = [result for message in messages if isinstance(message, Message) for result in message.results]
+    assert [call.id for call in calls] == [result.call_id for result in results] == ["x", "x_1"]
+
+
+def test_both_spellings_of_a_field_are_read():
+    found = read(
+        {"role": "user", "parts": [{"inline_data": {"mime_type": "image/png", "data": "-_8="}}]},
+        system_instruction={"parts": [{"text": "Be brief."}]},
+        tools=[{"function_declarations": [{"name": "a"}]}],
+        tool_config={"function_calling_config": {"mode": "any", "allowed_function_names": ["a"]}},
+        generation_config={"max_output_tokens": 5, "response_mime_type": "application/json", "response_schema": {}},
+        safety_settings=[],
+    )
+    assert found.messages == [Message.system("Be brief."), Message("user", (ImagePart("image/png", b"\xfb\xff"),))]
+    assert found.choice == ToolChoice("specific", "a")
+    assert found.options == {"maxOutputTokens": 5, "safetySettings": []}
+    assert found.output == OutputSchema("response", {})
+
+
+def test_a_schema_of_the_api_is_read_as_json_schema():
+    schema = {
+        "type": "OBJECT",
+        "properties": {
+            "mode": {"type": "STRING", "enum": ["a", "b"], "nullable": True, "description": "how"},
+            "any_of_it": {"anyOf": [{"type": "NUMBER"}, {"type": "BOOLEAN"}]},
+            "many": {"type": "ARRAY", "items": {"type": "INTEGER", "minimum": 1}, "minItems": "2"},
+        },
+        "required": ["mode"],
+        "propertyOrdering": ["mode", "many"],
+    }
+    found = read({"parts": [{"text": "a"}]}, tools=[{"functionDeclarations": [{"name": "f", "parameters": schema}]}])
+    assert found.tools[0].parameters == {
+        "type": "object",
+        "properties": {
+            "mode": {"type": ["string", "null"], "enum": ["a", "b", None], "description": "how"},
+            "any_of_it": {"anyOf": [{"type": "number"}, {"type": "boolean"}]},
+            "many": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2},
+        },
+        "required": ["mode"],
+    }
+
+
+def test_several_allowed_tools_are_the_ones_that_are_offered():
+    tools = [{"functionDeclarations": [{"name": name} for name in "abc"]}]
+    config = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["a", "c"]}}
+    found = read({"parts": [{"text": "x"}]}, tools=tools, toolConfig=config)
+    assert ([tool.name for tool in found.tools], found.choice) == (["a", "c"], ToolChoice("required"))
+
+
+def test_what_a_model_did_besides_is_kept_for_it():
+    part = {"executableCode": {"language": "PYTHON", "code": "1"}}
+    assert read({"role": "model", "parts": [part]}).messages == [
+        Message("assistant", (TextPart("", Opaque("gemini", "m", part)),))
+    ]
+
+
+TEXT = {"parts": [{"text": "a"}]}
+REFUSED = [
+    ([], "the request: expected an object, found a list"),
+    ({}, "contents: at least one content is needed"),
+    ({"contents": "hi"}, "contents: expected a list, found 'hi'"),
+    ({"contents": ["hi"]}, r"contents\[0\]: expected an object"),
+    ({"contents": [{"role": "system", "parts": []}]}, r"contents\[0\].role: expected 'user' or 'model'"),
+    ({"contents": [{"parts": [{"text": 1}]}]}, r"contents\[0\].parts\[0\].text: expected text, found a number"),
+    ({"contents": [{"parts": [{}]}]}, r"contents\[0\].parts\[0\]: none of text, inlineData"),
+    ({"contents": [{"parts": [{"inlineData": {"data": "AA"}}]}]}, r"inlineData.mimeType: expected a name"),
+    ({"contents": [{"parts": [{"inlineData": {"mimeType": "a/b", "data": "?"}}]}]}, "expected bytes in base64"),
+    ({"contents": [{"parts": [{"fileData": {"mimeType": "video/mp4", "fileUri": "x"}}]}]}, "send video/mp4 as inline"),
+    ({"contents": [{"role": "model", "parts": [{"functionCall": {}}]}]}, "functionCall.name: expected a name"),
+    ({"contents": [{"role": "model", "parts": [{"functionCall": {"name": "a", "args": []}}]}, TEXT]}, None),
+    (
+        {"contents": [{"role": "model", "parts": [{"functionCall": {"name": "a", "args": [1]}}]}]},
+        "args: expected an obj",
+    ),
+    ({"contents": [{"parts": [{"functionResponse": {"name": "a", "response": {}}}]}]}, "no call of 'a' awaits"),
+    ({"contents": [TEXT], "tools": [{"googleSearch": {}}]}, r"tools\[0\].googleSearch: not served here"),
+    ({"contents": [TEXT], "tools": [{"functionDeclarations": [{}]}]}, r"functionDeclarations\[0\].name: expected a"),
+    ({"contents": [TEXT], "toolConfig": {"functionCallingConfig": {"mode": "SOME"}}}, "expected AUTO, ANY, NONE"),
+]
+
+
+@pytest.mark.parametrize(("body", "problem"), REFUSED)
+def test_a_request_that_cannot_be_read(body: Any, problem: str | None):
+    if problem is None:
+        assert GEMINI.decode_request(body).request.messages
+        return
+    with pytest.raises(FormatError, match=problem):
+        GEMINI.decode_request(body)
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/v1beta/models/gemini-3-pro:generateContent", ("gemini-3-pro", False)),
+        ("/v1beta/models/qwen3:8b:streamGenerateContent?alt=sse", ("qwen3:8b", True)),
+    ],
+)
+def test_the_path_names_the_model(path: str, found: tuple[str, bool]):
+    asked = GEMINI.decode_request_at(path, {"contents": [TEXT]})
+    assert (asked.model, asked.stream) == found
+
+
+def test_a_path_of_something_else():
+    with pytest.raises(FormatError, match=r"POST to /v1beta/models/<model>:generateContent"):
+        GEMINI.decode_request_at("/v1beta/models/a:embedContent", {"contents": [TEXT]})
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["contents", "parts", "role", "text", "functionCall", "functionResponse", "name", "args", "tools",
+             "functionDeclarations", "parameters", "type", "inlineData", "data", "mimeType", "generationConfig",
+             "toolConfig", "functionCallingConfig", "mode", "systemInstruction", "response", "candidates", "content",
+             "finishReason", "usageMetadata", "error", "promptFeedback", "blockReason", "index"]
+        ),
+        inner,
+        max_size=3,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(JUNK)
+@settings(deadline=None)
+def test_nothing_that_is_sent_raises_anything_else(junk: Any):
+    with contextlib.suppress(FormatError):
+        GEMINI.decode_request({"contents": [TEXT], **junk} if isinstance(junk, dict) else junk)
+    begun = GEMINI.decoder()
+    begun.feed(chunk({"text": "a"}))
+    for read_it in (GEMINI.decode_response, GEMINI.decoder().feed, begun.feed):
+        with contextlib.suppress(ProviderError):
+            read_it(junk)
+
+
+# --- answers -----------------------------------------------------------------------------------------------------
+
+
+@given(turns(opaque=Opaque("gemini", "m-1", SIGNED), response_id="r1"))
+@settings(deadline=None)
+def test_a_turn_survives_being_streamed(turn: list[Delta]):
+    frames = json.loads(json.dumps(sent(turn)))
+    assert said(streamed(*frames, model="m-1")) == said(turn)
+
+
+@given(turns(opaque=Opaque("gemini", "m-1", SIGNED), response_id="r1"))
+@settings(deadline=None)
+def test_a_turn_survives_being_sent_whole(turn: list[Delta]):
+    body = json.loads(json.dumps(GEMINI.encode_response(turn, model="m-1", response_id="r1", created=0)))
+    assert said(GEMINI.decode_response(body, model="m-1")) == said(turn)
+
+
+def test_parallel_calls_without_ids():
+    call = {"functionCall": {"name": "read", "args": {"path": "ü"}}}
+    deltas = streamed(
+        chunk({"text": "I read. "}, modelVersion="gemini-3-pro-001", responseId="r"),
+        chunk(
+            {**call, **SIGNED}, call, finish="STOP", usageMetadata={"promptTokenCount": 5, "candidatesTokenCount": 2}
+        ),
+    )
+    opaque = Opaque("gemini", NEW, SIGNED)
+    assert deltas == [
+        TextDelta("I read. "),
+        CallStarted(0, "read"),
+        ArgumentsDelta(0, '{"path": "ü"}'),
+        CallCompleted(0, "read", {"path": "ü"}, opaque=opaque),
+        CallStarted(1, "read"),
+        ArgumentsDelta(1, '{"path": "ü"}'),
+        CallCompleted(1, "read", {"path": "ü"}),
+        BatchEnded((0, 1), True),
+        TurnEnded("tool_calls", Usage(5, 2), "gemini-3-pro-001", "r"),
+    ]
+
+
+def test_a_call_without_arguments():
+    deltas = streamed(chunk({"functionCall": {"name": "list", "id": "i"}}, finish="STOP"))
+    assert CallCompleted(0, "list", {}, "i") in deltas
+
+
+def test_thoughts_are_reasoning_and_what_they_took_is_counted_once():
+    counts = {
+        "promptTokenCount": 10,
+        "toolUsePromptTokenCount": 4,
+        "cachedContentTokenCount": 8,
+        "candidatesTokenCount": 3,
+        "thoughtsTokenCount": 7,
+        "totalTokenCount": 24,
+    }
+    deltas = streamed(
+        chunk({"text": "Hm.", "thought": True}, usageMetadata={"promptTokenCount": 10}),
+        chunk({"text": "Yes."}),
+        chunk({"text": "", **SIGNED}, finish="STOP", usageMetadata=counts),
+    )
+    usage = Usage(input=14, output=10, cached=8, reasoning=7)
+    assert usage.total == counts["totalTokenCount"]
+    assert deltas == [
+        ReasoningDelta("Hm."),
+        TextDelta("Yes."),
+        PartEnded("text", Opaque("gemini", NEW, SIGNED)),
+        TurnEnded("stop", usage),
+    ]
+
+
+def test_the_parts_of_a_whole_answer_stay_apart_where_one_is_signed():
+    body = chunk({"text": "a"}, {"text": "b", **SIGNED}, {"text": "c"}, {"text": "d"}, finish="STOP")
+    opaque = Opaque("gemini", "v", SIGNED)
+    assert GEMINI.decode_response({**body, "modelVersion": "v"}) == [
+        TextDelta("a"),
+        PartEnded("text"),
+        TextDelta("b"),
+        PartEnded("text", opaque),
+        TextDelta("c"),
+        PartEnded("text"),
+        TextDelta("d"),
+        TurnEnded("stop", Usage(), "v"),
+    ]
+
+
+# Chunks that look nearly like the ordinary one.
+ODD = [
+    ({"candidates": []}, []),
+    (chunk({"text": ""}), []),
+    (chunk({"text": "a", "thought": True}), [ReasoningDelta("a")]),
+    (chunk({"text": "a"}, {"text": "b"}), [TextDelta("a"), TextDelta("b")]),
+    ({"candidates": [{"index": 1, "content": {"parts": [{"text": "no"}]}}]}, []),
+    ({**chunk({"text": "a"}), "promptFeedback": {}}, [TextDelta("a")]),
+    ({**chunk({"text": "a"}), "error": None}, [TextDelta("a")]),
+]
+
+
+@pytest.mark.parametrize(("odd", "deltas"), ODD)
+def test_a_chunk_is_read_the_same_wherever_it_stands(odd: Any, deltas: list[Delta]):
+    decoder = GEMINI.decoder()
+    assert decoder.feed(odd) == deltas
+    assert decoder.feed(odd) == deltas
+    with pytest.raises(ProviderError, match="'text' should be text"):
+        decoder.feed(chunk({"text": ["a"]}))
+
+
+FINISHES = [
+    ("STOP", "stop"),
+    ("MAX_TOKENS", "length"),
+    ("SAFETY", "content_filter"),
+    ("RECITATION", "content_filter"),
+    ("PROHIBITED_CONTENT", "content_filter"),
+    ("LANGUAGE", "content_filter"),
+    ("OTHER", "error"),
+    ("TOO_MANY_TOOL_CALLS", "error"),
+    ("NEXT_YEARS_REASON", "error"),
+]
+
+
+@pytest.mark.parametrize(("told", "finish"), FINISHES)
+def test_finish_reasons(told: str, finish: Any):
+    assert streamed(chunk({"text": "a"}, finish=told))[-1] == TurnEnded(finish)
+    assert streamed({"candidates": [{"finishReason": told, "index": 0}]})[-1] == TurnEnded(finish)
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"), [("MALFORMED_FUNCTION_CALL", "invalid_arguments"), ("UNEXPECTED_TOOL_CALL", "unknown_tool")]
+)
+def test_a_call_that_the_api_could_not_read_runs_nothing_and_is_told(reason: str, code: str):
+    told = {"finishReason": reason, "finishMessage": "Malformed function call: print(default_api.read("}
+    before = chunk({"functionCall": {"name": "list", "args": {}}})
+    malformed, batch, end = streamed(before, {"candidates": [told]})[-3:]
+    assert isinstance(malformed, CallMalformed)
+    assert (malformed.index, malformed.raw, malformed.code) == (1, told["finishMessage"], code)
+    assert malformed.whole_block
+    assert "nothing of the turn ran" in malformed.reason
+    assert (batch, end) == (BatchEnded((), False), TurnEnded("tool_calls"))
+
+
+def test_a_prompt_that_is_blocked():
+    deltas = GEMINI.decode_response(
+        {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 3}}
+    )
+    assert deltas == [TurnEnded("content_filter", Usage(input=3))]
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({}, "no candidates: is this the Gemini API"),
+        ({"candidates": []}, "no candidates"),
+        ([], "the response should be an object, found a list"),
+        ({"candidates": {}}, "'candidates' should be a list"),
+        ({"candidates": [{"content": {"parts": [1]}}]}, "a part should be an object"),
+        ({"candidates": [{"content": {"parts": [{"text": 5}]}}]}, "'text' should be text, found a number"),
+        (chunk({"functionCall": {"name": "a", "args": "x"}}), "'args' of a function call should be an object"),
+        (chunk(finish=7), "'finishReason' should be text"),  # type: ignore[arg-type]
+        ({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}, "the server reported an error: busy"),
+    ],
+)
+def test_an_answer_that_cannot_be_read(body: Any, problem: str):
+    with pytest.raises(ProviderError, match=problem):
+        GEMINI.decode_response(body)
+
+
+def test_an_error_in_the_stream_may_be_worth_a_retry():
+    with pytest.raises(ProviderError) as caught:
+        GEMINI.decoder().feed({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}})
+    assert (caught.value.status, caught.value.retryable) == (503, True)
+
+
+def test_an_empty_candidate_and_what_is_unknown_are_nothing():
+    empty = [{"candidates": [{}]}, {"candidates": []}, {"usageMetadata": {}}, {"news": [1]}]
+    second = {"candidates": [{"index": 1, "content": {"parts": [{"text": "no"}]}, "finishReason": "STOP"}]}
+    grounded = chunk(finish="STOP", news=1)
+    assert streamed(*empty, second, grounded) == [TurnEnded("stop")]
+
+
+def test_a_stream_without_a_finish_reason_is_not_finished():
+    decoder = GEMINI.decoder()
+    decoder.feed(chunk({"text": "a"}, finish="FINISH_REASON_UNSPECIFIED"))
+    assert not decoder.finished
+
+
+# --- answers as a server sends them ------------------------------------------------------------------------------
+
+
+def test_what_a_dialect_read_is_sent_once_and_whole():
+    turn = [
+        TextDelta("I read."),
+        CallStarted(0, "read"),
+        ArgumentsDelta(0, '{"path":'),
+        CallMalformed(0, '{"path":', "truncated", "cut", 7, "read"),
+        CallStarted(1, "list"),
+        ArgumentsDelta(1, "{}"),
+        CallCompleted(1, "list", {}),
+        CallCompleted(2, "list", {}, "x"),
+        CallCompleted(3, "list", {}, "x"),
+        CallIgnored(4, "past the limit"),
+        ForgedResults("<results>"),
+        BatchEnded((1, 2, 3), False),
+        TurnEnded("closed_by_us", Usage(10, 6, 4, 2)),
+    ]
+    frames = sent(turn)
+    parts = [part for frame in frames for part in frame["candidates"][0]["content"]["parts"]]
+    assert parts == [
+        {"text": "I read."},
+        {"text": '{"path":'},
+        {"functionCall": {"id": "r1-1", "name": "list", "args": {}}},
+        {"functionCall": {"id": "x", "name": "list", "args": {}}},
+        {"functionCall": {"id": "r1-3", "name": "list", "args": {}}},
+    ]
+    assert frames[-1]["candidates"][0]["finishReason"] == "STOP"
+    assert frames[-1]["usageMetadata"] == {
+        "promptTokenCount": 10,
+        "candidatesTokenCount": 4,
+        "thoughtsTokenCount": 2,
+        "cachedContentTokenCount": 4,
+        "totalTokenCount": 16,
+    }
+    whole: Any = GEMINI.encode_response(turn, model="m-1", response_id="r1", created=0)
+    assert whole["candidates"][0]["content"]["parts"] == [{"text": 'I read.{"path":'}, *parts[2:]]
+
+
+def test_a_signature_of_another_api_is_no_business_of_the_client():
+    turn = [
+        ReasoningDelta("r"),
+        PartEnded("reasoning", Opaque("anthropic", "m", {"signature": "s"})),
+        TurnEnded("stop"),
+    ]
+    assert "s" not in json.dumps([frame["candidates"][0]["content"]["parts"] for frame in sent(turn)][1:])
+    assert [part for frame in sent(turn) for part in frame["candidates"][0]["content"]["parts"]] == [
+        {"text": "r", "thought": True}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "name"), [(400, "INVALID_ARGUMENT"), (404, "NOT_FOUND"), (429, "RESOURCE_EXHAUSTED"), (502, "INTERNAL")]
+)
+def test_an_error_is_told_as_the_api_tells_it(status: int, name: str):
+    error = {"error": {"code": status, "message": "why", "status": name}}
+    assert GEMINI.encode_error("why", status) == error
+    encoder = GEMINI.encoder(WireRequest(ModelRequest(ASKED), "m"), response_id="r", created=0)
+    [(_, frame)] = encoder.fail("why", status)
+    with pytest.raises(ProviderError, match="why"):
+        GEMINI.decoder().feed(frame)
