@@ -1,9 +1,9 @@
 """What an error means that a server reported, as a body or inside a stream: one table for every API.
 
-Sources, read in November 2026: OpenAI, "Error codes"; Anthropic, "Errors"; Google, "Gemini API troubleshooting" and
-google/rpc/error_details.proto; OpenRouter, "Errors"; DeepSeek, "Error codes"; Groq, "Errors"; llama.cpp
-(tools/server/README.md), vLLM and Ollama as they answer. Where a field of the error names its kind, that decides, then
-what the message says, then the HTTP status.
+It follows what the makers document (OpenAI, "Error codes"; Anthropic, "Errors"; Google, "Troubleshooting" and
+google/rpc/error_details.proto; OpenRouter, DeepSeek and Groq likewise) and what llama.cpp, vLLM and Ollama are known to
+answer; the services themselves were not called. Where a field of the error names its kind, that decides, then what
+the message says, then the HTTP status.
 """
 
 from __future__ import annotations
