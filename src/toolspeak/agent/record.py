@@ -28,7 +28,9 @@ from toolspeak.dialects import ParsedTurn
 from toolspeak.execute import Secrets
 
 
-def answered(turn: ParsedTurn, usage: Usage, estimated: bool, secrets: Secrets, *, wrapping_up: bool) -> ModelAnswered:
+def answered(
+    turn: ParsedTurn, usage: Usage, estimated: bool, cost: float | None, secrets: Secrets, *, wrapping_up: bool
+) -> ModelAnswered:
     """The event of a turn, with placeholders for secrets. In a wrap-up answer no call counts, so none enters the
     history."""
     message, ignored = turn.message, [entry.call for entry in turn.ignored]
@@ -44,6 +46,7 @@ def answered(turn: ParsedTurn, usage: Usage, estimated: bool, secrets: Secrets, 
         tuple(hide_call(call, secrets) for call in ignored if isinstance(call, ToolCall)),
         tuple(map(secrets.hide_text, turn.forged)),
         turn.notes,
+        cost,
     )
 
 

@@ -22,6 +22,7 @@ from toolspeak.agent.summary import compact
 from toolspeak.data.deltas import CallCompleted, Delta
 from toolspeak.data.events import Event, ModelAsked, ModelFailed, Record
 from toolspeak.data.messages import MalformedCall, ToolCall
+from toolspeak.data.prices import cost
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ProviderError
 from toolspeak.execute import Answer, BatchContext, EarlyStart
@@ -110,7 +111,9 @@ class Turns:
         usage, estimated = turn.usage, turn.usage.total is None
         if estimated:
             usage = self._estimate.of(run.state.history, self._prompt, turn)
-        await run.record(answered(turn, usage, estimated, settings.secrets, wrapping_up=wrapping_up))
+        # A turn that an interceptor gave in the model's place costs nothing.
+        spent = cost(usage, settings.driver.name, settings.prices) if ready is None else 0.0
+        await run.record(answered(turn, usage, estimated, spent, settings.secrets, wrapping_up=wrapping_up))
         return None
 
     async def _record_asked(self, request: TurnRequest) -> None:
