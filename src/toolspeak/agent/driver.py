@@ -157,9 +157,7 @@ def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Seque
 def schema_asked(schema: Mapping[str, JSON]) -> str:
     """The words that ask for an answer of a JSON Schema."""
     shown = json.dumps(dict(schema), ensure_ascii=False)
-    return (
-        f"Your final answer must be one JSON value of this schema, without prose or code fence:\n{shown}"
-    )
+    return f"Your final answer must be one JSON value of this schema, without prose or code fence:\n{shown}"
 
 
 def tools_digest(tools: Sequence[ToolSpec]) -> str:

@@ -135,25 +135,26 @@ class Turns:
     async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
         state, settings, publish = self._run.state, self._settings, self._run.publish
         number = state.turns_before + state.step
-        collector = TurnCollector(lambda index: call_id(number, index))
+        collector, partial = TurnCollector(lambda index: call_id(number, index)), self._partial
         await self.drop_early()
-        self._partial.begin()
+        partial.begin()
         if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
             self._early = settings.executor.early(self._run.batch_context())
-        stream = cast("AsyncGenerator[Delta]", settings.driver.turn(replace(request, heard=self._partial.hear)))
+        stream = cast("AsyncGenerator[Delta]", settings.driver.turn(replace(request, heard=partial.hear)))
         try:
             async with aclosing(stream):
                 async for delta in stream:
                     collector.add(delta)
-                    await self._partial.read(delta)
+                    if not partial.heard:
+                        await partial.add(delta)
                     if self._early is not None and isinstance(delta, CallCompleted):
                         self._offer(self._early, collector.call(delta.index))
                     if publish is not None and not isinstance(delta, TurnEnded):
                         await publish(delta)
         except (Exception, asyncio.CancelledError):
-            await self._partial.keep()
+            await partial.keep()
             raise
-        await self._partial.end()
+        await partial.end()
         return collector.turn()
 
     def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:

@@ -55,6 +55,8 @@ class StrictParser(BlockParser):
 
     def feed(self, chunk: str) -> list[Delta]:
         trial, out = self._trial, list[Delta]()
+        if trial is None and (plain := self._plain(chunk)) is not None:
+            return plain
         if trial is not None:
             trial.at, out, trial.deltas, trial.shown = 0, trial.deltas, [], 0
         text = self._held + chunk
