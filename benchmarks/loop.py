@@ -38,6 +38,7 @@ OTHERS = ("llm", "agno", "langgraph", "pydantic-ai", "openai-agents")
 IMPORTS = {
     "pydantic": "import pydantic",
     "toolspeak": "import toolspeak",
+    "toolspeak.Agent": "from toolspeak import Agent",
     "llm": "import llm",
     "agno": "from agno.agent import Agent",
     "langgraph": "from langchain.agents import create_agent",
@@ -84,11 +85,13 @@ def process(python: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             running.stdin.close()
 
 
-def measure(workers: Sequence[Worker], rounds: int, metric: str, **job: Any) -> dict[str, Figures]:
-    """The figures of each runtime that has them; the first round warms up and is left out."""
+def measure(
+    workers: Sequence[Worker], rounds: int, metric: str, *, warm: bool = True, **job: Any
+) -> dict[str, Figures]:
+    """The figures of each runtime that has them. With `warm` a round comes before that is left out."""
     found: dict[str, list[Figures]] = {}
     silent: set[str] = set()
-    for number in range(rounds + 1):
+    for number in range(rounds + warm):
         for worker in workers:
             if worker.name in silent:
                 continue
@@ -97,7 +100,7 @@ def measure(workers: Sequence[Worker], rounds: int, metric: str, **job: Any) -> 
                 silent.add(worker.name)
                 if told != "not of this runtime":
                     print(f"  {worker.name}: {told}", file=sys.stderr)
-            elif number:
+            elif number or not warm:
                 found.setdefault(worker.name, []).append(told)
     return {
         name: {key: statistics.median(each[key] for each in figures) for key in figures[0]}
@@ -135,7 +138,7 @@ class Table:
             ratio = f"{figures[key] / base:8.1f} ×" if base and name != floor else ""
             grown = f"   late/early {figures['late'] / figures['early']:5.2f}" if "late" in figures else ""
             kept = f"   {figures['kib']:,.1f} KiB" if "kib" in figures else ""
-            print(f"{title:28} {name:14} {figures[key]:10,.2f} {ratio:>10}{grown}{kept}", flush=True)
+            print(f"{title:28} {name:16} {figures[key]:10,.2f} {ratio:>10}{grown}{kept}", flush=True)
             self.records.append({"metric": title, "subject": name, **figures})
         print()
 
@@ -151,27 +154,25 @@ def main() -> int:
     pythons = {name: sys.executable if name in OURS else options.peers for name in names}
     table, rounds = Table(), options.rounds
     with ExitStack() as stack:
-        workers = [
-            Worker(name, stack.enter_context(process(pythons[name], "worker.py", name))) for name in names
-        ]
+        workers = [Worker(name, stack.enter_context(process(pythons[name], "worker.py", name))) for name in names]
         ours = [worker for worker in workers if worker.name in OURS]
         server = stack.enter_context(process(sys.executable, "server.py"))
         assert server.stdout is not None, "it is a pipe"
         url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
-        print(f"{'CPU time (µs)':28} {'':14} {'':10} {'by floor':>10}")
+        print(f"{'CPU time (µs)':28} {'':16} {'':10} {'by floor':>10}")
         table.add("step, of 100", measure(workers, rounds, "loop", steps=100), "step")
-        table.add("step, of 1,000", measure(workers, min(rounds, 2), "loop", steps=1000), "step")
+        table.add("step, of 1,000", measure(workers, 1, "loop", warm=False, steps=1000), "step")
         long = measure(ours, 2, "loop", steps=10_000)
         table.add("step, of 10,000", long, "step")
         table.add("request body, 100 steps", measure(ours, 1, "request", steps=100), "request")
         table.add("request body, 1,000 steps", measure(ours, 1, "request", steps=1000), "request")
-        calls = measure(workers, min(rounds, 3), "runs", runs=1000, calls=5, seconds=0.005)
+        calls = measure(workers, min(rounds, 2), "runs", warm=False, runs=1000, calls=5, seconds=0.005)
         table.add("model call, 1,000 runs", calls, "call")
         for kind in ("text", "arguments"):
             table.add(f"delta of {kind}", measure(workers, rounds, "deltas", kind=kind, count=16_384), "delta")
             table.add(f"chunk of {kind}", measure(ours, rounds, "deltas", kind=kind, count=16_384, url=url), "delta")
         table.add("agent, ready tools", measure(workers, rounds, "agents", count=200), "agent", floor="")
-    known = {name: pythons.get(name, sys.executable) for name in IMPORTS if name == "pydantic" or name in pythons}
+    known = {name: pythons.get(name, sys.executable) for name in IMPORTS if name not in OTHERS or name in pythons}
     table.add("import (ms)", imports(known, rounds), "import", floor="pydantic")
     if options.out is not None:
         options.out.write_text("".join(json.dumps(record) + "\n" for record in table.records), encoding="utf-8")

@@ -137,8 +137,8 @@ async def _from_server(url: str) -> AsyncIterator[tuple[str, str]]:
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     body = b"{}"
-    head = f"POST {place.path}/chat/completions HTTP/1.1\r\nhost: {place.hostname}\r\ncontent-length: {len(body)}\r\n\r\n"
-    writer.write(head.encode() + body)
+    head = f"POST {place.path}/chat/completions HTTP/1.1\r\nhost: {place.hostname}\r\ncontent-length: {len(body)}"
+    writer.write(head.encode() + b"\r\n\r\n" + body)
     await reader.readuntil(b"\r\n\r\n")
     rest = b""
     while data := await reader.read(65536):
@@ -151,7 +151,6 @@ async def _from_server(url: str) -> AsyncIterator[tuple[str, str]]:
             delta = choice["delta"]
             if text := delta.get("content"):
                 yield "text", text
-            elif calls := delta.get("tool_calls"):
-                if text := calls[0]["function"]["arguments"]:
-                    yield "arguments", text
+            elif (calls := delta.get("tool_calls")) and (text := calls[0]["function"]["arguments"]):
+                yield "arguments", text
     writer.close()

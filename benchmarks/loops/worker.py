@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 ARGUMENTS = '{"a": 1, "b": 2}'
@@ -122,7 +123,7 @@ class Subject:
         """The cost of a step: of all, and the median of single ones early and late."""
         script = await self._checked(Script(steps))
         stamps = script.stamps
-        each = [(after - before) * 1e6 for before, after in zip(stamps, stamps[1:], strict=False)]
+        each = [(after - before) * 1e6 for before, after in pairwise(stamps)]
         early, late = each[10 : 10 + WINDOW], each[-WINDOW:]
         return {
             "step": (stamps[-1] - stamps[0]) / steps * 1e6,

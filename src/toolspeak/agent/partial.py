@@ -81,7 +81,8 @@ class PartialTurn:
 
     async def end(self) -> None:
         """The turn was read to its end: what is left of it is recorded with it."""
-        self._stop_timer()
+        # The timer goes on: most turns are over long before it is due.
+        self._text, self._reasoning, self._size = [], [], 0
         await self._saved()
 
     async def close(self) -> None:

@@ -73,7 +73,8 @@ class Turns:
         if action.reached is not None:
             await run.record(action.reached)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
-        request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo, output=output)
+        heard = self._partial.hear
+        request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo, heard, output)
         ready, own_messages = None, False
         if self._stage.has("model"):
             sent = replace(request, messages=(*run.state.history, *run.state.queued))
@@ -86,7 +87,12 @@ class Turns:
             own_messages = request.messages is not sent.messages
         await self._record_asked(request)
         # A driver keeps what it has rendered of a run's messages: it must not take others for those.
-        request = replace(request, memo={}) if own_messages else replace(request, messages=run.state.messages)
+        if own_messages:
+            request = replace(request, memo={})
+        elif request.messages is not run.state.messages:
+            request = replace(request, messages=run.state.messages)
+        if request.heard != heard:  # an interceptor's own
+            request = replace(request, heard=heard)
         wrapping_up = choice.mode == "none"
         scope = asyncio.timeout(_WRAP_UP_SECONDS if wrapping_up else seconds_left(run.state, settings.clock))
         try:
@@ -140,7 +146,7 @@ class Turns:
         partial.begin()
         if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
             self._early = settings.executor.early(self._run.batch_context())
-        stream = cast("AsyncGenerator[Delta]", settings.driver.turn(replace(request, heard=partial.hear)))
+        stream = cast("AsyncGenerator[Delta]", settings.driver.turn(request))
         try:
             async with aclosing(stream):
                 async for delta in stream:

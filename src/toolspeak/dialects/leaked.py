@@ -17,6 +17,7 @@ from toolspeak.data.deltas import (
     CallStarted,
     Delta,
     ForgedResults,
+    ReasoningDelta,
     TextDelta,
     TurnEnded,
 )
@@ -90,14 +91,18 @@ class LeakedCalls:
         return out
 
     def _renumbered(self, delta: Delta, *, leaked: bool) -> list[Delta]:
+        if isinstance(delta, ReasoningDelta):
+            return [delta]
         match delta:
             case BatchEnded():
                 self._ends.append(self._own_numbers(delta, leaked))
                 return []
             case CallStarted() | ArgumentsDelta() | CallIgnored():
-                return [replace(delta, index=self._number(leaked, delta.index))]
+                number = self._number(leaked, delta.index)
+                return [delta if number == delta.index else replace(delta, index=number)]
             case CallCompleted():
-                own = replace(delta, index=self._number(leaked, delta.index))
+                number = self._number(leaked, delta.index)
+                own = delta if number == delta.index else replace(delta, index=number)
                 if leaked:
                     own = replace(own, notes=(*own.notes, LEAKED))
                     self._leaked.append(own)
@@ -119,7 +124,8 @@ class LeakedCalls:
         return self._numbers.setdefault((leaked, index), len(self._numbers))
 
     def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
-        return replace(ended, selected=tuple(self._number(leaked, index) for index in ended.selected))
+        selected = tuple(self._number(leaked, index) for index in ended.selected)
+        return ended if selected == ended.selected else replace(ended, selected=selected)
 
     def _end(self, ended: TurnEnded) -> list[Delta]:
         out: list[Delta] = []
