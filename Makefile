@@ -83,6 +83,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/parsers.py
 	$(BIN)/python benchmarks/execution.py
 	$(BIN)/python benchmarks/journal.py
+	$(BIN)/python benchmarks/resume.py
 	$(BIN)/python benchmarks/wire.py
 	$(BIN)/python benchmarks/loop.py
 

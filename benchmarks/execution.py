@@ -137,7 +137,7 @@ Subject = Callable[[str, int], Awaitable[object]]
 
 async def cpu(subjects: Sequence[Subject], count: int, rounds: int) -> list[float]:
     """Microseconds of CPU time a call for each subject."""
-    repeat = max(1, 400 // count)
+    repeat = max(1, 2000 // count)  # some 20 ms at a time: less is noise
     spent: list[list[float]] = [[] for _ in subjects]
     for _ in range(rounds):
         for subject, times in zip(subjects, spent, strict=True):

@@ -26,7 +26,7 @@ from toolspeak.dialects import get_dialect
 from toolspeak.errors import AgentStop, JournalError, ProviderError, RunError, ToolError, ToolspeakError, UsageError
 from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor, Rule
 from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
-from toolspeak.tools import Happened, RunContext, Tool, Toolset, tool
+from toolspeak.tools import Happened, RunContext, StateView, Tool, Toolset, tool
 
 __all__ = [
     "Agent",
@@ -55,6 +55,7 @@ __all__ = [
     "RunState",
     "Session",
     "SqliteJournal",
+    "StateView",
     "StepInterceptor",
     "TextPart",
     "Tool",

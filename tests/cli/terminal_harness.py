@@ -28,7 +28,8 @@ def environment(**more: str) -> dict[str, str]:
         name: value
         for name, value in os.environ.items()
         if not name.startswith("OPENAI_")
-        and name not in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TOOLSPEAK_MODEL", "COLUMNS", "LINES")
+        and name
+        not in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TOOLSPEAK_MODEL", "COLUMNS", "LINES", "EDITOR", "VISUAL")
     }
     return {**kept, "TERM": "xterm-256color", "COLUMNS": "120", **more}
 

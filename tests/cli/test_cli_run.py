@@ -167,6 +167,69 @@ def test_a_repaired_call_is_shown_with_what_the_model_wrote(folder: Path):
     assert "write it again" in done.stderr
 
 
+LINE = "as JSON on one line (nothing: leave them): "
+
+
+def test_arguments_are_edited_on_a_line_checked_shown_and_asked_about_again(folder: Path):
+    told = "I was told: {{find:This call was changed[^]]*}}]"
+    with at_terminal(folder, book(folder, calls(write("a.txt")), told)) as process:
+        process.read_until(ASKS)
+        for typed, problem in [
+            ('{"path": "b.txt"', "this is no JSON: Expecting ',' delimiter (line 1, column 17)"),
+            ('["b.txt"]', "the arguments are one JSON object"),
+            ('{"path": "b.txt", "contents": "x"}', "the arguments of 'write' do not fit:"),
+            ("", "Nothing was changed."),
+        ]:
+            process.type("e\n")
+            process.read_until(LINE)
+            process.type(typed + "\n")
+            assert problem in process.read_until(ASKS)
+        process.type("e\n")
+        assert '{"path": "b.txt", "contents": "x"}' in process.read_until(LINE)  # what was typed is not lost
+        process.type('{"path": "b.txt", "content": "edited\\n"}\n')
+        again = re.sub(r"\x1b\[[0-9;]*m", "", process.read_until(ASKS))
+        assert f"? write  writes file:{folder.resolve() / 'b.txt'}\n" in again
+        assert "+edited" in again
+        assert not (folder / "b.txt").exists()
+        process.type("y\n")
+        code, screen = process.finish()
+    assert code == 0
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("b.txt", "edited\n")]
+    assert "I was told: This call was changed before it ran" in screen
+
+
+def test_arguments_are_edited_in_the_editor_that_is_set(folder: Path):
+    script = folder.parent / "editor.py"
+    script.write_text(
+        "import json, pathlib, sys\n"
+        "file = pathlib.Path(sys.argv[-1])\n"
+        "arguments = json.loads(file.read_text())\n"
+        "after = {'x.txt': 'b.txt', 'b.txt': 'c.txt'}[arguments['path']]\n"
+        "file.write_text(json.dumps({**arguments, 'path': after}))\n"
+    )
+    env = environment(EDITOR=f"{sys.executable} {script}")
+    with at_terminal(folder, book(folder, calls(write("x.txt")), "Done."), env=env) as process:
+        process.read_until(ASKS)
+        process.type("e\n")
+        assert "b.txt" in process.read_until(ASKS)
+        process.type("e\n")
+        assert "c.txt" in process.read_until(ASKS)
+        process.type("y\n")
+        assert process.finish()[0] == 0
+    assert [path.name for path in folder.iterdir()] == ["c.txt"]
+
+
+def test_an_editor_that_fails_leaves_the_question_open(folder: Path):
+    env = environment(EDITOR="/nowhere/editor")
+    with at_terminal(folder, book(folder, calls(write("a.txt")), "Done."), env=env) as process:
+        process.read_until(ASKS)
+        process.type("e\n")
+        assert "/nowhere/editor" in process.read_until(ASKS)
+        process.type("n\n")
+        assert process.finish()[0] == 0
+    assert list(folder.iterdir()) == []
+
+
 def test_no_stops_the_call_and_the_model_is_told(folder: Path):
     told = 'I was told: {{find:the call was rejected[^"]*}}.'
     with at_terminal(folder, book(folder, calls(write("a.txt")), told)) as process:

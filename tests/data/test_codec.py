@@ -314,7 +314,7 @@ UNWRITABLE: list[tuple[Any, str]] = [
     (UnknownEvent("X", {"type": 1}), "UnknownEvent: the data of an unknown event cannot have a field 'type'"),
     (ToolSpec("", "", {}, aliases={"a": 1}), "ToolSpec.aliases['a']: expected text"),  # pyright: ignore[reportArgumentType]
     (CallCompleted(0, "", {"a": b""}), "CallCompleted.arguments['a']: a bytes is not a JSON value"),
-    ("text", "str is not a value that can be stored; known: ApprovalDecided,"),
+    ("text", "str is not a value that can be stored; known: AnswerRejected, ApprovalDecided,"),
 ]
 
 

@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from toolspeak import Effects, Executor, tool
 from toolspeak.data.messages import ToolCall
-from toolspeak.execute import BatchContext, Doubts, approve_all
+from toolspeak.errors import UsageError
+from toolspeak.execute import BatchContext, Decision, Doubts, approve_all
 from toolspeak.tools import Toolset
 
 SAME = Effects(writes={"file:a"}, idempotent=True)
@@ -42,3 +45,59 @@ def test_what_the_time_limit_skips_behind_another_call_stays_in_doubt():
     assert [result.code for result in results] == ["timeout", "unknown_outcome", "skipped"]
     assert "time limit" in results[1].text
     assert sorted(recorded, key=lambda result: result.call_id) == list(results)
+
+
+def sender(description="Sends a letter."):
+    @tool(name="send", description=description, effects=lambda to: Effects(writes={f"box:{to}"}))
+    async def send(to: str) -> str:
+        return f"sent to {to}"
+
+    return send
+
+
+def in_doubt(made, decision, **arguments):
+    """A batch of one call that was started before; nobody is there to be asked."""
+    call = ToolCall("c", "send", arguments or {"to": "ann"})
+    return asyncio.run(
+        Executor(Toolset([made])).run(
+            [call], emit=ignore, context=BatchContext("run"), approver=None, doubts=Doubts({"c": decision})
+        )
+    )
+
+
+async def ignore(_event):
+    return None
+
+
+def test_a_yes_to_run_it_again_holds_for_that_tool_and_those_arguments_alone():
+    (asked,) = in_doubt(sender(), None).pending
+    yes = Decision(True, digest=asked.digest)
+    assert [result.text for result in in_doubt(sender(), yes).results] == ["sent to ann"]
+    assert [request.call.arguments for request in in_doubt(sender(), yes, to="bob").pending] == [{"to": "bob"}]
+    (again,) = in_doubt(sender("Sends a letter, and a bill."), yes).pending
+    assert again.digest != asked.digest
+    assert "was started before" in again.reason
+
+
+def test_a_no_is_for_that_question_alone_too():
+    (asked,) = in_doubt(sender(), None).pending
+    no = Decision(False, digest=asked.digest)
+    assert [result.code for result in in_doubt(sender(), no).results] == ["unknown_outcome"]
+    assert in_doubt(sender(), no, to="bob").pending
+
+
+def test_a_yes_to_run_it_at_all_is_no_yes_to_run_it_again():
+    batch = asyncio.run(
+        Executor(Toolset([sender()])).run(
+            [ToolCall("c", "send", {"to": "ann"})], emit=ignore, context=BatchContext("run"), approver=None
+        )
+    )
+    (first,) = batch.pending
+    assert in_doubt(sender(), Decision(True, digest=first.digest)).pending
+
+
+def test_a_call_in_doubt_runs_again_as_it_was_or_not_at_all():
+    (asked,) = in_doubt(sender(), None).pending
+    assert not asked.can_be_revised
+    with pytest.raises(UsageError, match="cannot be changed"):
+        asyncio.run(asked.revised({"to": "bob"}))

@@ -140,10 +140,10 @@ def test_context_parameter_is_found_wherever_it_stands():
     def last(a: int, *, ctx: "RunContext | None" = None) -> None: ...
 
     made = tool(first)
-    assert made.context_parameter == "ctx"
+    assert made.injected == {"ctx": "context"}
     assert list(made.spec.properties) == ["a"]
     assert made(RunContext(2, ToolCall("1", "first", {})), a=3) == 5
-    assert tool(last).context_parameter == "ctx"
+    assert tool(last).injected == {"ctx": "context"}
     problems = made.read_arguments({"a": 1, "ctx": 2})
     assert [problem.message for problem in problems] == ["ctx: unknown argument; known: a"]
 

@@ -21,7 +21,7 @@ def test_module_types_and_context():
     def move(ctx: RunContext[str], to: Point, back: list[Point] | None = None) -> Nowhere: ...  # noqa: F821
 
     made = tool(move)
-    assert made.context_parameter == "ctx"
+    assert made.injected == {"ctx": "context"}
     assert made.read_arguments({"to": {"x": 1}}) == {"to": Point(1), "back": None}
 
 

@@ -1,6 +1,7 @@
 """A run's batches as lanes: what ran when, and what waited for what."""
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +70,22 @@ def test_the_picture_shows_bars_and_who_waited_for_whom():
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert texts[0] == "<the task>"
     assert "step 1: 3 calls, 1 s" in texts
+
+
+def test_no_arrow_is_drawn_over_a_number_and_a_batch_may_have_a_name():
+    (batch,) = batches(a_run())
+    drawn = list(ElementTree.fromstring(as_svg([replace(batch, name="a < b")])))
+    last_arrow = max(place for place, one in enumerate(drawn) if one.tag == f"{SVG}path")
+    numbers = [place for place, one in enumerate(drawn) if "took" in one.get("class", "")]
+    assert len(numbers) == 2
+    assert min(numbers) > last_arrow
+    assert "a < b: 3 calls, 1 s" in [one.text for one in drawn]
+
+
+def test_a_long_value_is_cut_without_a_count():
+    call = ToolCall("a", "read", {"path": "a" * 100})
+    records = [record(0.0, ModelAnswered(Message("assistant", (call,)), "stop")), record(0.0, success("a"))]
+    assert batches(records)[0].lanes[0].label == f'read("{"a" * 24}"…)'
 
 
 def test_a_batch_of_thousands_is_cut_and_says_so():

@@ -27,7 +27,6 @@ from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects import ParsedTurn
 from toolspeak.execute import Secrets
 
-
 _OF_A_CALL = (ToolStarted, ApprovalRequested, ApprovalDecided, MetadataSet, InterceptorFailed, StopRequested)
 
 

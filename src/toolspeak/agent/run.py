@@ -328,7 +328,8 @@ class Run:
     def _may_remember(self, name: str) -> bool:
         """Whether a call of this tool may have changed the memory: the tool, or an interceptor."""
         tool = self._settings.toolset.get(name)
-        return (tool is not None and tool.context_parameter is not None) or any(self._settings.pipelines.values())
+        reached = tool is not None and "context" in tool.injected.values()
+        return reached or any(self._settings.pipelines.values())
 
     async def _run_tools(self, action: RunTools) -> None:
         state, settings = self.state, self._settings

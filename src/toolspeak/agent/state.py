@@ -203,7 +203,8 @@ def _changed(state: RunState, record: Record) -> RunState:
             decisions = state.decisions
             if any(one.call_id == requested.call_id for one in decisions):  # asked anew: the old answer is void
                 decisions = Log(one for one in decisions if one.call_id != requested.call_id)
-            return _with(state, waiting=state.waiting.append(requested), decisions=decisions, asked=record.time)
+            asked = record.time if state.asked is None else state.asked  # the question may change before its answer
+            return _with(state, waiting=state.waiting.append(requested), decisions=decisions, asked=asked)
         case ApprovalDecided() as decided:
             # A person's time is nobody's: what a question took moves the start on. (A paused run does that itself.)
             waited = record.time - state.asked if state.asked is not None and state.status == "running" else 0.0
@@ -241,7 +242,7 @@ def _changed(state: RunState, record: Record) -> RunState:
         case RunResumed():
             # Nor is the time nobody's in which its process was dead.
             waited = record.time - (state.time if state.paused is None else state.paused)
-            return _with(state, status="running", paused=None, started=state.started + waited)
+            return _with(state, status="running", paused=None, asked=None, started=state.started + waited)
         case ModelFailed(error):
             return _with(state, error=error)
         case RunFinished(status, answer, reason):

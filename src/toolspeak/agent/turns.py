@@ -15,10 +15,11 @@ from toolspeak.agent.history import call_id, hide_call
 from toolspeak.agent.interceptors import Stage, turn_of
 from toolspeak.agent.partial import PartialTurn
 from toolspeak.agent.record import Estimate, answered, seconds_left, time_is_over
+from toolspeak.agent.redact import Shown
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.agent.summary import compact
-from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
+from toolspeak.data.deltas import CallCompleted, Delta
 from toolspeak.data.events import Event, ModelAsked, ModelFailed, Record
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.dialects import ParsedTurn, TurnCollector
@@ -142,6 +143,7 @@ class Turns:
         state, settings, publish = self._run.state, self._settings, self._run.publish
         number = state.turns_before + state.step
         collector, partial = TurnCollector(lambda index: call_id(number, index)), self._partial
+        shown = None if publish is None else Shown(settings.secrets, publish)
         await self.drop_early()
         partial.begin()
         if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
@@ -155,8 +157,8 @@ class Turns:
                         await partial.add(delta)
                     if self._early is not None and isinstance(delta, CallCompleted):
                         self._offer(self._early, collector.call(delta.index))
-                    if publish is not None and not isinstance(delta, TurnEnded):
-                        await publish(delta)
+                    if shown is not None:
+                        await shown.put(delta)
         except (Exception, asyncio.CancelledError):
             await partial.keep()
             raise

@@ -8,10 +8,12 @@ import select
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 
+from toolspeak.cli.edit import edited, editor, read, written
+from toolspeak.errors import UsageError
 from toolspeak.execute import ApprovalRequest, Approver, Decision
 from toolspeak.execute.approval import approve_none
 from toolspeak.execute.threads import in_thread
@@ -19,7 +21,8 @@ from toolspeak.ui import make_console, show_request
 from toolspeak.ui.render import write
 
 DEVICE = "/dev/tty"
-PROMPT = "  Run it? (y)es, (n)o, (a)ll from now on, (t)his tool always, (q)uit the run, or say why not: "
+PROMPT = "  Run it? (y)es, (n)o, (e)dit, (a)ll from now on, (t)his tool always, (q)uit the run, or say why not: "
+_LINE_PROMPT = "  Other arguments, as JSON on one line (nothing: leave them): "
 _LINE = 4096  # the longest line a terminal hands over at once
 
 
@@ -44,12 +47,14 @@ def terminal_approver(console: Console | None = None) -> Approver:
 
 
 class TerminalApprover:
-    """Implements `Approver`. Answers: `y`, `n`, `a` (yes to everything from now on, but for repaired calls), `t` (a
-    rule that says yes to this tool is kept), `q` (no, and the run ends), or the reason for a no."""
+    """Implements `Approver`. Answers: `y`, `n`, `e` (other arguments: they are checked, shown and asked about again),
+    `a` (yes to everything from now on, but for repaired calls), `t` (a rule that says yes to this tool is kept), `q`
+    (no, and the run ends), or the reason for a no."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._all = False
+        self._draft: str | None = None  # what was edited and cannot be used: the next edit begins with it
 
     async def __call__(self, request: ApprovalRequest, /) -> Decision:
         try:
@@ -57,22 +62,49 @@ class TerminalApprover:
                 show_request(console, request)
                 if self._all and request.repaired_from is None:
                     return Decision(True, by="user")
-                answer = await self._answer(fd, console)
+                asked, self._draft = request, None
+                while (answer := await self._answer(fd, console)).edit:
+                    asked = await self._edit(asked, fd, console)
         except OSError as error:
             return Decision(False, f"nobody could be asked: {error.strerror or error}", by="user")
         self._all = self._all or answer.all
         always = request.always() if answer.tool else None
-        return Decision(answer.yes, answer.reason, by="user", always=always, ends_run=answer.ends)
+        decision = Decision(answer.yes, answer.reason, by="user", always=always, ends_run=answer.ends)
+        if asked is request or not answer.yes:
+            return decision
+        return replace(decision, arguments=asked.call.arguments, digest=asked.digest)
+
+    async def _edit(self, asked: ApprovalRequest, fd: int, console: Console) -> ApprovalRequest:
+        """The question about the arguments the person writes; the same one if there is nothing to ask about."""
+        try:
+            if not asked.can_be_revised:
+                raise UsageError("this call was started before: it runs again as it was, or not at all")
+            text = await self._written(asked, fd, console)
+            if text is None or written(arguments := read(text)) == written(asked.call.arguments):
+                write(console, "  Nothing was changed.", "dim")
+                return asked
+            revised = await asked.revised(arguments)
+        except UsageError as error:
+            write(console, f"  {error}", "red")
+            return asked
+        self._draft = None
+        show_request(console, revised)
+        return revised
+
+    async def _written(self, asked: ApprovalRequest, fd: int, console: Console) -> str | None:
+        """What the person writes, kept until it can be used."""
+        if command := editor():
+            text = await edited(self._draft or written(asked.call.arguments, indent=2), command)
+        else:
+            write(console, f"  {self._draft or written(asked.call.arguments)}")
+            text = (await _prompted(_LINE_PROMPT, fd, console)).strip() or None
+        self._draft = text or self._draft
+        return text
 
     async def _answer(self, fd: int, console: Console) -> _Answer:
         _forget_typed(fd)
         while True:
-            write(console, PROMPT, "bold", end="")
-            try:
-                line = await _read_line(fd)
-            except asyncio.CancelledError:
-                write(console, "")
-                raise
+            line = await _prompted(PROMPT, fd, console)
             if not line:
                 write(console, "")
                 return _Answer(False, "the user closed the question without an answer")
@@ -85,6 +117,7 @@ class TerminalApprover:
 class _Answer:
     yes: bool
     reason: str = ""
+    edit: bool = False
     all: bool = False
     tool: bool = False
     ends: bool = False
@@ -97,6 +130,8 @@ def _understand(line: str) -> _Answer | None:
             return None
         case "y" | "yes":
             return _Answer(True)
+        case "e" | "edit":
+            return _Answer(False, edit=True)
         case "a" | "all":
             return _Answer(True, all=True)
         case "t" | "tool":
@@ -138,6 +173,16 @@ def _forget_typed(fd: int) -> None:
     if os.name == "posix":
         while select.select([fd], [], [], 0)[0] and os.read(fd, _LINE):
             pass
+
+
+async def _prompted(prompt: str, fd: int, console: Console) -> str:
+    """The line that is typed behind the prompt, "" at the end of input."""
+    write(console, prompt, "bold", end="")
+    try:
+        return await _read_line(fd)
+    except asyncio.CancelledError:
+        write(console, "")
+        raise
 
 
 async def _read_line(fd: int) -> str:

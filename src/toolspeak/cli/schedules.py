@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.table import Table
@@ -131,7 +131,8 @@ async def _play(schedule: ScheduleName) -> _Played:
     batch = await executor.run(calls, emit=emit, context=BatchContext(schedule), approver=approve_all)
     seconds = time.perf_counter() - started
     (lanes,) = batches(records)
-    return _Played([result.structured for result in batch.results], shop.orders, seconds, lanes)
+    named = replace(lanes, name=schedule)
+    return _Played([result.structured for result in batch.results], shop.orders, seconds, named)
 
 
 def _table(played: Mapping[ScheduleName, _Played], right: _Played) -> Table:

@@ -22,6 +22,7 @@ from toolspeak.data.messages import (
     no_extra,
 )
 from toolspeak.data.tools import Effects
+from toolspeak.data.values import quick
 
 RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval", "suspended"]
 PauseReason = Literal["awaiting_approval", "suspended"]
@@ -163,6 +164,7 @@ class ApprovalDecided:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
     """Recorded immediately before the tool's function is entered.
@@ -192,6 +194,7 @@ class MemoryChanged:
     forgotten: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
     """A call has its result, whether its function ran or not; recorded before the result is used.
@@ -342,6 +345,7 @@ Event: TypeAlias = (
 )
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Record:
     """An event with its stamp.

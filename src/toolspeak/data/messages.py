@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-JSON: TypeAlias = Any
-"""A JSON value as `json.loads` gives it; treated as immutable once it is inside a value."""
+from toolspeak.data.values import JSON, no_extra, quick
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -37,26 +36,6 @@ FailureCode = Literal[
 """Why a call failed, for programs; the model reads the content."""
 
 
-class _Nothing(dict[str, JSON]):
-    """The empty mapping of all values that have nothing extra: one for thousands of values, so nothing enters it."""
-
-    def __setitem__(self, key: str, value: JSON) -> None:
-        raise TypeError("values are not changed; make a new one with dataclasses.replace(value, extra={…})")
-
-    def update(self, *_: Any, **__: Any) -> None:
-        raise TypeError("values are not changed; make a new one with dataclasses.replace(value, extra={…})")
-
-    def setdefault(self, key: str, default: JSON = None, /) -> JSON:
-        raise TypeError("values are not changed; make a new one with dataclasses.replace(value, extra={…})")
-
-
-_NOTHING = _Nothing()
-
-
-def no_extra() -> Mapping[str, JSON]:
-    return _NOTHING
-
-
 @dataclass(frozen=True, slots=True)
 class Opaque:
     """Provider data that travels with a part (a reasoning signature, say): sent back verbatim to the
@@ -67,6 +46,7 @@ class Opaque:
     data: JSON
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TextPart:
     text: str
@@ -83,6 +63,7 @@ class ReasoningPart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class JsonPart:
     value: JSON
@@ -115,6 +96,7 @@ class FilePart:
 ContentPart: TypeAlias = TextPart | JsonPart | ImagePart | FilePart
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call the model made.
@@ -151,6 +133,7 @@ class MalformedCall:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What came of one call. `structured` keeps the tool's value when it is richer than `content`."""

@@ -11,6 +11,9 @@ from toolspeak.data.messages import JSON, no_extra
 EVERYTHING = "*"
 """The resource key that lies above every other."""
 
+UNVERSIONED = "?"
+"""The `Effects.version` of what can change from outside, with nothing cheap to tell: never answered from memory."""
+
 
 def covers(upper: str, lower: str) -> bool:
     """Whether resource `lower` is `upper` or lies below it: `file:src/a.py` lies under `file:src` and `file:`."""
@@ -28,7 +31,8 @@ class Effects:
     a write may remove or replace what was there. `declared` is False for a tool that says nothing: it then
     counts as a write of everything. `repeatable`: asking again is meant (a poll), so no answer is given from
     memory. `version` is a token of the state of what is read (a file's time and size, say): while a run itself
-    changes nothing there, an earlier result of the same call holds as long as the token does.
+    changes nothing there, an earlier result of the same call holds as long as the token does. "" is for what changes
+    through the run alone, `UNVERSIONED` for what may change unseen.
     """
 
     reads: frozenset[str] = frozenset()

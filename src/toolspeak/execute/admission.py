@@ -5,44 +5,36 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
-from toolspeak.errors import AgentStop, suggest
+from toolspeak.errors import AgentStop
 from toolspeak.execute.approval import (
     ApprovalRequest,
     Approver,
     BatchApprover,
     StandingApprover,
-    approval_reason,
     ask,
     ask_together,
     request_digest,
 )
-from toolspeak.execute.arguments import read_arguments
+from toolspeak.execute.arguments import same_arguments
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
 from toolspeak.execute.doubts import ASKED, Doubts, has_person, unknown_outcome
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.entries import REFUSED, Entry, Held, Ready, Settled, Stopping, call_of, stopped_result
 from toolspeak.execute.hooks import Answer, Block, HookError, HookNotes
-from toolspeak.execute.ids import key_of
 from toolspeak.execute.interceptors import Interceptor, hook_failure, passage_of
 from toolspeak.execute.judge import Judge, changed_note, no_unasked_repair
-from toolspeak.execute.results import cap_text, describe, result_of
+from toolspeak.execute.questions import Questions, is_of_a_revision
+from toolspeak.execute.results import result_of
 from toolspeak.execute.secrets import Secrets, hide_effects
-from toolspeak.execute.threads import in_thread
-from toolspeak.tools.context import RunContext
-from toolspeak.tools.tool import Tool
-from toolspeak.tools.toolset import Toolset
 from toolspeak.tools.verify import Happened
 
 ResultT = TypeVar("ResultT")
 
-_PREVIEW_SECONDS = 30.0
-_PREVIEW_BYTES = 64 * 1024
-"""More than a person reads before saying yes, and small enough to record."""
 _ENDED = "not started: the run was ended by a decision"
 
 
@@ -57,7 +49,7 @@ class Admission:
     `stop` is set once the run is to end; `notes` hold what the interceptors leave behind.
     """
 
-    tools: Toolset
+    questions: Questions
     pipeline: Sequence[Interceptor]
     secrets: Secrets
     context: BatchContext
@@ -87,7 +79,11 @@ class Admission:
                 continue
             counted += not isinstance(call, MalformedCall)
             over = max_calls is not None and counted > max_calls
-            entry = await self._entry(call, over=over)
+            entry = self._refused(call, over=over)
+            if entry is None:
+                asked = cast("ToolCall", call)  # every malformed one was refused
+                ready = None if self.pipeline else self.questions.ready(asked)
+                entry = self._at_once(ready) or await self._entry(asked, ready)
             if isinstance(entry, Settled) and isinstance(call, ToolCall):
                 entry = replace(entry, result=self.doubts.told(call, entry.result))
             if self.judge.looks_back and not isinstance(entry, Settled):
@@ -96,15 +92,35 @@ class Admission:
             entries.append(entry)
         return entries
 
-    async def _entry(self, call: ToolCall | MalformedCall, *, over: bool) -> Entry:
+    def _refused(self, call: ToolCall | MalformedCall, *, over: bool) -> Settled | None:
+        """What becomes of a call that is not looked at."""
         if self._rest:
             return self._skipped(call)
         if isinstance(call, MalformedCall):
             return Settled(failure(call, "malformed", call.reason))
         if over:
             return Settled(failure(call, "skipped", "the run's limit on calls is reached"))
+        return self._late(call) if self.deadline.passed() else None
+
+    def _at_once(self, ready: Ready | Settled | None) -> Ready | Settled | None:
+        """The entry of a call for which nothing has to be waited, as for most."""
+        if not isinstance(ready, Ready):
+            return ready
+        if ready.call in self.doubts:
+            return None
+        if not self.judge.is_needed(ready.call, ready.effects):
+            return self._taken(ready)
+        standing = self.approver if isinstance(self.approver, StandingApprover) else None
+        if standing is None or ready.call.repaired_from is not None or self.judge.has_a_say(ready.call):
+            return None
+        return self._decided(ready, standing.decision)
+
+    async def _entry(self, call: ToolCall, ready: Ready | Settled | None) -> Entry:
         try:
-            return self._late(call) if self.deadline.passed() else await self._admit(call)
+            found = await self._intercepted(call) if ready is None else ready
+            if isinstance(found, Settled):
+                return found
+            return self._at_once(found) or await self._considered(found)
         except _TooLateError:
             return self._late(call)
         except AgentStop as stop:
@@ -191,37 +207,25 @@ class Admission:
                 raise _TooLateError from None
             raise
 
-    async def _admit(self, call: ToolCall) -> Entry:
-        tool, given = self.tools.get(call.name), call
-        if tool is not None and self.pipeline:
-            passage = passage_of(call, self.pipeline, self.context, self.notes)
-            try:
-                verdict = await self._in_time(passage.before(call))
-            except HookError as error:
-                return Settled(hook_failure(call, error, self.notes), by=error.name)
-            if isinstance(verdict, Block):
-                return Settled(failure(call, "blocked", verdict.reason), by=self.notes.last)
-            if isinstance(verdict, Answer):
-                return Settled(result_of(call, verdict.value, self.secrets))
-            call, tool = verdict, self.tools.get(verdict.name)
-        ready = self._ready(call, tool)
-        if isinstance(ready, Settled):
-            return ready
-        ready.changed = call is not given and call != given
-        if call in self.doubts:
-            return await self._doubted(ready)
-        if not self.judge.is_needed(ready.call, ready.effects):
-            return self._taken(ready)
-        return await self._judged(ready)
+    async def _intercepted(self, call: ToolCall) -> Ready | Settled:
+        if self.questions.tools.get(call.name) is None:
+            return self.questions.ready(call)
+        passage = passage_of(call, self.pipeline, self.context, self.notes)
+        try:
+            verdict = await self._in_time(passage.before(call))
+        except HookError as error:
+            return Settled(hook_failure(call, error, self.notes), by=error.name)
+        if isinstance(verdict, Block):
+            return Settled(failure(call, "blocked", verdict.reason), by=self.notes.last)
+        if isinstance(verdict, Answer):
+            return Settled(result_of(call, verdict.value, self.secrets))
+        ready = self.questions.ready(verdict)
+        if isinstance(ready, Ready):
+            ready.changed = verdict is not call and verdict != call
+        return ready
 
-    def _ready(self, call: ToolCall, tool: Tool | None) -> Ready | Settled:
-        if tool is None:
-            known = suggest(call.name, (one.name for one in self.tools))
-            return Settled(failure(call, "unknown_tool", f"no tool is called {known}"))
-        arguments = read_arguments(tool, call, self.secrets)
-        if isinstance(arguments, ToolResult):
-            return Settled(arguments)
-        return Ready(call, tool, arguments, tool.effects_of(arguments), key_of(self.context.run_id, call.id))
+    async def _considered(self, ready: Ready) -> Entry:
+        return await (self._doubted(ready) if ready.call in self.doubts else self._judged(ready))
 
     def _taken(self, ready: Ready) -> Ready:
         """With what has begun of it already."""
@@ -233,48 +237,33 @@ class Admission:
         """What becomes of a call that was started before. Its approval stands: it is not asked for again."""
         call, tool, effects = ready.call, ready.tool, hide_effects(ready.effects, self.secrets)
         digest = request_digest(call, tool.spec, effects, again=True)
-        context = self._run_context(call, ready.idempotency_key)
+        context = self.questions.run_context(call, ready.idempotency_key)
         doubts = self.doubts.bound(call, digest)
         settled = await doubts.settle(call, tool, ready.arguments, ready.effects, context)
         if isinstance(settled, Happened):
             return Settled(result_of(call, settled.value, self.secrets))
         if settled is None and (self.approver is None or has_person(self.approver)):
             request = ApprovalRequest(call, tool.spec, effects, "", ASKED, digest, state=self.context.state)
-            return Held(ready, replace(request, preview=await self._preview(ready)), in_doubt=True)
+            return Held(
+                ready, replace(request, preview=await self._in_time(self.questions.preview(ready))), in_doubt=True
+            )
         return ready if settled else Settled(unknown_outcome(call))
 
-    async def _preview(self, ready: Ready) -> str:
-        shown = await self._in_time(_preview(ready.tool, ready.arguments, self._run_context(ready.call)))
-        return cap_text(self.secrets.hide_text(shown), _PREVIEW_BYTES)
-
     async def _judged(self, ready: Ready) -> Entry:
-        effects = hide_effects(ready.effects, self.secrets)
-        reason = self.secrets.hide_text(approval_reason(effects))
-        call, tool = ready.call, ready.tool.spec
-        if reason and call.repaired_from is not None:
-            reason += "; the model's text was malformed, and was repaired"
-        request = ApprovalRequest(
-            call,
-            tool,
-            effects,
-            "",
-            reason,
-            request_digest(call, tool, effects),
-            tuple(self._earlier),
-            self.context.state,
-        )
-        answer = self.judge.answer(request)
+        request = self.questions.about(ready, self._earlier)
+        answer = self.questions.decided_before(ready) or self.judge.answer(request)
         if answer is None:
             return self._taken(ready)
         if isinstance(answer, Decision):
             return self._decided(ready, answer)
-        if answer.reason:
-            request = replace(request, reason="; ".join(part for part in (answer.reason, reason) if part))
+        request = request.because(answer.reason)
         if isinstance(self.approver, StandingApprover):
             if self.approver.decision.approved and not self.approver.repaired and no_unasked_repair(request):
-                return Settled(failure(call, "rejected", no_unasked_repair(request)), by=self.approver.decision.by)
+                return Settled(
+                    failure(request.call, "rejected", no_unasked_repair(request)), by=self.approver.decision.by
+                )
             return self._decided(ready, self.approver.decision)
-        return Held(ready, replace(request, preview=await self._preview(ready)))
+        return Held(ready, replace(request, preview=await self._in_time(self.questions.preview(ready))))
 
     def _decided(self, ready: Ready, decision: Decision) -> Ready | Settled:
         call = ready.call
@@ -283,9 +272,9 @@ class Admission:
             if decision.ends_run:
                 self.stop = StopRequested("terminated", decision.reason, call.id, by=decision.by)
             return Settled(failure(call, "rejected", f"the call was rejected{told}"), by=decision.by)
-        if decision.arguments is None or decision.arguments == call.arguments:
+        if decision.arguments is None or same_arguments(decision.arguments, call.arguments):
             return ready
-        changed = self._ready(replace(call, arguments=decision.arguments), ready.tool)
+        changed = self.questions.ready(replace(call, arguments=decision.arguments))
         if isinstance(changed, Ready):
             changed.changed, changed.note = True, changed_note(changed.call, decision.reason)
         return changed
@@ -302,9 +291,14 @@ class Admission:
         except AgentStop as stop:
             self._stop_run(stop, held.request.call)
             return Settled(stopped_result(held.request.call, stop))
-        if isinstance(answer, Escalate):
+        asked = held.request
+        if isinstance(answer, Decision) and is_of_a_revision(answer, asked):
+            asked = self.questions.revision_of(held, answer)
+            if asked is not None:
+                await self._record_question(asked)
+        if isinstance(answer, Escalate) or asked is None:
             return held
-        answer = replace(answer, reason=self.secrets.hide_text(answer.reason), digest=held.request.digest)
+        answer = replace(answer, reason=self.secrets.hide_text(answer.reason), digest=asked.digest)
         await self.emit(
             ApprovalDecided(
                 call_id,
@@ -359,22 +353,3 @@ class Admission:
         self.waited += waited
         self.deadline.move_on(waited)
         return answer
-
-    def _run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
-        return RunContext(self.context.deps, call, key, memory=self.context.memory, state=self.context.state)
-
-
-async def _preview(tool: Tool, arguments: Mapping[str, Any], context: RunContext[Any]) -> str:
-    if tool.preview is None:
-        return ""
-    make = tool.preview
-    try:
-        async with asyncio.timeout(_PREVIEW_SECONDS):
-            outcome = await in_thread(lambda: make(arguments, context))
-    except TimeoutError:
-        return f"(no preview: it took more than {_PREVIEW_SECONDS:g} seconds)"
-    if isinstance(outcome.error, Exception):
-        return f"(no preview: {describe(outcome.error)})"
-    if outcome.error is not None:
-        raise outcome.error
-    return str(outcome.value)

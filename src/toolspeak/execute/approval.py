@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from toolspeak.data.approvals import Decision, Escalate, Rule
-from toolspeak.data.messages import ToolCall
+from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import UsageError
 from toolspeak.tools.context import StateView
@@ -32,17 +32,38 @@ class ApprovalRequest:
     digest: str = ""
     earlier: tuple[ToolCall, ...] = ()
     state: StateView | None = None
+    _revise: Revise | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def can_be_revised(self) -> bool:
+        """Whether other arguments may be asked about; not of a call that was started before."""
+        return self._revise is not None
+
+    async def revised(self, arguments: Mapping[str, JSON]) -> ApprovalRequest:
+        """The same question about other arguments: validated, with the effects, the preview and the digest they have.
+
+        A `Decision` with its call's `arguments` and its `digest` is a yes to just that. Raises UsageError, with all
+        that is wrong, for arguments that do not fit or that the policy refuses.
+        """
+        if self._revise is None:
+            raise UsageError("the arguments of this call cannot be changed")
+        return await self._revise(arguments)
 
     @property
     def repaired_from(self) -> str | None:
         """What the model wrote, if that was malformed and the call is what repair made of it."""
         return self.call.repaired_from
 
+    def because(self, reason: str) -> ApprovalRequest:
+        """The same question, with one more reason why it is asked."""
+        return replace(self, reason="; ".join(part for part in (reason, self.reason) if part)) if reason else self
+
     def always(self) -> Rule:
         """A rule that says yes to every call of this tool, for as long as its definition stays what it is."""
         return Rule("approve", tool=literal(self.tool.name), definition=definition_digest(self.tool))
 
 
+Revise: TypeAlias = Callable[[Mapping[str, JSON]], Awaitable[ApprovalRequest]]
 Answer: TypeAlias = Decision | Escalate
 
 

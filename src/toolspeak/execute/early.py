@@ -96,7 +96,7 @@ class EarlyStart:
         for gate in gates:
             gate.take()
         context = self._context
-        if tool.context_parameter is not None:
+        if "context" in tool.injected.values():
             if self._memory is None:
                 self._memory = _Apart(context.memory)
             context = replace(context, memory=self._memory.copy)

@@ -23,6 +23,7 @@ from toolspeak.execute.ids import unique
 from toolspeak.execute.interceptors import Interceptor
 from toolspeak.execute.judge import Judge
 from toolspeak.execute.observe import Observer
+from toolspeak.execute.questions import Questions
 from toolspeak.execute.results import ResultCap
 from toolspeak.execute.rules import StandingRules, resolve_policy
 from toolspeak.execute.schedule import ScheduleName, check_schedule
@@ -139,13 +140,14 @@ class Executor:
         async tools and waits for them, abandons the synchronous ones, and records nothing for either.
         """
         limit = Deadline.after(deadline)
+        judge = Judge(self._policy, self.rules, decided)
         admission = Admission(
-            tools=self._tools,
+            questions=Questions(self._tools, self._secrets, context, judge),
             pipeline=self._pipeline,
             secrets=self._secrets,
             context=context,
             emit=emit,
-            judge=Judge(self._policy, self.rules, decided),
+            judge=judge,
             approver=approver,
             doubts=doubts,
             deadline=limit,

@@ -16,7 +16,7 @@ from toolspeak.execute.lingering import Flag
 from toolspeak.execute.secrets import Secrets
 from toolspeak.execute.threads import Outcome, call_in_loop, in_thread
 from toolspeak.execute.timers import Timers
-from toolspeak.tools.context import RunContext
+from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.tool import Tool
 
 
@@ -46,9 +46,9 @@ class Invocation:
         thread. Raises CancelledError alone.
         """
         arguments = self.arguments
-        if self.tool.context_parameter is not None:
+        if self.tool.injected:
             self.given_up = Flag()
-            arguments = {**arguments, self.tool.context_parameter: self._run_context(self.given_up)}
+            arguments = {**arguments, **injected(self.tool.injected, self._run_context(self.given_up))}
         limited = self.seconds is not None and not math.isinf(self.seconds)
         limit = timers.start(self.seconds) if limited and self.seconds is not None else None
         try:

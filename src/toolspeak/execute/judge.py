@@ -33,6 +33,10 @@ class Judge:
         """Whether the call is judged at all: most reads are not."""
         return self.policy is not None or call.id in self.decided or bool(approval_reason(effects))
 
+    def has_a_say(self, call: ToolCall) -> bool:
+        """Whether anything but its effects can decide about the call."""
+        return self.policy is not None or len(self.rules) > 0 or call.id in self.decided
+
     def answer(self, request: ApprovalRequest) -> Answer | None:
         """A decision, `Escalate` (somebody has to be asked), or None: it runs unasked.
 
@@ -41,7 +45,7 @@ class Judge:
         decided = self.decided.get(request.call.id)
         if decided is not None and self._holds(decided, request):
             return decided
-        answer = None if self.policy is None else self._by_policy(self.policy, request)
+        answer = self.of_policy(request)
         if answer is None and request.reason:
             answer = Escalate()
         if isinstance(answer, Escalate):
@@ -49,6 +53,10 @@ class Judge:
         if isinstance(answer, Decision) and answer.approved and no_unasked_repair(request):
             return Escalate()
         return answer
+
+    def of_policy(self, request: ApprovalRequest) -> Answer | None:
+        """What the policy alone says."""
+        return None if self.policy is None else self._by_policy(self.policy, request)
 
     def keep(self, decision: Decision) -> None:
         """Keeps the rule that came with a decision."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult
-from toolspeak.data.tools import EVERYTHING, Effects
+from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
 from toolspeak.execute.schedule import Conflicts
 
 _KEPT = 256  # results of a run; the oldest go first
@@ -68,7 +68,8 @@ class Recall:
 
 
 def _tells(effects: Effects) -> bool:
-    """Whether it is known what the call depends on: resources that it names, and nothing beyond this machine."""
+    """Whether it is known what the call depends on, and would be seen if that changed: resources that it names, and
+    nothing beyond this machine."""
     return (
         effects.declared
         and effects.read_only
@@ -76,6 +77,7 @@ def _tells(effects: Effects) -> bool:
         and EVERYTHING not in effects.reads
         and not effects.external
         and not effects.repeatable
+        and effects.version != UNVERSIONED
     )
 
 

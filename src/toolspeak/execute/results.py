@@ -82,8 +82,9 @@ def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> To
     the whole is kept, if it is; `structured` is dropped then, or when it is itself longer. Images and files stay as
     they are.
     """
-    if len(result.content) == 1 and _surely_fits(result.content[0], cap.max_bytes):
-        return result if result.structured is None else _cap_structured(result, cap)
+    if len(result.content) == 1 and _surely_fits(part := result.content[0], cap.max_bytes):
+        same = isinstance(part, JsonPart) and part.value is result.structured
+        return result if same or result.structured is None else _cap_structured(result, cap)
     whole = sum(len(_bytes_of(part)) for part in result.content)
     if whole <= cap.max_bytes:
         return _cap_structured(result, cap)

@@ -43,6 +43,11 @@ class Secrets:
             for placeholder, value in self._values.items():
                 self._placeholders.setdefault(spell(value), placeholder)
         self._hidden = _any_of(self._placeholders, keep=self._values)
+        # What may begin a match: a placeholder is one too, so that nothing inside of it is hidden.
+        self._spelled: dict[str, list[str]] = {}
+        for spelling in (*self._placeholders, *self._values):
+            self._spelled.setdefault(spelling[0], []).append(spelling)
+        self._longest = max(map(len, (*self._placeholders, *self._values)), default=0)
         self._shown = _any_of(self._values)
 
     @property
@@ -66,6 +71,20 @@ class Secrets:
         if not self._values:
             return text
         return self._hidden.sub(lambda found: self._placeholders.get(found[0], found[0]), text)
+
+    def certain(self, text: str) -> int:
+        """How many characters of a text that goes on can be hidden for themselves: behind them stands an end that may
+        be the beginning of a secret, and what is hidden with it."""
+        cut = len(text)
+        for start in range(max(0, cut - self._longest + 1), cut):
+            end, spelled = text[start:], self._spelled.get(text[start], ())
+            if any(len(spelling) > len(end) and spelling.startswith(end) for spelling in spelled):
+                cut = start
+                break
+        for found in self._hidden.finditer(text) if 0 < cut < len(text) else ():
+            if found.start() < cut < found.end():
+                return found.start()
+        return cut
 
     def reveal(self, value: JSON) -> JSON:
         """The same text or JSON value with each placeholder of a known name replaced by the secret value."""

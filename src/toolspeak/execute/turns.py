@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.data.events import ToolStarted
@@ -29,7 +29,7 @@ class Turn:
     entry: Ready | Settled
     waits: int = 0
     waited_for: tuple[str, ...] = ()
-    followers: list[Turn] = field(default_factory=list["Turn"])
+    followers: list[Turn] | None = None
     phase: Literal["new", "queued", "waiting", "starting", "running", "settling", "recording", "done"] = "new"
     gates: tuple[Gate, ...] = ()
     returned: ToolResult | None = None
@@ -55,7 +55,10 @@ def chain(calls: Sequence[tuple[Turn, Ready]], schedule: ScheduleName) -> None:
             waits, names = found, tuple(calls[index][1].call.id for index in found)
         turn.waits, turn.waited_for = len(waits), names
         for index in waits:
-            calls[index][0].followers.append(turn)
+            before = calls[index][0]
+            if before.followers is None:
+                before.followers = []
+            before.followers.append(turn)
 
 
 def obstacle_of(scope: RunScope, schedule: ScheduleName, turn: Turn, entry: Ready) -> str:

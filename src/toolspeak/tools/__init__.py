@@ -1,10 +1,10 @@
 """Functions as tools: `@tool` makes one, a `Toolset` holds them."""
 
 from toolspeak.data.tools import Effects
-from toolspeak.tools.context import RunContext
+from toolspeak.tools.context import RunContext, StateView
 from toolspeak.tools.decorator import tool
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.toolset import Toolset
 from toolspeak.tools.verify import Happened
 
-__all__ = ["Effects", "Happened", "RunContext", "Tool", "Toolset", "tool"]
+__all__ = ["Effects", "Happened", "RunContext", "StateView", "Tool", "Toolset", "tool"]

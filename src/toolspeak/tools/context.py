@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from toolspeak.data.messages import JSON, Message, ToolCall
 
@@ -12,7 +12,8 @@ DepsT = TypeVar("DepsT")
 
 
 class StateView(Protocol):
-    """The run as a tool may see it: read-only."""
+    """The run as a tool may see it: read-only. Annotate a parameter with it to receive the run as it was when the call
+    was entered (None where a batch belongs to no run)."""
 
     @property
     def run_id(self) -> str: ...
@@ -64,3 +65,17 @@ class RunContext(Generic[DepsT]):
     memory: dict[str, Any] = field(default_factory=_no_memory)
     progress: Callable[[str], None] = _ignore
     cancelled: Callable[[], bool] = _never
+
+
+Injected: TypeAlias = Literal["context", "call", "state"]
+"""What a parameter gets from the run because of its type: the RunContext, its `call`, its `state`."""
+
+INJECTED: Mapping[type, Injected] = {RunContext: "context", ToolCall: "call", StateView: "state"}
+
+
+def injected(wanted: Mapping[str, Injected], context: RunContext[Any] | None) -> dict[str, Any]:
+    """The arguments that come from the run, by parameter; all None without a context."""
+    if context is None:
+        return dict.fromkeys(wanted)
+    given = {"context": context, "call": context.call, "state": context.state}
+    return {name: given[kind] for name, kind in wanted.items()}

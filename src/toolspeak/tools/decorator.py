@@ -7,10 +7,10 @@ from typing import Any, overload
 
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError
-from toolspeak.tools.context import RunContext
+from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.declaration import Declaration, by_name
 from toolspeak.tools.schema import describe_parameters
-from toolspeak.tools.signature import context_parameter, default_name, read_signature
+from toolspeak.tools.signature import default_name, injected_parameters, read_signature
 from toolspeak.tools.tool import Preview, Tool, check_name
 from toolspeak.tools.verify import Verify
 
@@ -124,7 +124,7 @@ def tool(
             reader,
             declaration.per_call(reader.names, where),
             None if preview is None else _previewer(preview, reader.names, where),
-            signature.context_parameter,
+            signature.injected,
             _limiter(timeout, reader.names, where) if callable(timeout) else timeout,
             max_concurrent,
             None if verify is None else _verifier(verify, reader.names, where),
@@ -150,25 +150,23 @@ def _limiter(
 
 def _verifier(verify: Callable[..., Any], parameters: Sequence[str], where: str) -> Verify:
     where = f"{where}: verify"
-    wanted = context_parameter(verify, where)
-    ask = by_name(verify, parameters if wanted is None else [*parameters, wanted], where, may_be_async=True)
+    wanted = injected_parameters(verify, where)
+    ask = by_name(verify, [*parameters, *wanted], where, may_be_async=True)
 
     def asked(arguments: Mapping[str, Any], context: RunContext[Any]) -> Any:
-        return ask(arguments if wanted is None else {**arguments, wanted: context})
+        return ask({**arguments, **injected(wanted, context)})
 
     return asked
 
 
 def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: str) -> Preview:
     where = f"{where}: preview"
-    wanted = context_parameter(preview, where)
-    show = by_name(preview, parameters if wanted is None else [*parameters, wanted], where)
+    wanted = injected_parameters(preview, where)
+    show = by_name(preview, [*parameters, *wanted], where)
 
     def safe(arguments: Mapping[str, Any], context: RunContext[Any] | None = None) -> str:
-        if wanted is not None:
-            arguments = {**arguments, wanted: context}
         try:
-            return str(show(arguments))
+            return str(show({**arguments, **injected(wanted, context)}))
         except Exception as error:  # noqa: BLE001 - a preview is shown to a person who can still decide without it
             return f"(no preview: {type(error).__name__}: {error})"
 

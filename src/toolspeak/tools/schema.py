@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Optional, TypeAlias, Union, cast, get_args, get_origin
 
@@ -33,7 +33,7 @@ def describe_parameters(signature: Signature, aliases: Mapping[str, str], where:
     Raises ToolDefinitionError for a type that JSON cannot express and for an alias that means nothing.
     """
     names = [parameter.name for parameter in signature.parameters]
-    _check_aliases(aliases, names, signature.context_parameter, where)
+    _check_aliases(aliases, names, signature.injected, where)
     model, raw = _model_and_schema(signature.parameters, where)
     for name, text in signature.documentation.items():
         if name in names:
@@ -49,12 +49,12 @@ def describe_parameters(signature: Signature, aliases: Mapping[str, str], where:
     return ordered, Reader(model, tuple(names), dict(aliases), ordered)
 
 
-def _check_aliases(aliases: Mapping[str, str], names: Sequence[str], context: str | None, where: str) -> None:
+def _check_aliases(aliases: Mapping[str, str], names: Sequence[str], injected: Collection[str], where: str) -> None:
     for alias, name in aliases.items():
         if name not in names:
             known = ", ".join(names) or "(none)"
             raise ToolDefinitionError(f"{where}: alias {alias!r} stands for {name!r}, which is no parameter: {known}")
-        if alias in names or alias == context:
+        if alias in names or alias in injected:
             raise ToolDefinitionError(f"{where}: alias {alias!r} is itself a parameter; remove it from aliases")
 
 

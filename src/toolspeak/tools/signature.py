@@ -14,7 +14,7 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_h
 import docstring_parser
 
 from toolspeak.errors import ToolDefinitionError
-from toolspeak.tools.context import RunContext
+from toolspeak.tools.context import INJECTED, Injected
 
 REQUIRED: Any = inspect.Parameter.empty
 """The default of a parameter that has none."""
@@ -34,10 +34,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`parameters` leaves out the one that wants the RunContext and those a partial has already bound."""
+    """`parameters` leaves out those that get something of the run (`injected`) and those a partial has already
+    bound."""
 
     parameters: tuple[Parameter, ...]
-    context_parameter: str | None
+    injected: Mapping[str, Injected]
     is_async: bool
     description: str
     documentation: Mapping[str, str]
@@ -71,21 +72,24 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
         raise ToolDefinitionError(f"{where}: a class or generator cannot be a tool; write a function that returns")
     namespaces = _namespaces(plain)
     parameters: list[Parameter] = []
-    contexts: list[str] = []
+    injected: dict[str, Injected] = {}
     for parameter in _parameters(function, where):
         _check_kind(parameter, where)
         if parameter.name in _bound(function):
             continue
         annotation = _annotation(parameter, namespaces, where)
-        if is_context(annotation):
-            contexts.append(parameter.name)
+        kind = injected_by(annotation)
+        if kind is not None:
+            injected[parameter.name] = kind
         else:
             parameters.append(Parameter(parameter.name, annotation, parameter.default))
-    if len(contexts) > 1:
-        raise ToolDefinitionError(f"{where}: parameters {contexts} all want the RunContext; keep one")
+    for kind in set(injected.values()):
+        names = [name for name, one in injected.items() if one == kind]
+        if len(names) > 1:
+            raise ToolDefinitionError(f"{where}: parameters {names} all want the run's {kind}; keep one")
     description, documentation = _documentation(inspect.getdoc(plain) or "")
     is_async = inspect.iscoroutinefunction(plain)
-    return Signature(tuple(parameters), contexts[0] if contexts else None, is_async, description, documentation)
+    return Signature(tuple(parameters), injected, is_async, description, documentation)
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -96,27 +100,31 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def is_context(annotation: Any) -> bool:
-    """Whether the annotation is RunContext, RunContext[X], or Annotated or Optional of it."""
+def injected_by(annotation: Any) -> Injected | None:
+    """What of the run the annotation asks for: RunContext (or RunContext[X]), ToolCall or StateView, also in Annotated
+    or Optional."""
     origin: Any = get_origin(annotation)
     if origin is Annotated:
-        return is_context(get_args(annotation)[0])
+        return injected_by(get_args(annotation)[0])
     if origin in (Union, UnionType):
         options = [option for option in get_args(annotation) if option is not NoneType]
-        return len(options) == 1 and is_context(options[0])
-    return (origin or annotation) is RunContext
+        return injected_by(options[0]) if len(options) == 1 else None
+    plain = origin or annotation
+    return INJECTED.get(plain) if isinstance(plain, type) else None
 
 
-def context_parameter(function: Callable[..., Any], where: str) -> str | None:
-    """The parameter annotated as RunContext, if there is one; other parameters may lack annotations."""
+def injected_parameters(function: Callable[..., Any], where: str) -> dict[str, Injected]:
+    """The parameters whose annotation asks for something of the run; others may lack annotations."""
     parameters = _parameters(function, where)
     namespaces = _namespaces(underlying(function))
+    found: dict[str, Injected] = {}
     for parameter in parameters:
         if parameter.annotation is not inspect.Parameter.empty:
             with suppress(ToolDefinitionError):
-                if is_context(_annotation(parameter, namespaces, where)):
-                    return parameter.name
-    return None
+                kind = injected_by(_annotation(parameter, namespaces, where))
+                if kind is not None:
+                    found[parameter.name] = kind
+    return found
 
 
 def _bound(function: object) -> Mapping[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from toolspeak.data.messages import JSON
+from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError
-from toolspeak.tools.context import RunContext
+from toolspeak.tools.context import Injected, RunContext
 from toolspeak.tools.verify import Verify
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
@@ -54,8 +54,9 @@ class Tool:
     `effects_of` and `preview` take the validated keyword arguments; `effects_of` never raises (a declaration
     that fails counts as undeclared). `preview` shows what the call would change and may read the disk; with
     the call's RunContext it can say more.
-    `context_parameter` is the parameter that wants the RunContext. `timeout` is in seconds, of every call or as a
-    function of its validated arguments (which never raises). Of `max_concurrent` calls none more runs at once.
+    `injected` are the parameters that get something of the run in place of an argument. `timeout` is in seconds, of
+    every call or as a function of its validated arguments (which never raises). Of `max_concurrent` calls none more
+    runs at once.
     `verify` is asked what became of a call that was started and has no result.
     """
 
@@ -65,7 +66,7 @@ class Tool:
     read_arguments: ArgumentReader
     effects_of: Callable[[Mapping[str, Any]], Effects]
     preview: Preview | None = None
-    context_parameter: str | None = None
+    injected: Mapping[str, Injected] = field(default_factory=no_extra)
     timeout: float | Callable[[Mapping[str, Any]], float | None] | None = None
     max_concurrent: int | None = None
     verify: Verify | None = None

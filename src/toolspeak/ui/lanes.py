@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished, ToolStarted
-from toolspeak.data.messages import ToolCall
+from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.ui.format import one_line, value_text
 
 MAX_LANES = 200  # of a batch; a picture of thousands shows nothing
@@ -34,12 +34,13 @@ class Lane:
 @dataclass(frozen=True, slots=True)
 class BatchLanes:
     """The calls of one turn, in call order. `left_out` are lanes beyond the ones kept; `seconds` from the first
-    call's start to the last one's end."""
+    call's start to the last one's end; `name` stands above the picture in place of the step."""
 
     step: int
     lanes: tuple[Lane, ...]
     seconds: float
     left_out: int = 0
+    name: str = ""
 
 
 @dataclass(slots=True)
@@ -96,10 +97,16 @@ def _lane(seen: _Seen, call_id: str, begun: float, ended: float) -> Lane:
 
 def _label(call: object) -> str:
     if isinstance(call, ToolCall):
-        values = ", ".join(value_text(value, 24) for value in call.arguments.values())
+        values = ", ".join(_short(value) for value in call.arguments.values())
         label = _NOT_XML.sub("�", one_line(f"{call.name}({values})"))
         return label if len(label) <= _LABEL else label[: _LABEL - 1] + "…"
     return "malformed call"
+
+
+def _short(value: JSON) -> str:
+    """A value without the number of characters that are left out: there is no room for it."""
+    shown, more, _ = value_text(value, 24).partition("… (+")
+    return f"{shown}…" if more else shown
 
 
 def as_text(batch: BatchLanes, *, width: int = 60, seconds: float = 0.0) -> Iterator[str]:
@@ -126,7 +133,7 @@ def as_text(batch: BatchLanes, *, width: int = 60, seconds: float = 0.0) -> Iter
 _WIDTH, _LEFT, _RIGHT, _ROW, _HEAD, _BAR = 1000, 330, 70, 24, 44, 14
 _STYLE = """\
 svg { font: 12px system-ui, sans-serif; background: #fff; color: #1f2328 }
-text { fill: currentColor } .faint { opacity: .6 } .title { font-weight: 600 }
+text { fill: currentColor } .faint { fill-opacity: .6 } .title { font-weight: 600 }
 .grid { stroke: currentColor; opacity: .12 } .waits { stroke: currentColor; opacity: .35; stroke-dasharray: 2 3 }
 .edge { fill: none; stroke: #8250df; opacity: .7 } .tip { fill: #8250df }
 .reads { fill: #2f81f7 } .writes { fill: #e08a00 } .failed { fill: #d1242f } .early { stroke: #1a7f37; stroke-width: 2 }
@@ -159,7 +166,8 @@ def as_svg(found: Sequence[BatchLanes], title: str = "toolspeak") -> str:
 def _draw(batch: BatchLanes, top: int, scale: float, longest: float) -> Iterator[str]:
     count = len(batch.lanes) + batch.left_out
     calls = "1 call" if count == 1 else f"{count} calls"
-    yield f'<text class="title" x="12" y="{top + 14}">step {batch.step}: {calls}, {_seconds(batch.seconds)}</text>'
+    name = escape(batch.name) or f"step {batch.step}"
+    yield f'<text class="title" x="12" y="{top + 14}">{name}: {calls}, {_seconds(batch.seconds)}</text>'
     bottom = top + _HEAD + _ROW * len(batch.lanes)
     for tick in _ticks(longest):
         x = _LEFT + tick * scale
@@ -171,6 +179,8 @@ def _draw(batch: BatchLanes, top: int, scale: float, longest: float) -> Iterator
         for earlier in lane.waited_for:
             if earlier in rows and lane.started is not None:
                 yield _edge(rows[earlier], (y, lane), scale)
+    for y, lane in rows.values():  # last, so that no arrow crosses a number
+        yield from _draw_seconds(lane, y, scale)
     if batch.left_out:
         yield f'<text class="faint" x="12" y="{bottom + 16}">… {batch.left_out} more calls</text>'
 
@@ -191,15 +201,23 @@ def _draw_lane(lane: Lane, y: float, scale: float) -> Iterator[str]:
         f'<rect class="{kind}{" early" if lane.early else ""}" x="{start:.1f}" y="{y - _BAR / 2:.1f}" '
         f'width="{max(2.0, span * scale):.1f}" height="{_BAR}" rx="3" aria-label={told}/>'
     )
-    yield f'<text class="faint" x="{start + max(2.0, span * scale) + 5:.1f}" y="{y + 4:.1f}">{_seconds(span)}</text>'
+
+
+def _draw_seconds(lane: Lane, y: float, scale: float) -> Iterator[str]:
+    if lane.started is not None:
+        span = lane.finished - lane.started
+        x = _LEFT + lane.started * scale + max(2.0, span * scale) + 5
+        yield f'<text class="faint took" x="{x:.1f}" y="{y + 4:.1f}">{_seconds(span)}</text>'
 
 
 def _edge(earlier: tuple[float, Lane], later: tuple[float, Lane], scale: float) -> str:
     (y1, before), (y2, after) = earlier, later
-    x1, x2 = _LEFT + before.finished * scale, _LEFT + (after.started or 0.0) * scale
+    # From below the bar's end, left of the number beside it, straight down and then to the right.
+    x1, x2 = _LEFT + before.finished * scale - 3, _LEFT + (after.started or 0.0) * scale
+    y1 += _BAR / 2
     return (
         f'<path class="edge" marker-end="url(#tip)" '
-        f'd="M{x1:.1f} {y1:.1f}C{x1 + 12:.1f} {y1:.1f} {x2 - 14:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"/>'
+        f'd="M{x1:.1f} {y1:.1f}C{x1:.1f} {y2:.1f} {min(x1, x2 - 14):.1f} {y2:.1f} {x2:.1f} {y2:.1f}"/>'
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from toolspeak.data.messages import ToolCall
 from toolspeak.tools import RunContext, Tool, Toolset
 from toolspeak.tools.builtin import Workspace, workspace_tools
+from toolspeak.tools.context import injected
 
 CANARY = "the canary sings outside"
 
@@ -41,9 +42,10 @@ class Caller:
     def __call__(self, name: str, /, **arguments: Any) -> Any:
         """The value, or for an async tool the coroutine."""
         tool, read = self.tool(name), self.arguments(name, arguments)
-        if tool.context_parameter is not None:
+        if tool.injected:
             call = ToolCall("c1", name, arguments)
-            read[tool.context_parameter] = RunContext(None, call, memory=self.memory, cancelled=self.cancelled)
+            context = RunContext(None, call, memory=self.memory, cancelled=self.cancelled)
+            read |= injected(tool.injected, context)
         return tool(**read)
 
     def preview(self, name: str, /, **arguments: Any) -> str:

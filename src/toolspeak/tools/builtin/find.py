@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from toolspeak.data.tools import Effects
+from toolspeak.data.tools import UNVERSIONED, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.glob import Glob
@@ -22,7 +22,8 @@ def find_tool(workspace: Workspace, *, seconds_per_file: float = 10) -> Tool:
     """`seconds_per_file` is how long the regular expression may take for one file."""
 
     def effects(path: str = "") -> Effects:
-        return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False)
+        # To know that no file below has changed would take as long as to search again.
+        return Effects(reads={workspace.scope(path)}, idempotent=True, destructive=False, version=UNVERSIONED)
 
     @tool(name="find", aliases={"file": "path"}, effects=effects, effects_bound=effects())
     def find(

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 from typing import Any
 
-from toolspeak.data.tools import Effects
+from toolspeak.data.tools import UNVERSIONED, Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin.tree import join, shown, walk
@@ -16,9 +16,11 @@ MAX_ENTRIES = 1_000
 
 
 def list_tool(workspace: Workspace) -> Tool:
-    def effects(prefix: str = "") -> Effects:
+    def effects(prefix: str = "", recursive: bool = False) -> Effects:
         folder, _ = _split(workspace, prefix)
-        return Effects(reads={workspace.scope(folder)}, idempotent=True, destructive=False)
+        # A folder's time tells of the names in it, not of those further down.
+        version = UNVERSIONED if recursive else workspace.version(folder)
+        return Effects(reads={workspace.scope(folder)}, idempotent=True, destructive=False, version=version)
 
     @tool(name="list", aliases={"path": "prefix", "file": "prefix"}, effects=effects, effects_bound=effects())
     def list_entries(ctx: RunContext[Any], prefix: str = "", recursive: bool = False) -> list[str]:

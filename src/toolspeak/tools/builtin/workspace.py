@@ -7,6 +7,7 @@ import os
 import secrets
 import stat
 import sys
+import time
 import unicodedata
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -14,12 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from toolspeak.data.tools import UNVERSIONED
 from toolspeak.errors import ToolError, UsageError
 from toolspeak.tools.builtin.folder import DESCRIPTORS, Folder
 from toolspeak.tools.builtin.paths import Parts, components, follow
 
 MAX_EDIT = 64 * 1024 * 1024
 """Bytes of the largest file that is read into memory as a whole (to edit, compare or append to it)."""
+
+_TICK = 20_000_000
+"""Nanoseconds in which a change may be followed by one that has the same time: kernels count in steps of 1 to 10 ms."""
 
 _REASONS = {
     errno.ENOENT: "does not exist: `list` shows what does.",
@@ -100,11 +105,14 @@ class Workspace:
             return self.key("")
 
     def version(self, path: str) -> str:
-        """A token that changes with the file's content, whoever changes it; "" where it cannot be told."""
+        """A token that changes with a file's content, or with the names in a folder, whoever changes them; UNVERSIONED
+        where it cannot be told."""
         try:
             found = os.stat(self.root.joinpath(*self.resolve(path)))
         except (ToolError, OSError):
-            return ""
+            return UNVERSIONED
+        if abs(time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns)) < _TICK:
+            return UNVERSIONED
         return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
     # Reading

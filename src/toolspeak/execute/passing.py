@@ -1,0 +1,214 @@
+"""One call's way through its batch: from its turn to its recorded result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from time import time
+
+from toolspeak.data.events import StopRequested, ToolFinished
+from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
+from toolspeak.errors import AgentStop
+from toolspeak.execute.course import Course
+from toolspeak.execute.entries import Ready, stopped_result
+from toolspeak.execute.hooks import HookNotes
+from toolspeak.execute.interceptors import passage_of
+from toolspeak.execute.invoke import Invocation, seconds_of
+from toolspeak.execute.lingering import Abandoned
+from toolspeak.execute.pause import NotStarted
+from toolspeak.execute.results import describe, finish_result, result_of
+from toolspeak.execute.threads import Outcome
+from toolspeak.execute.turns import Turn, forget_cancellations, obstacle_of, started_fact
+from toolspeak.tools.kept import kept
+
+
+class Passing:
+    """Takes the turns of one batch. `recalls`: a read may be answered from memory."""
+
+    __slots__ = ("_course", "_recalls")
+
+    def __init__(self, course: Course, *, recalls: bool) -> None:
+        self._course = course
+        self._recalls = recalls
+
+    async def take(self, turn: Turn, finish: Callable[[Turn, ToolResult], None]) -> None:
+        """All of a turn, in a task of its own; `finish` is told the result once it is recorded. What must end the
+        batch is handed to its course."""
+        entry, course = turn.entry, self._course
+        settings, memory = course.settings, course.context.memory
+        try:
+            result = self._remembered(turn) if self._recalls else None
+            if result is None:
+                if isinstance(entry, Ready):
+                    result = course.doubts.told(entry.call, await self._run_call(turn, entry))
+                else:
+                    result = entry.result
+                result = finish_result(result, settings.secrets, settings.cap, memory)
+            if turn.notes is not None:
+                for failed in turn.notes.failed:
+                    await course.emit(replace(failed, error=settings.secrets.hide_text(failed.error)))
+            turn.phase = "recording"
+            if settings.stopping.on_failure and result.status == "failure" and isinstance(entry, Ready):
+                await self._halt_on(result)
+            handle = result.extra.get("handle")
+            await course.emit(ToolFinished(result, None if handle is None else kept(memory, handle)))
+        except NotStarted:
+            pass
+        except BaseException as error:  # noqa: BLE001 - the batch raises it; a task's own exception would be lost
+            course.abort(error)
+        else:
+            finish(turn, result)
+        finally:
+            course.under_way -= 1
+            course.rest()
+
+    def _remembered(self, turn: Turn) -> ToolResult | None:
+        """The result of a read that was made before, unless something in this batch may change it first."""
+        entry = turn.entry
+        if not isinstance(entry, Ready) or turn.waited_for:
+            return None
+        return self._course.scope.recall.answer(entry.call, entry.effects)
+
+    async def _halt_on(self, result: ToolResult) -> None:
+        if result.code != "skipped":
+            await self._course.halt(StopRequested("tool_failure", result.text, result.call_id))
+
+    async def _run_call(self, turn: Turn, entry: Ready) -> ToolResult:
+        course = self._course
+        if course.pause.asked:
+            raise NotStarted
+        if course.is_late:
+            return failure(entry.call, "skipped", course.deadline.before_start())
+        if course.stop is not None:
+            return failure(entry.call, "skipped", "not started: the run was told to stop before it")
+        if course.scope.lingering.calls:
+            obstacle = obstacle_of(course.scope, course.settings.schedule, turn, entry)
+            if obstacle:
+                return failure(entry.call, "skipped", f"not started: {obstacle}")
+        turn.phase = "waiting"
+        pipeline = course.settings.pipeline
+        try:
+            if not pipeline:
+                return _noted(entry, await self._call_tool(turn, entry))
+            turn.notes = HookNotes(course.metadata)
+            passage = passage_of(entry.call, pipeline, course.context, turn.notes)
+            result = _noted(entry, await passage.around(entry.call, partial(self._call_tool, turn, entry)))
+        except AgentStop as stop:
+            await self._told_to_stop(entry.call, stop)
+            return turn.returned or stopped_result(entry.call, stop)
+        except asyncio.CancelledError as error:
+            if course.is_being_cancelled:
+                raise
+            forget_cancellations()
+            return turn.returned or self._interrupted(turn, entry.call, error)
+        # An interceptor may have caught what must end the batch.
+        if turn.returned is None and course.is_being_cancelled:
+            raise asyncio.CancelledError
+        return result
+
+    async def _told_to_stop(self, call: ToolCall, stop: AgentStop) -> None:
+        hide = self._course.settings.secrets.hide_text
+        answer = None if stop.answer is None else hide(stop.answer)
+        await self._course.halt(StopRequested("stopped", hide(str(stop)), call.id, answer))
+
+    async def _call_tool(self, turn: Turn, entry: Ready) -> ToolResult:
+        course = self._course
+        if course.is_being_cancelled:
+            raise asyncio.CancelledError
+        if course.pause.asked:
+            raise NotStarted
+        turn.phase, turn.returned = "starting", None
+        try:
+            await course.emit(started_fact(turn, entry, course.settings.secrets))
+        except BaseException as error:
+            course.abort(error)
+            raise
+        turn.phase = "running"
+        turn.started = turn.started or time()
+        if course.watch is not None:
+            course.watch.started(turn, entry.call)
+        if course.is_late:
+            result = failure(entry.call, "skipped", course.deadline.before_start())
+        else:
+            begun = entry.begun
+            invocation = self._invocation(entry) if begun is None else begun.invocation
+            try:
+                outcome, timed_out = await (invocation.run(course.timers) if begun is None else begun.outcome())
+            except asyncio.CancelledError as error:
+                self._give_up(turn, entry, invocation)
+                if course.is_being_cancelled:
+                    raise
+                forget_cancellations()
+                result = self._interrupted(turn, entry.call, error)
+            else:
+                if isinstance(outcome.error, AgentStop):
+                    await self._told_to_stop(entry.call, outcome.error)
+                result = self._result(turn, entry, invocation, outcome, timed_out)
+        turn.phase, turn.returned = "settling", result
+        return result
+
+    def _result(
+        self, turn: Turn, entry: Ready, invocation: Invocation, outcome: Outcome, timed_out: bool
+    ) -> ToolResult:
+        call, secrets = entry.call, self._course.settings.secrets
+        if outcome.error is None:
+            # Even if it was told to stop, or the batch is being cancelled: what was done is recorded if it can be.
+            return result_of(call, outcome.value, secrets)
+        if isinstance(outcome.error, AgentStop):
+            return stopped_result(call, outcome.error)
+        if timed_out:
+            return self._timed_out(turn, entry, invocation)
+        if isinstance(outcome.error, Exception):
+            return failure(call, "exception", secrets.hide_text(describe(outcome.error)))
+        if isinstance(outcome.error, asyncio.CancelledError):
+            return self._interrupted(turn, call, outcome.error)
+        raise outcome.error
+
+    def _invocation(self, entry: Ready) -> Invocation:
+        settings = self._course.settings
+        return Invocation(
+            entry.tool,
+            entry.call,
+            entry.arguments,
+            entry.idempotency_key,
+            seconds_of(entry.tool, entry.arguments, settings.tool_timeout),
+            self._course.context,
+            settings.secrets,
+        )
+
+    def _timed_out(self, turn: Turn, entry: Ready, invocation: Invocation) -> ToolResult:
+        told = f"{entry.tool.name} did not finish within {invocation.seconds:g} seconds"
+        if not self._give_up(turn, entry, invocation):
+            return failure(entry.call, "timeout", told)
+        result = failure(entry.call, "timeout", f"{told}; it may still be running")
+        return replace(result, extra={"still_running": True})
+
+    def _give_up(self, turn: Turn, entry: Ready, invocation: Invocation) -> bool:
+        """Whether the call goes on although nobody waits for it any more: a thread cannot be stopped."""
+        ended = invocation.ended
+        if ended is None or ended.is_set():
+            return False
+        scope = self._course.scope
+        scope.lingering.add(Abandoned(entry.call.id, entry.tool.name, entry.effects, ended))
+        own = scope.own_gate(entry.tool)
+        if own is not None and own in turn.gates:
+            turn.gates = tuple(gate for gate in turn.gates if gate is not own)
+            invocation.on_end = own.leave
+            own.linger()
+        return True
+
+    def _interrupted(self, turn: Turn, call: ToolCall, error: asyncio.CancelledError) -> ToolResult:
+        """The failure of a call that got a CancelledError although nobody cancels the batch."""
+        course = self._course
+        if not course.is_late:
+            told = course.settings.secrets.hide_text(f"the tool gave up: {describe(error)}")
+            return failure(call, "cancelled", told)
+        if turn.phase == "running":
+            return failure(call, "timeout", course.deadline.before_end())
+        return failure(call, "skipped", course.deadline.before_start())
+
+
+def _noted(entry: Ready, result: ToolResult) -> ToolResult:
+    return replace(result, content=(TextPart(entry.note), *result.content)) if entry.note else result

@@ -1,0 +1,125 @@
+"""What is asked about a call: the call made ready to run, and the question that shows it, also with other arguments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from toolspeak.data.approvals import Decision, Escalate
+from toolspeak.data.messages import JSON, ToolCall, ToolResult, failure
+from toolspeak.errors import UsageError, suggest
+from toolspeak.execute.approval import ApprovalRequest, approval_reason, request_digest
+from toolspeak.execute.arguments import read_arguments
+from toolspeak.execute.batch import BatchContext
+from toolspeak.execute.entries import Held, Ready, Settled
+from toolspeak.execute.ids import key_of
+from toolspeak.execute.judge import Judge
+from toolspeak.execute.results import cap_text, describe
+from toolspeak.execute.secrets import Secrets, hide_effects
+from toolspeak.execute.threads import in_thread
+from toolspeak.tools.context import RunContext
+from toolspeak.tools.tool import Tool
+from toolspeak.tools.toolset import Toolset
+
+_PREVIEW_SECONDS = 30.0
+_PREVIEW_BYTES = 64 * 1024
+"""More than a person reads before saying yes, and small enough to record."""
+
+
+@dataclass(slots=True)
+class Questions:
+    """Makes the questions of one batch; nobody is asked here."""
+
+    tools: Toolset
+    secrets: Secrets
+    context: BatchContext
+    judge: Judge
+    _revisions: dict[tuple[str, str], ApprovalRequest] = field(default_factory=dict[tuple[str, str], ApprovalRequest])
+
+    def ready(self, call: ToolCall) -> Ready | Settled:
+        """The call with its tool, validated arguments and effects, or the failure that says what is wrong."""
+        tool = self.tools.get(call.name)
+        if tool is None:
+            known = suggest(call.name, (one.name for one in self.tools))
+            return Settled(failure(call, "unknown_tool", f"no tool is called {known}"))
+        arguments = read_arguments(tool, call, self.secrets)
+        if isinstance(arguments, ToolResult):
+            return Settled(arguments)
+        return Ready(call, tool, arguments, tool.effects_of(arguments), key_of(self.context.run_id, call.id))
+
+    def about(self, ready: Ready, earlier: Sequence[ToolCall]) -> ApprovalRequest:
+        """The question about a call, without a preview; `earlier` are the calls of the batch before it."""
+        effects = hide_effects(ready.effects, self.secrets)
+        reason = self.secrets.hide_text(approval_reason(effects))
+        call, tool, before = ready.call, ready.tool.spec, tuple(earlier)
+        if reason and call.repaired_from is not None:
+            reason += "; the model's text was malformed, and was repaired"
+        digest, revise = request_digest(call, tool, effects), partial(self._revised, ready, before)
+        return ApprovalRequest(call, tool, effects, "", reason, digest, before, self.context.state, revise)
+
+    async def preview(self, ready: Ready) -> str:
+        shown = await _preview(ready.tool, ready.arguments, self.run_context(ready.call))
+        return cap_text(self.secrets.hide_text(shown), _PREVIEW_BYTES)
+
+    def run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
+        """What a tool's preview and its `verify` are told of the run."""
+        return RunContext(self.context.deps, call, key, memory=self.context.memory, state=self.context.state)
+
+    def revision_of(self, held: Held, decision: Decision) -> ApprovalRequest | None:
+        """The question with a decision's arguments, as it was shown; None if it was not, or would be another by now."""
+        shown = self._revisions.get((held.ready.call.id, decision.digest))
+        if shown is None or decision.arguments is None:
+            return None
+        decided = replace(shown.call, arguments=decision.arguments)
+        return shown if self._digest_of(decided) == decision.digest else None
+
+    def decided_before(self, ready: Ready) -> Decision | None:
+        """A yes to this call with other arguments, of a question asked before, if it holds."""
+        decision = self.judge.decided.get(ready.call.id)
+        if decision is None or not decision.approved or decision.arguments is None:
+            return None
+        revised = replace(ready.call, arguments=decision.arguments)
+        return decision if self._digest_of(revised) == decision.digest else None
+
+    def _digest_of(self, call: ToolCall) -> str | None:
+        ready = self.ready(call)
+        return None if isinstance(ready, Settled) else self.about(ready, ()).digest
+
+    async def _revised(
+        self, ready: Ready, earlier: Sequence[ToolCall], arguments: Mapping[str, JSON]
+    ) -> ApprovalRequest:
+        changed = self.ready(replace(ready.call, arguments=self.secrets.hide(dict(arguments))))
+        if isinstance(changed, Settled):
+            raise UsageError(changed.result.text)
+        request = self.about(changed, earlier)
+        answer = self.judge.of_policy(request)
+        if isinstance(answer, Decision) and not answer.approved:
+            raise UsageError(f"the policy refuses this: {answer.reason or 'it gives no reason'}")
+        because = answer.reason if isinstance(answer, Escalate) else ""
+        request = replace(request.because(because), preview=await self.preview(changed))
+        self._revisions[request.call.id, request.digest] = request
+        return request
+
+
+def is_of_a_revision(decision: Decision, request: ApprovalRequest) -> bool:
+    """Whether the decision is a yes to other arguments, bound to the question that showed them."""
+    return decision.approved and decision.arguments is not None and decision.digest not in ("", request.digest)
+
+
+async def _preview(tool: Tool, arguments: Mapping[str, Any], context: RunContext[Any]) -> str:
+    if tool.preview is None:
+        return ""
+    make = tool.preview
+    try:
+        async with asyncio.timeout(_PREVIEW_SECONDS):
+            outcome = await in_thread(lambda: make(arguments, context))
+    except TimeoutError:
+        return f"(no preview: it took more than {_PREVIEW_SECONDS:g} seconds)"
+    if isinstance(outcome.error, Exception):
+        return f"(no preview: {describe(outcome.error)})"
+    if outcome.error is not None:
+        raise outcome.error
+    return str(outcome.value)

@@ -1,0 +1,82 @@
+"""What a person watches of a turn shows no secret, however the model's text was cut."""
+
+import asyncio
+
+import pytest
+from agent_helpers import DIALECTS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolspeak import Agent, tool
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, ForgedResults, ReasoningDelta, TextDelta
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.dialects import get_dialect
+from toolspeak.execute.secrets import Secrets
+from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+
+KEY = 'sk-"quoted"-0123456789'
+NAMES = {"KEY": KEY, "PEM": "-----BEGIN-----\\nabcdefghij\\nklmnopqrst\\n-----END-----"}
+
+
+@tool(read_only=True)
+def note(text: str) -> str:
+    "Takes a note."
+    return "noted"
+
+
+def watch(turns, chunk, dialect="cogency-json"):
+    async def main():
+        agent = Agent(ScriptedProvider(turns, chunk=chunk), [note], secrets=NAMES, dialect=dialect)
+        return [item async for item in agent.stream("go")]
+
+    return asyncio.run(main())
+
+
+def joined(items, kind):
+    return "".join(item.text for item in items if isinstance(item, kind))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, None])
+def test_no_delta_shows_a_secret(dialect, chunk):
+    calls = (
+        get_dialect(dialect).render([Message("assistant", (ToolCall("c", "note", {"text": f"so {KEY}!"}),))])[0].text
+    )
+    turns = [ScriptedTurn(f"It is {KEY}, {KEY} sk.\n{calls}", reasoning=f"Hm: {NAMES['PEM']}"), "Done."]
+    items = watch(turns, chunk, dialect)
+    assert joined(items, TextDelta).startswith("It is {{secret:KEY}}, {{secret:KEY}} sk.")
+    assert joined(items, ReasoningDelta) == "Hm: {{secret:PEM}}"
+    assert "{{secret:KEY}}" in joined(items, ArgumentsDelta)
+    assert [item.arguments for item in items if isinstance(item, CallCompleted)] == [{"text": "so {{secret:KEY}}!"}]
+    shown = "".join(map(repr, items)) + joined(items, TextDelta) + joined(items, ArgumentsDelta)
+    assert "0123456789" not in shown
+    assert "klmnopqrst" not in shown
+
+
+def test_results_that_the_model_made_up_show_none_either():
+    items = watch([f"<results>[{KEY!r}]</results>", "Done."], 3)
+    forged = [item.raw for item in items if isinstance(item, ForgedResults)]
+    assert forged
+    assert "0123456789" not in "".join(forged)
+
+
+def test_only_what_may_begin_a_secret_waits():
+    items = watch(["a sk-x b s"], 1)
+    texts = [item.text for item in items if isinstance(item, TextDelta)]
+    assert texts == ["a", " ", "sk-x", " ", "b", " ", "s"]
+
+
+SECRETS = st.lists(st.text("ab{", min_size=4, max_size=7), min_size=1, max_size=3, unique=True)
+
+
+@settings(max_examples=300, deadline=None)
+@given(SECRETS, st.lists(st.text("ab{s", max_size=5), max_size=12))
+def test_pieces_that_go_on_are_hidden_like_the_whole(values, pieces):
+    secrets = Secrets({f"S{number}": value for number, value in enumerate(values)})
+    held = shown = ""
+    for piece in pieces:
+        held += piece
+        certain = secrets.certain(held)
+        shown, held = shown + secrets.hide_text(held[:certain]), held[certain:]
+        assert len(held) < 2 * secrets.longest
+    assert shown + secrets.hide_text(held) == secrets.hide_text("".join(pieces))

@@ -1,0 +1,58 @@
+"""Values that are made by the thousand behave like every other frozen dataclass."""
+
+import copy
+import inspect
+import pickle
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, replace
+
+import pytest
+
+from toolspeak.data import events, messages
+from toolspeak.data.values import no_extra, quick
+
+QUICK = [
+    messages.TextPart,
+    messages.JsonPart,
+    messages.ToolCall,
+    messages.ToolResult,
+    events.ToolStarted,
+    events.ToolFinished,
+    events.Record,
+]
+
+
+@pytest.mark.parametrize("cls", QUICK)
+def test_a_quick_value_takes_what_its_fields_say(cls):
+    parameters = inspect.signature(cls).parameters
+    assert list(parameters) == [each.name for each in fields(cls)]
+    for each in fields(cls):
+        default = no_extra() if each.default_factory is no_extra else each.default
+        assert parameters[each.name].default == (inspect.Parameter.empty if default is MISSING else default)
+        assert parameters[each.name].annotation == each.type
+
+
+@pytest.mark.parametrize("cls", QUICK)
+def test_a_quick_value_is_frozen_and_can_be_copied(cls):
+    value = cls(*(f"value of {each.name}" for each in fields(cls)))
+    assert [getattr(value, each.name) for each in fields(cls)] == [f"value of {each.name}" for each in fields(cls)]
+    first = fields(cls)[0].name
+    with pytest.raises(FrozenInstanceError):
+        setattr(value, first, "another")
+    assert copy.deepcopy(value) == pickle.loads(pickle.dumps(value)) == value
+    changed = replace(value, **{first: "another"})
+    assert changed != value
+    assert getattr(changed, first) == "another"
+
+
+def test_a_missing_argument_is_named():
+    with pytest.raises(TypeError, match=r"ToolCall\.__init__\(\) missing 1 required positional argument: 'arguments'"):
+        messages.ToolCall("1", "f")
+
+
+def test_a_factory_that_makes_something_anew_is_refused():
+    with pytest.raises(TypeError, match=r"Two\.numbers: its factory would be called once for all values"):
+
+        @quick
+        @dataclass(frozen=True, slots=True)
+        class Two:
+            numbers: list[int] = field(default_factory=list)
