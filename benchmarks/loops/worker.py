@@ -124,12 +124,11 @@ class Subject:
         script = await self._checked(Script(steps))
         stamps = script.stamps
         each = [(after - before) * 1e6 for before, after in pairwise(stamps)]
-        early, late = each[10 : 10 + WINDOW], each[-WINDOW:]
-        return {
-            "step": (stamps[-1] - stamps[0]) / steps * 1e6,
-            "early": statistics.median(early),
-            "late": statistics.median(late),
-        }
+        found = {"step": (stamps[-1] - stamps[0]) / steps * 1e6}
+        if steps > 2 * WINDOW + 10:
+            found["early"] = statistics.median(each[10 : 10 + WINDOW])
+            found["late"] = statistics.median(each[-WINDOW:])
+        return found
 
     async def runs(self, runs: int, calls: int, seconds: float) -> dict[str, Any]:
         """The cost of a model call in `runs` concurrent runs of `calls` model calls, each of which takes `seconds`."""
