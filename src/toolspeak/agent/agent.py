@@ -52,6 +52,7 @@ from toolspeak.journal.memory import MemoryJournal
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, Toolset
 
+_NO_SECRETS = Secrets()
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
 
@@ -149,7 +150,7 @@ class Agent:
             schedule = chosen.info.native_schedule
         pipelines = by_level(interceptors)
         self.rules = StandingRules() if rules is None else rules
-        self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
+        self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets) if secrets else _NO_SECRETS
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
         self._journal = journal

@@ -27,6 +27,8 @@ from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects import ParsedTurn
 from toolspeak.execute import Secrets
 
+_OF_A_CALL = (ToolStarted, ApprovalRequested, ApprovalDecided, MetadataSet, InterceptorFailed, StopRequested)
+
 
 def answered(
     turn: ParsedTurn, usage: Usage, estimated: bool, cost: float | None, secrets: Secrets, *, wrapping_up: bool
@@ -88,20 +90,9 @@ def step_of(event: Event, state: RunState | None) -> int:
 
 def call_of(event: Event) -> str | None:
     """The call an event is about."""
-    match event:
-        case ToolFinished(result):
-            return result.call_id
-        case (
-            ToolStarted()
-            | ApprovalRequested()
-            | ApprovalDecided()
-            | MetadataSet()
-            | InterceptorFailed()
-            | StopRequested()
-        ):
-            return event.call_id
-        case _:
-            return None
+    if isinstance(event, ToolFinished):
+        return event.result.call_id
+    return event.call_id if isinstance(event, _OF_A_CALL) else None
 
 
 def seconds_left(state: RunState, clock: Callable[[], float]) -> float | None:

@@ -57,7 +57,10 @@ class StrictParser(BlockParser):
         self._known = frozenset(spec.name for spec in tools)
 
     def feed(self, chunk: str) -> list[Delta]:
-        trial, out = self._trial, list[Delta]()
+        trial = self._trial
+        if trial is None and (plain := self._plain(chunk)) is not None:
+            return plain
+        out: list[Delta] = []
         if trial is not None:
             trial.at, out, trial.deltas, trial.shown = 0, trial.deltas, [], 0
         text = self._held + chunk
