@@ -94,6 +94,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/parsers.py
 	$(BIN)/python benchmarks/execution.py
 	$(BIN)/python benchmarks/journal.py
+	$(BIN)/python benchmarks/resume.py
 	$(BIN)/python benchmarks/wire.py
 
 $(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/engines.txt | $(BIN)/python

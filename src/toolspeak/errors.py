@@ -124,6 +124,14 @@ class ProviderError(ToolspeakError):
         self.retry_after = retry_after
         self.result: Any = None  # a RunResult; the rooms above are not known here
 
+    def retold(self, message: str, code: ProviderErrorCode | None = None) -> ProviderError:
+        """The same failure in other words. With `code` it is another kind, which no waiting mends."""
+        if code is not None:
+            return ProviderError(message, status=self.status, code=code)
+        return ProviderError(
+            message, status=self.status, retryable=self.retryable, code=self.code, retry_after=self.retry_after
+        )
+
 
 class RunError(ToolspeakError):
     """A run cannot go on from where it is; the message says what is missing."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_detect import CALLS, MARKERS, MENTIONS, said, written
 
 from toolspeak.data.deltas import CallMalformed, CallStarted, TextDelta
-from toolspeak.data.messages import MalformedCall
+from toolspeak.data.messages import FinishReason, MalformedCall
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.errors import UsageError
 from toolspeak.testing import check_splits, chunks, parse_pieces
@@ -18,6 +18,10 @@ from toolspeak.testing import check_splits, chunks, parse_pieces
 TURNS = ("harmony", "inkling", "muse", "functionary-v32")
 NAMES = [*(dialect.name for dialect in DIALECTS if dialect.name not in TURNS), "auto"]
 CALL = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
+
+
+HALF = f'<tool_call>{{"name": "read", "arguments": {{"file": "{CALL}'
+"""A call whose argument is the text of another, and that has no end."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -41,7 +45,8 @@ def test_calls_of_known_tools_are_read_as_before(name: str):
         (f"<tool_call> {{tag}} is it: {CALL}", ["ping"], "<tool_call> {tag} is it: "),
         (f"<tool_call> {{ {CALL}", ["ping"], "<tool_call> { "),
         (f'<tool_call>{{"name": "pong", "arguments": {{"x": 1}}}}</tool_call>{CALL}', ["ping"], None),
-        (f'<tool_call>{{"name": "read", "arguments": {{"file": "{CALL}', ["ping"], None),
+        (f'<tool_call>{{"name": "read", "arguments": {{"file": "{CALL}', [], HALF),
+        (f"{HALF} and more", [], f"{HALF} and more"),
         (CALL[:-20], [], CALL[:-20]),
         (CALL.removesuffix("</tool_call>"), ["ping"], ""),
         ("<tool_call>\n{", [], "<tool_call>\n{"),
@@ -55,6 +60,21 @@ def test_a_marker_without_a_call_of_a_known_tool_is_text(name: str, text: str, n
     assert [call.name for call in turn.calls] == names
     assert turn.text == (text.replace(CALL, "") if left is None else left)
     check_splits(strict, text, TOOLS)
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        HALF,
+        '<|tool_call>call:write{e:<|"|><|tool_call>call:ping{}<tool_call|>',
+        "<tool_call>write<arg_key><tool_call>ping</tool_call>",
+    ],
+)
+def test_in_a_turn_that_was_cut_off_no_call_is_read_out_of_an_open_block(text: str, finish: FinishReason):
+    """It may be an argument of what was cut: arguments are text in which a call may stand."""
+    turn = read_turn(get_dialect("auto", strict_detection=True), text, TOOLS, finish=finish)
+    assert said(turn) == (text, "", [])
 
 
 def test_without_tools_every_name_is_known():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -48,10 +49,12 @@ class Server:
 
 
 @asynccontextmanager
-async def serve(*answers: Answer, sock: socket.socket | None = None) -> AsyncGenerator[Server]:
+async def serve(
+    *answers: Answer, sock: socket.socket | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[Server]:
     """Gives the answers in turn, the last one for ever; a connection serves any number of requests.
 
-    Listens on a free port, or on `sock`, which it closes at the end.
+    Listens on a free port, or on `sock`, which it closes at the end; over TLS, if `tls` says with what certificate.
     """
     served = Server()
     handlers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -75,7 +78,7 @@ async def serve(*answers: Answer, sock: socket.socket | None = None) -> AsyncGen
 
     if sock is None:
         sock = socket.create_server(("127.0.0.1", 0))
-    listener = await asyncio.start_server(handle, sock=sock)
+    listener = await asyncio.start_server(handle, sock=sock, ssl=tls)
     served.port = listener.sockets[0].getsockname()[1]
     try:
         yield served
@@ -142,6 +145,23 @@ def until_client_leaves(server_of: Callable[[], Server], *pieces: bytes) -> Answ
         await exchange.send(*pieces)
         assert await exchange.reader.read() == b""
         server_of().client_gone.set()
+
+    return answer
+
+
+def tunnel(port: int) -> Answer:
+    """What a proxy does with CONNECT: passes bytes on to `port` of this machine, whatever host was asked for."""
+
+    async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def answer(exchange: Exchange) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await exchange.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.gather(passed(exchange.reader, writer), passed(reader, exchange.writer), return_exceptions=True)
 
     return answer
 

@@ -88,7 +88,7 @@ async def turn(provider: Provider, request: ModelRequest = REQUEST) -> list[Delt
 GEMINI_API = Api(
     "gemini",
     "text/event-stream",
-    lambda url, timeout: GeminiProvider("gemini-3-pro", base_url=url, api_key=KEY, timeout=timeout),
+    lambda url, timeout: GeminiProvider("gemini-3-pro", base_url=url, api_key=KEY, timeout=timeout, retries=0),
     event,
     (
         part({"text": "Hé"}),
@@ -105,7 +105,7 @@ GEMINI_API = Api(
 OLLAMA_API = Api(
     "ollama",
     "application/x-ndjson",
-    lambda url, timeout: OllamaProvider("m", host=url, api_key=KEY, timeout=timeout),
+    lambda url, timeout: OllamaProvider("m", host=url, api_key=KEY, timeout=timeout, retries=0),
     ndjson,
     (
         line("Hé"),

@@ -29,7 +29,7 @@ async def turn(provider: Provider, request: ModelRequest = REQUEST) -> list[Delt
 def ask(*answers: Answer, timeout: float | None = 20, turns: int = 1) -> tuple[list[Delta], Server]:
     async def run() -> tuple[list[Delta], Server]:
         async with serve(*answers) as server:
-            provider = OpenAIProvider("m", base_url=server.base_url, api_key=KEY, timeout=timeout)
+            provider = OpenAIProvider("m", base_url=server.base_url, api_key=KEY, timeout=timeout, retries=0)
             try:
                 return [delta for _ in range(turns) for delta in await turn(provider)], server
             finally:

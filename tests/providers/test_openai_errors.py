@@ -25,7 +25,7 @@ from toolspeak.providers.openai import OpenAIProvider
 def test_an_error_inside_the_stream():
     error = {"error": {"message": f"overheated, key {KEY}", "type": "server_error", "code": 503}}
     found = fail(stream(EVENTS[0], event(error)))
-    assert str(found) == "the server reported an error: overheated, key [API key]"
+    assert str(found).startswith("the server reported an error: overheated, key [API key]. The server failed")
     assert (found.status, found.retryable) == (503, True)
 
 
@@ -72,8 +72,8 @@ def test_nobody_listens():
 )
 def test_a_server_that_falls_silent(sent: list[bytes], where: str):
     servers = [Server()]
-    found = fail(until_client_leaves(lambda: servers[0], *sent), timeout=0.05)
-    assert f"said nothing for 0.05 seconds{where}" in str(found)
+    found = fail(until_client_leaves(lambda: servers[0], *sent), timeout=0.5)
+    assert f"said nothing for 0.5 seconds{where}" in str(found)
     assert found.retryable
 
 
@@ -84,11 +84,13 @@ STATUS_TABLE = [
     ("404 Not Found", "Check the model's name, and that the base URL", False),
     ("400 Bad Request", "refuses the request", False),
     ("408 Request Timeout", "try again", True),
+    ("409 Conflict", "failed or is overloaded", True),
     ("413 Content Too Large", "too large for the server", False),
-    ("418 Teapot", "HTTP 418", False),
+    ("418 Teapot", "own log may say more", False),
+    ("425 Too Early", "failed or is overloaded", True),
     ("429 Too Many Requests", "wait and try again", True),
     ("500 Internal Server Error", "failed or is overloaded", True),
-    ("501 Not Implemented", "failed or is overloaded", False),
+    ("501 Not Implemented", "cannot do what was asked", False),
     ("503 Service Unavailable", "failed or is overloaded", True),
     ("529 Overloaded", "failed or is overloaded", True),
 ]
@@ -100,13 +102,6 @@ def test_the_table_of_statuses(status: str, hint: str, retryable: bool):
     assert f"answered HTTP {status[:3]}: 'that is why'" in str(found)
     assert hint in str(found)
     assert (found.status, found.retryable) == (int(status[:3]), retryable)
-
-
-@pytest.mark.parametrize(("value", "shown"), [("20", "20 seconds"), ("Wed, 21 Oct 2026 07:28:00 GMT",) * 2])
-def test_too_many_requests_tells_how_long_to_wait(value: str, shown: str):
-    found = fail(whole("429 Too Many Requests", b"", "text/plain", f"retry-after: {value}"))
-    assert str(found).endswith(f"wait and try again. Retry-After: {shown}.")
-    assert found.retryable
 
 
 def test_a_quota_that_is_used_up_is_not_worth_a_retry():

@@ -231,7 +231,7 @@ def test_an_ill_formed_chunk_is_a_provider_error(piece: Any, problem: str):
         ({"message": "too long", "type": "invalid_request_error", "code": 400}, "too long", 400, False),
         ({"message": {"x": 1}}, "an object", None, False),
         ("plain words", "plain words", None, False),
-        (["x"], "a list", None, False),
+        (["x"], "x", None, False),
         ({"message": "a\n\x1b[31mb" + "x" * 1000}, "a [31mbx", None, False),
     ],
 )

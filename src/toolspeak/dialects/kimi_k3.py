@@ -108,7 +108,9 @@ class KimiCalls(RawValues):
             self._fail("invalid_call", "arguments and a JSON object in one call, or two objects; write one", stop)
         elif tag:
             head = self._head(text, stop, tag.removeprefix(_OPEN))
-            if head is not None:
+            if head is not None and tag == _ARGUMENT and "key" not in head[0]:
+                self._fail("invalid_call", f'an argument without its name; write {_ARGUMENT} key="…"', stop)
+            elif head is not None:
                 self._start(tag, head[0], out)
                 return stop + head[1]
         else:

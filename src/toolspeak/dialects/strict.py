@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, TextDelta
-from toolspeak.data.messages import FinishReason
+from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TextDelta
+from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, Parser, Section
 from toolspeak.dialects.blocks import BlockFormat, BlockParser
@@ -68,16 +68,18 @@ class StrictParser(BlockParser):
             if self._trial.shown < 0:
                 self._trial.shown = len(out)
             block = self._block
+            found = out[self._trial.shown :]
+            if block is None and self._is_call(found):
+                self._trial = None
+                continue
+            begun = self._begins_call([*self._trial.deltas, *found])
             if block is None:
-                if self._is_call(out[self._trial.shown :]):
-                    self._trial = None
-                    continue
                 failed = self._position + position
             else:
-                failed = block.offset if block.problem is not None else -1
+                failed = block.offset if block.problem is not None and not begun else -1
             if failed >= 0:
                 del out[self._trial.shown :]
-                text, position = self._take_back(text, failed, out)
+                text, position = self._take_back(text, failed, out, again=not begun)
         self._position += len(text) - len(self._held)
         if self._trial is not None:
             kept = self._trial
@@ -92,8 +94,9 @@ class StrictParser(BlockParser):
             held, deltas = self._held, [*trial.deltas, *BlockParser.close(self, reason)]
             if self._is_call(deltas):
                 return out + deltas
+            again = reason in NORMAL_END and not self._begins_call(deltas)
             trial.at, trial.shown, trial.deltas = 0, 0, []
-            text, position = self._take_back(held, self._position + len(held), out)
+            text, position = self._take_back(held, self._position + len(held), out, again=again)
             self._position += position
             out += self.feed(text[position:])
             out += self._settle(reason)
@@ -117,10 +120,14 @@ class StrictParser(BlockParser):
         known = all(isinstance(call, CallCompleted) and call.name in (self._known or (call.name,)) for call in calls)
         return bool(calls) and known
 
-    def _take_back(self, text: str, failed: int, out: list[Delta]) -> tuple[str, int]:
+    def _begins_call(self, deltas: Sequence[Delta]) -> bool:
+        """Whether a call of a known tool has begun: then what looks like a call behind it may be an argument of it."""
+        return any(isinstance(delta, CallStarted) and delta.name in (self._known or (delta.name,)) for delta in deltas)
+
+    def _take_back(self, text: str, failed: int, out: list[Delta], *, again: bool) -> tuple[str, int]:
         """Makes the block text as far as need be; the text to go on with, and where in it.
 
-        `failed` is the place in the turn up to which the block was read.
+        `failed` is the place in the turn up to which the block was read; `again`: there may be calls in it.
         """
         trial = self._trial
         assert trial is not None, "taking back without a block is our bug"
@@ -129,7 +136,7 @@ class StrictParser(BlockParser):
         self._trial, self._held = None, ""
         self._position = trial.start - at
         read = failed - trial.start
-        again = self._reread + read <= _AGAIN * failed + _ALLOWANCE
+        again = again and self._reread + read <= _AGAIN * failed + _ALLOWANCE
         self._reread += read if again else 0
         stop = at + (1 if again else max(read, 1))
         kind = self._reasoning_kind if self._state == self._reasoning else TextDelta

@@ -9,10 +9,10 @@ from operator import attrgetter
 
 from toolspeak.errors import UnknownProvider, suggest
 from toolspeak.providers.base import Provider
-from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.capabilities import Capabilities, capabilities_of
 from toolspeak.wire.base import ModelRequest
 
-__all__ = ["PROVIDERS", "Capabilities", "ModelRequest", "Provider", "get_provider"]
+__all__ = ["PROVIDERS", "Capabilities", "ModelRequest", "Provider", "capabilities_of", "get_provider"]
 
 PROVIDERS: Mapping[str, str] = {
     "anthropic": "toolspeak.providers.anthropic:AnthropicProvider.from_env",

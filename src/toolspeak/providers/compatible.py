@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.errors import UnknownProvider
-from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.capabilities import capabilities_of
 from toolspeak.providers.openai import OpenAIProvider
 from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
 
@@ -26,7 +26,6 @@ class Compatible:
     key_variable: str
     source: str
     needs_key: bool = False
-    capabilities: Capabilities = field(default_factory=lambda: Capabilities(tools=True))
     chat: OpenAIChat = OPENAI_CHAT
     options: Mapping[str, JSON] = field(default_factory=no_extra)
 
@@ -49,7 +48,7 @@ class Compatible:
             api_key=key,
             options=self.options,
             name=self.name,
-            capabilities=self.capabilities,
+            capabilities=capabilities_of(self.name, model),
             chat=self.chat,
         )
 
@@ -60,7 +59,6 @@ OPENROUTER = Compatible(
     "OPENROUTER_API_KEY",
     "https://openrouter.ai/docs/quickstart",
     needs_key=True,
-    capabilities=Capabilities(tools=True, reasoning=True),
 )
 GROQ = Compatible(
     "groq",
@@ -68,7 +66,6 @@ GROQ = Compatible(
     "GROQ_API_KEY",
     "https://console.groq.com/docs/openai",
     needs_key=True,
-    capabilities=Capabilities(tools=True, tool_choice=True),
 )
 MISTRAL = Compatible(
     "mistral",
@@ -76,7 +73,6 @@ MISTRAL = Compatible(
     "MISTRAL_API_KEY",
     "https://docs.mistral.ai/api",
     needs_key=True,
-    capabilities=Capabilities(tools=True, output=True, reasoning=True, tool_choice=True),
     chat=OpenAIChat(short_ids=True),
     # Fields it does not know are an error there, and the usage comes unasked.
     options=MappingProxyType({"stream_options": None}),
@@ -87,7 +83,6 @@ DEEPSEEK = Compatible(
     "DEEPSEEK_API_KEY",
     "https://api-docs.deepseek.com",
     needs_key=True,
-    capabilities=Capabilities(tools=True, reasoning=True),
     chat=OpenAIChat(keep_reasoning=True),
 )
 TOGETHER = Compatible(
@@ -96,36 +91,30 @@ TOGETHER = Compatible(
     "TOGETHER_API_KEY",
     "https://docs.together.ai/docs/openai-api-compatibility",
     needs_key=True,
-    capabilities=Capabilities(tools=True, output=True, tool_choice=True),
 )
 VLLM = Compatible(
     "vllm",
     "http://127.0.0.1:8000/v1",
     "VLLM_API_KEY",
     "https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
-    capabilities=Capabilities(tools=True, output=True, grammar="xgrammar", reasoning=True, tool_choice=True),
 )
 SGLANG = Compatible(
     "sglang",
     "http://127.0.0.1:30000/v1",
     "SGLANG_API_KEY",
     "https://docs.sglang.ai/basic_usage/openai_api.html",
-    capabilities=Capabilities(tools=True, output=True, grammar="xgrammar", reasoning=True, tool_choice=True),
 )
 LLAMACPP = Compatible(
     "llamacpp",
     "http://127.0.0.1:8080/v1",
     "LLAMA_API_KEY",
     "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
-    # A named tool choice is ignored with a warning.
-    capabilities=Capabilities(tools=True, output=True, grammar="gbnf", reasoning=True),
 )
 LMSTUDIO = Compatible(
     "lmstudio",
     "http://127.0.0.1:1234/v1",
     "LM_API_TOKEN",
     "https://lmstudio.ai/docs/developer/openai-compat",
-    capabilities=Capabilities(tools=True, output=True),
 )
 
 COMPATIBLE: Mapping[str, Compatible] = {

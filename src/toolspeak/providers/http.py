@@ -1,7 +1,7 @@
-"""HTTP as providers use it: one client per provider, server-sent events, and the table of what went wrong.
+"""HTTP as providers use it: one client per provider and event loop, timeouts, proxies, CAs, server-sent events.
 
 Server-sent events are read by httpx2's `EventSource` (split frames, comments, CRLF, several data lines).
-No retries here; `ProviderError.retryable` says where one makes sense.
+What goes wrong is told by failures.py; requests are sent again in retry.py.
 """
 
 from __future__ import annotations
@@ -9,27 +9,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import TypedDict, cast
 
 import httpx2
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, UsageError
-
-CONNECT_SECONDS = 10.0
-SILENCE_SECONDS = 120.0
-"""How long a server may say nothing: before its first byte (loading a model, reading a long prompt) and between two."""
+from toolspeak.providers.failures import (
+    SilentServer,
+    decode_json,
+    dropped_error,
+    status_error,
+    transport_error,
+)
+from toolspeak.providers.retry import RETRIES, SYSTEM_CLOCK, Clock
+from toolspeak.wire.reading import shortened
 
 DRAIN_SECONDS = 0.5
 """How long to wait for the end of a response whose last event has come."""
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024  # a call's argument may have 64 MiB, and a server may send it in one event
 MAX_ERROR_BYTES = 64 * 1024
-QUOTED_CHARACTERS = 300
 
 # Machines a proxy cannot reach for us.
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
@@ -37,21 +43,37 @@ _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 # Keys as common APIs form them, also half masked (`sk-ab***yz`), and whatever follows `Bearer`.
 _KEYS = re.compile(r"\b(?:sk|pk|gsk|xai|hf|r8|key)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}|(?<=[Bb]earer )\S+")
 
-_CONTEXT_LENGTH = re.compile(
-    r"context.?(?:length|window|size)|maximum context|too many tokens|prompt is too long", re.IGNORECASE
-)
 
-_HINTS: Mapping[int, str] = {
-    400: "The server refuses the request; a model or server may not know one of its options.",
-    401: "The API key is missing or wrong.",
-    402: "The account has no credit left.",
-    403: "The API key may not use this model or this address.",
-    404: "Check the model's name, and that the base URL is the one with the API (it mostly ends in /v1).",
-    405: "Check the base URL: it mostly ends in /v1.",
-    408: "The server waited too long for the request; try again.",
-    413: "The request is too large for the server: shorten the conversation or cap results lower.",
-    429: "Too many requests: wait and try again.",
-}
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """In seconds; None is for ever.
+
+    `connect`: until a connection is open. `first_byte`: from the request to the first byte of the answer's body, in
+    which a server may load a model and read a long prompt. `silence`: between two bytes of the answer; an event
+    that only keeps the connection alive counts.
+    """
+
+    connect: float | None = 10.0
+    first_byte: float | None = 300.0
+    silence: float | None = 120.0
+
+
+_DEFAULTS = Timeouts()
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """What every provider over HTTP takes besides its own settings.
+
+    `timeout`: the three of them; a number is that for the first byte and for silence, None is for ever. `retries`: how
+    many times more a request is sent that failed before it said anything (`retry.py`; default 2). `ca_file`: a PEM
+    file of the CAs to trust instead of the system's (and of SSL_CERT_FILE). `clock`: time and chance for retries.
+    Proxies are those of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY; this machine itself is reached without one.
+    """
+
+    timeout: Timeouts | float | None
+    retries: int
+    ca_file: str | os.PathLike[str] | None
+    clock: Clock
 
 
 class Reply:
@@ -108,7 +130,9 @@ class Reply:
                 begun.append(first)
                 size += len(first)
                 if size > longest:
-                    raise ProviderError(f"the server sent a line of more than {longest} bytes")
+                    raise ProviderError(
+                        f"the server sent a line of more than {longest} bytes: check the base URL", code="ill_formed"
+                    )
                 if others:
                     others.insert(0, b"".join(begun))
                     begun = [others.pop()]
@@ -123,21 +147,33 @@ class Reply:
 class HttpApi:
     """One model API at one base URL.
 
-    `secrets` never appear in a message. `silence` is in seconds. Made without touching the network; the client is
-    made at the first request, and again when the provider is used in another event loop (connections belong
-    to the loop they were opened in).
+    `secrets` never appear in a message. Made without touching the network; a client is made at the first request of
+    each event loop, for connections belong to the loop they were opened in. Raises UsageError for a base URL, a
+    timeout, a number of retries or a CA file that cannot be.
     """
 
     def __init__(
-        self, base_url: str, *, headers: Mapping[str, str], secrets: tuple[str, ...] = (), silence: float | None
+        self,
+        base_url: str,
+        *,
+        headers: Mapping[str, str],
+        secrets: tuple[str, ...] = (),
+        timeout: Timeouts | float | None = _DEFAULTS,
+        retries: int = RETRIES,
+        ca_file: str | os.PathLike[str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._url = _checked_url(base_url)
         self._headers = dict(headers)
         self._secrets = tuple(secret for secret in secrets if len(secret) >= 4)
-        self._silence = silence
-        self._client: httpx2.AsyncClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timeouts = _timeouts(timeout)
+        self._trusted = None if ca_file is None else _trusting(ca_file)
+        self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
         self._closed = False
+        if retries < 0:
+            raise UsageError(f"retries={retries} must be 0 or more")
+        self.retries = retries
+        self.clock = clock
 
     @property
     def address(self) -> str:
@@ -161,9 +197,10 @@ class HttpApi:
             url = url.copy_merge_params(query)
         reply: Reply | None = None
         try:
-            async with self._open_client().stream("POST", url, content=content) as response:
+            async with self._sent(url, content) as response:
                 if not response.is_success:
-                    raise self._status_error(response, await _beginning(response))
+                    told = await _beginning(response)
+                    raise status_error(self.address, response.status_code, response.headers, told, self.clock.now())
                 reply = Reply(response)
                 yield reply
         except ProviderError as error:
@@ -171,9 +208,11 @@ class HttpApi:
             if shown == told:
                 raise
             # `from None`: the original would show in the traceback what was hidden.
-            raise ProviderError(shown, status=error.status, retryable=error.retryable) from None
+            raise error.retold(shown) from None
         except httpx2.HTTPError as error:
-            raise self._transport_error(error, reply) from error
+            why = self.hide(shortened(str(error))) or type(error).__name__
+            received = None if reply is None else reply.received
+            raise transport_error(self.address, why, error, received, self._timeouts.connect or 0) from error
 
     def hide(self, text: str) -> str:
         """The text without the provider's secrets and without anything that looks like an API key."""
@@ -183,106 +222,120 @@ class HttpApi:
 
     def dropped(self, reply: Reply) -> ProviderError:
         """The error of a stream that stopped in the middle."""
-        return ProviderError(
-            f"{self.address}: the connection dropped after {reply.received} characters of the answer", retryable=True
-        )
+        return dropped_error(self.address, reply.received)
 
     async def aclose(self) -> None:
         """Closes the connections; no request can be made afterwards."""
         self._closed = True
-        client, loop, self._client = self._client, self._loop, None
-        if client is None or loop is None or loop.is_closed():
-            return
-        if loop is asyncio.get_running_loop():
-            await client.aclose()
-        else:  # connections belong to the loop that opened them: that of `run_sync`, say
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(client.aclose(), loop))
+        clients, self._clients = self._clients, {}
+        here = asyncio.get_running_loop()
+        for loop, client in clients.items():
+            if loop is here:
+                await client.aclose()
+            elif loop.is_running():  # connections belong to the loop that opened them: that of `run_sync`, say
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(client.aclose(), loop))
 
-    def _open_client(self) -> httpx2.AsyncClient:
+    @asynccontextmanager
+    async def _sent(self, url: httpx2.URL, content: bytes) -> AsyncGenerator[httpx2.Response]:
+        """The response once its head has come; its body is read under the timeouts."""
+        client, limits = self._client(), self._timeouts
+        loop = asyncio.get_running_loop()
+        deadline = None if limits.first_byte is None else loop.time() + limits.first_byte
+        try:
+            async with asyncio.timeout_at(deadline):
+                response = await client.send(client.build_request("POST", url, content=content), stream=True)
+        except TimeoutError as error:
+            raise SilentServer(limits.first_byte or 0) from error
+        try:
+            response.stream = _Timed(cast("httpx2.AsyncByteStream", response.stream), deadline, limits)
+            yield response
+        finally:
+            await response.aclose()
+
+    def _client(self) -> httpx2.AsyncClient:
         if self._closed:
             raise UsageError("this provider was closed; make a new one")
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
-            self._client, self._loop = self._make_client(), loop
-        return self._client
+        client = self._clients.get(loop)
+        if client is None:
+            for other in [known for known in self._clients if known.is_closed()]:
+                self._clients.pop(other, None)
+            client = self._clients[loop] = self._make_client()
+        return client
 
     def _make_client(self) -> httpx2.AsyncClient:
-        connect = CONNECT_SECONDS if self._silence is None else min(CONNECT_SECONDS, self._silence)
         headers = {
             "content-type": "application/json",
             "accept": "text/event-stream, application/json",
             "user-agent": "toolspeak",
             **self._headers,
         }
+        limits = self._timeouts
         try:
             return httpx2.AsyncClient(
                 headers=headers,
-                timeout=httpx2.Timeout(self._silence, connect=connect, pool=None),
+                # Reading has no limit here: `_Timed` tells the first byte from later ones.
+                timeout=httpx2.Timeout(connect=limits.connect, read=None, write=limits.silence, pool=None),
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
                 mounts=dict.fromkeys(_LOOPBACK),
+                verify=True if self._trusted is None else self._trusted,
             )
+        except OSError as error:
+            raise UsageError(f"the CAs of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}") from error
         except (ImportError, ValueError) as error:  # a proxy in the environment that httpx2 cannot use
             raise UsageError(f"the proxy settings of the environment cannot be used: {error}") from error
 
-    def _status_error(self, response: httpx2.Response, body: bytes) -> ProviderError:
-        status = response.status_code
-        told = _told(body)
-        hint = _HINTS.get(status, "")
-        retryable = status in (408, 425, 429) or (status >= 500 and status != 501)
-        if status < 400:
-            where = str(response.headers.get("location", ""))[:QUOTED_CHARACTERS]
-            hint = f"The server redirects to {where!r}: set the base URL to where the API is."
-        elif status in (400, 413, 422, 500) and _CONTEXT_LENGTH.search(told):
-            hint = (
-                "The conversation is longer than the model's context: shorten it, or start the server with a larger "
-                "one (llama.cpp -c, vLLM --max-model-len, Ollama OLLAMA_CONTEXT_LENGTH)."
-            )
-            retryable = False
-        elif status == 429 and "quota" in told.lower():
-            hint, retryable = "The quota of the account is used up: see its billing page.", False
-        elif status >= 500:
-            hint = "The server failed or is overloaded: try again, and read the server's own log if it stays so."
-        wait = str(response.headers.get("retry-after", "")).strip()[:40]
-        if wait:
-            hint = f"{hint} Retry-After: {f'{wait} seconds' if wait.isdecimal() else wait}.".lstrip()
-        quoted = f": {self.hide(told)!r}" if told else ""
-        return ProviderError(
-            f"{self.address} answered HTTP {status}{quoted}. {hint}".rstrip(), status=status, retryable=retryable
-        )
 
-    def _transport_error(self, error: httpx2.HTTPError, reply: Reply | None) -> ProviderError:
-        here, why = self.address, self.hide(_printable(str(error))) or type(error).__name__
-        match error:
-            case httpx2.ConnectTimeout():
-                message = f"cannot connect to {here} within {CONNECT_SECONDS:g} seconds. Check the base URL."
-            case httpx2.ConnectError() if _caused_by(error, ssl.SSLError):
-                return ProviderError(f"cannot connect to {here} securely: {why}. Check the base URL (http or https?).")
-            case httpx2.ConnectError():
-                why = "the connection was refused" if _caused_by(error, ConnectionRefusedError) else why
-                message = f"cannot connect to {here}: {why}. Start the server there, or correct the base URL."
-            case httpx2.ProxyError():
-                message = f"cannot reach {here} through the proxy of the environment: {why}."
-            case httpx2.TimeoutException():
-                after = "" if reply is None else f" after {reply.received} characters of the answer"
-                message = f"{here} said nothing for {self._silence:g} seconds{after}. Is it overloaded?"
-            case (
-                httpx2.SSEError() | httpx2.DecodingError() | httpx2.LocalProtocolError() | httpx2.UnsupportedProtocol()
-            ):
-                return ProviderError(f"{here}: {why}")
-            case _ if reply is None:
-                message = f"{here}: the connection dropped before an answer came: {why}"
-            case _:
-                return self.dropped(reply)
-        return ProviderError(message, retryable=True)
+class _Timed(httpx2.AsyncByteStream):
+    """A response's body whose first byte comes until `deadline` (the event loop's time), and later ones without long
+    silence."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, deadline: float | None, limits: Timeouts) -> None:
+        self._stream = stream
+        self._deadline = deadline
+        self._limits = limits
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        loop, silence = asyncio.get_running_loop(), self._limits.silence
+        deadline, seconds = self._deadline, self._limits.first_byte
+        source = cast("AsyncGenerator[bytes]", aiter(self._stream))
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        chunk = await anext(source, None)
+                except TimeoutError as error:
+                    raise SilentServer(seconds or 0) from error
+                if chunk is None:
+                    return
+                yield chunk
+                seconds = silence
+                deadline = None if silence is None else loop.time() + silence
+        finally:
+            await source.aclose()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
-def decode_json(data: str | bytes, what: str) -> JSON:
-    """JSON a server sent. Raises ProviderError quoting `data` if it is none."""
+def _timeouts(timeout: Timeouts | float | None) -> Timeouts:
+    if not isinstance(timeout, Timeouts):
+        connect = _DEFAULTS.connect if timeout is None else min(_DEFAULTS.connect or timeout, timeout)
+        timeout = Timeouts(connect, timeout, timeout)
+    for name in ("connect", "first_byte", "silence"):
+        seconds = cast("float | None", getattr(timeout, name))
+        if seconds is not None and seconds <= 0:
+            raise UsageError(f"the timeout {name}={seconds} must be more than 0 seconds, or None for no limit")
+    return timeout
+
+
+def _trusting(ca_file: str | os.PathLike[str]) -> ssl.SSLContext:
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-        raise ProviderError(f"the server sent {what} that is not JSON: {_printable(text)!r}") from error
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise UsageError(
+            f"the CA file {os.fspath(ca_file)!r} cannot be read: {error}. It must be a PEM file."
+        ) from error
 
 
 def _encode(body: Mapping[str, JSON]) -> bytes:
@@ -314,31 +367,3 @@ async def _beginning(response: httpx2.Response) -> bytes:
     except httpx2.HTTPError:
         pass  # the status is the news; its text is a help
     return bytes(read)
-
-
-def _told(body: bytes) -> str:
-    """What an error's body says, in one short line: the message in it if it is JSON of a common form."""
-    text = body.decode("utf-8", "replace")
-    try:
-        found: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return _printable(text)
-    for _ in range(2):
-        if isinstance(found, dict):
-            fields = cast("dict[str, Any]", found)
-            found = fields.get("error") or fields.get("message") or fields.get("detail") or text
-    return _printable(found if isinstance(found, str) else text)
-
-
-def _printable(text: str) -> str:
-    """One line without control characters, of at most 300 characters."""
-    shown = " ".join("".join(c if c.isprintable() else " " for c in text[: 2 * QUOTED_CHARACTERS]).split())
-    return shown if len(shown) <= QUOTED_CHARACTERS else shown[: QUOTED_CHARACTERS - 1] + "…"
-
-
-def _caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
-    while error is not None:
-        if isinstance(error, kind):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Unpack
 
-import httpx2
-
-from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
 from toolspeak.data.messages import JSON
-from toolspeak.errors import ProviderError, UsageError
-from toolspeak.providers.capabilities import Capabilities
-from toolspeak.providers.http import SILENCE_SECONDS, HttpApi, Reply, decode_json
+from toolspeak.errors import ProviderError
+from toolspeak.providers.api import ApiProvider, Endpoint, bearer, checked_key
+from toolspeak.providers.capabilities import Capabilities, capabilities_of
+from toolspeak.providers.http import ConnectionOptions
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.ollama import OLLAMA
 
@@ -25,16 +22,17 @@ NOTHING_CUT: Mapping[str, JSON] = MappingProxyType({"truncate": False, "shift": 
 Servers too old to know them cut without a word."""
 
 
-class OllamaProvider:
+class OllamaProvider(ApiProvider):
     """A model behind `{host}/api/chat`; a `Provider`.
 
     `host` is written as Ollama's own OLLAMA_HOST: an address, `host:port`, or either alone. `api_key` is for
-    ollama.com. `timeout` is in seconds: how long the server may say nothing, loading the model included (None: for
-    ever). `options` go into every request (`num_ctx`, `temperature`, `think`, `keep_alive`, …); a request's own come
-    before them. Makes no connection before the first turn.
+    ollama.com. `options` go into every request (`num_ctx`, `temperature`, `think`, `keep_alive`, …); a request's own
+    come before them. `capabilities` in place of what is known of the model; `connection` is `timeout` (loading the
+    model counts for the first byte), `retries`, `ca_file` and `clock` (`ConnectionOptions`). Makes no connection before
+    the first turn.
 
     A conversation that does not fit into the context is refused (`NOTHING_CUT`); `options={"truncate": True}` has it
-    cut. Raises UsageError for a host or a key that cannot be.
+    cut. Raises UsageError for a setting that cannot be.
     """
 
     def __init__(
@@ -43,19 +41,21 @@ class OllamaProvider:
         *,
         host: str | None = None,
         api_key: str | None = None,
-        timeout: float | None = SILENCE_SECONDS,
         options: Mapping[str, object] | None = None,
+        capabilities: Capabilities | None = None,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
-        api_key = (api_key or "").strip()
-        if not all("!" <= character <= "~" for character in api_key):
-            raise UsageError("the API key holds characters that no key has (white space or beyond ASCII)")
-        self._model = model
-        self._options = {**NOTHING_CUT, **(options or {})}
-        self._api = HttpApi(
-            host_url(host or ""),
-            headers={"authorization": f"Bearer {api_key}"} if api_key else {},
-            secrets=(api_key,),
-            silence=timeout,
+        key = checked_key(api_key)
+        endpoint = Endpoint(
+            host_url(host or ""), "api/chat", OLLAMA, bearer(key), key, "Check OLLAMA_HOST.", lines=True
+        )
+        super().__init__(
+            "ollama",
+            model,
+            endpoint,
+            options={**NOTHING_CUT, **(options or {})},
+            capabilities=capabilities or capabilities_of("ollama", model),
+            **connection,
         )
 
     @classmethod
@@ -63,67 +63,16 @@ class OllamaProvider:
         """With OLLAMA_HOST and OLLAMA_API_KEY of `environ`; an empty one counts as not set."""
         return cls(model, host=environ.get("OLLAMA_HOST"), api_key=environ.get("OLLAMA_API_KEY"))
 
-    @property
-    def name(self) -> str:
-        return f"ollama:{self._model}"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(tools=True, output=True, reasoning=True)
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
-        """See `Provider.stream`. A server that answers with plain JSON is read as well."""
-        request = replace(request, options={**self._options, **request.options})
-        body = OLLAMA.encode_request(request, model=self._model, stream=True)
-        try:
-            async with self._api.post("api/chat", body) as reply:
-                if reply.content_type == "application/json":
-                    for delta in OLLAMA.decode_response(await reply.json(), model=self._model):
-                        yield delta
-                elif reply.content_type == "application/x-ndjson":
-                    async with aclosing(self._streamed(reply)) as deltas:
-                        async for delta in deltas:
-                            yield delta
-                else:
-                    raise ProviderError(
-                        f"{self._api.address} answered with {reply.content_type or 'an unnamed type'!r} instead of "
-                        "lines of JSON. Check OLLAMA_HOST."
-                    )
-        except ProviderError as error:
-            raise self._explained(error) from error.__cause__
-
-    async def aclose(self) -> None:
-        """Closes the connections; no turn can be asked for afterwards."""
-        await self._api.aclose()
-
-    async def _streamed(self, reply: Reply) -> AsyncGenerator[Delta]:
-        decoder = OLLAMA.decoder(model=self._model)
-        try:
-            async with aclosing(reply.lines()) as lines:
-                async for line in lines:
-                    for delta in decoder.feed(decode_json(line, "a line")):
-                        if isinstance(delta, TextDelta | ReasoningDelta | ArgumentsDelta):
-                            reply.received += len(delta.text)
-                        yield delta
-        except httpx2.HTTPError:
-            if not decoder.finished:
-                raise
-        if not decoder.finished:
-            raise self._api.dropped(reply)
-        for delta in decoder.close():
-            yield delta
-
-    def _explained(self, error: ProviderError) -> ProviderError:
+    def _explained(self, error: ProviderError, request: ModelRequest) -> ProviderError:
         """The error with what to do about it, where only Ollama has the remedy."""
-        told = str(error)
         if error.status == 404:
-            told = (
+            return error.retold(
                 f"{self._api.address} has no model {self._model!r} (HTTP 404). Fetch it: ollama pull {self._model}. "
                 "If `ollama list` shows it, check OLLAMA_HOST."
             )
-        elif "does not support tools" in told:
-            told = f"{told} Let it write its calls as text instead: choose a dialect."
-        return error if told == str(error) else ProviderError(told, status=error.status, retryable=error.retryable)
+        if "does not support tools" in str(error):
+            return error.retold(f"{error} Let it write its calls as text instead: choose a dialect.")
+        return error
 
 
 def host_url(host: str) -> str:

@@ -20,7 +20,8 @@ from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usag
 from toolspeak.errors import ProviderError
 from toolspeak.wire.anthropic_history import NAME
 from toolspeak.wire.fragments import CallFragments
-from toolspeak.wire.reading import as_object, as_text, ill_formed, reported_error
+from toolspeak.wire.reading import as_object, as_text, ill_formed
+from toolspeak.wire.reported import reported_error
 
 STOP_REASONS: Mapping[str, FinishReason] = {
     "end_turn": "stop",
@@ -59,7 +60,9 @@ def read_message(body: JSON, model: str | None = None) -> list[Delta]:
         raise _reported(message["error"])
     content = message.get("content")
     if not isinstance(content, list):
-        raise ProviderError("the response has no content: is this an API like Anthropic's /v1/messages?")
+        raise ProviderError(
+            "the response has no content: is this an API like Anthropic's /v1/messages?", code="ill_formed"
+        )
     decoder = AnthropicDecoder(model)
     deltas = decoder.feed({"type": "message_start", "message": message})
     for index, block in enumerate(cast("list[JSON]", content)):
@@ -181,7 +184,9 @@ class AnthropicDecoder:
                         self._inputs.pop(index, None)
                     return self._calls.add(index, text)
                 if index not in self._kinds:
-                    raise ProviderError(f"the server sent arguments for content block {index}, which it never began")
+                    raise ProviderError(
+                        f"the server sent arguments for content block {index}, which it never began", code="ill_formed"
+                    )
             case _:
                 pass  # citations, and what the API may add
         return []
@@ -256,8 +261,5 @@ def _is_count(value: JSON) -> bool:
 
 
 def _reported(error: JSON) -> ProviderError:
-    if isinstance(error, dict):
-        known = cast("dict[str, JSON]", error)
-        status = _ERROR_STATUS.get(str(known.get("type")))
-        error = {**known, "code": status} if status else known
-    return reported_error(error)
+    kind = cast("dict[str, JSON]", error).get("type") if isinstance(error, dict) else None
+    return reported_error(error, _ERROR_STATUS.get(str(kind)))

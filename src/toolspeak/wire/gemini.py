@@ -31,7 +31,8 @@ from toolspeak.wire import gemini_asked, gemini_request
 from toolspeak.wire.base import Decoder, Encoder, Frame, ModelRequest, WireRequest
 from toolspeak.wire.fragments import CallFragments
 from toolspeak.wire.gemini_request import NAME, short_name
-from toolspeak.wire.reading import as_list, as_object, as_text, count, reported_error
+from toolspeak.wire.reading import as_list, as_object, as_text, count
+from toolspeak.wire.reported import reported_error
 
 FINISH_REASONS: Mapping[str, FinishReason] = {
     "STOP": "stop",
@@ -88,7 +89,7 @@ class Gemini:
         decoder = GeminiDecoder(model, whole=True)
         deltas = decoder.feed(answer)
         if not decoder.finished and not answer.get("candidates"):
-            raise ProviderError("the response has no candidates: is this the Gemini API?")
+            raise ProviderError("the response has no candidates: is this the Gemini API?", code="ill_formed")
         return deltas + decoder.close()
 
     def decoder(self, *, model: str | None = None) -> Decoder:

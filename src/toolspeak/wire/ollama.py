@@ -23,7 +23,8 @@ from toolspeak.wire import ollama_request
 from toolspeak.wire.base import Decoder, Encoder, Frame, ModelRequest, WireRequest
 from toolspeak.wire.fragments import CallFragments
 from toolspeak.wire.ollama_request import NAME
-from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed, reported_error
+from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed
+from toolspeak.wire.reported import reported_error
 
 FINISH_REASONS: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
 """The API's `done_reason` as ours; any other is `error`, as `load` (the model was only loaded) and `unload` are."""
@@ -47,7 +48,7 @@ class Ollama:
         decoder = OllamaDecoder()
         deltas = decoder.feed({**answer, "done": True})
         if "message" not in answer:
-            raise ProviderError("the response has no message: is this Ollama's /api/chat?")
+            raise ProviderError("the response has no message: is this Ollama's /api/chat?", code="ill_formed")
         return deltas + decoder.close()
 
     def decoder(self, *, model: str | None = None) -> Decoder:

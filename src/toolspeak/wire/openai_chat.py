@@ -77,7 +77,9 @@ class OpenAIChat:
         decoder = self.decoder(model=model)
         deltas = decoder.feed(answer)
         if not choices:
-            raise ProviderError("the response has no choices: is this an OpenAI-compatible chat API?")
+            raise ProviderError(
+                "the response has no choices: is this an OpenAI-compatible chat API?", code="ill_formed"
+            )
         return deltas + decoder.close()
 
     def decoder(self, *, model: str | None = None) -> ChunkDecoder:

@@ -16,7 +16,8 @@ from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, T
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.wire.fragments import CallFragments
 from toolspeak.wire.openai_chat_messages import NAME, REASONING_FIELDS
-from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed, reported_error
+from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed
+from toolspeak.wire.reported import reported_error
 
 FINISH_REASONS: Mapping[str, FinishReason] = {
     "stop": "stop",

@@ -9,7 +9,8 @@ from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, T
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.fragments import CallFragments
-from toolspeak.wire.reading import as_list, as_object, as_text, count, reported_error
+from toolspeak.wire.reading import as_list, as_object, as_text, count
+from toolspeak.wire.reported import reported_error
 
 NAME = "openai-responses"
 
@@ -22,7 +23,7 @@ def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
     if answer.get("error") and not answer.get("output"):
         raise reported_error(answer["error"])
     if not isinstance(answer.get("output"), list):
-        raise ProviderError("the response has no output: is this an API with /v1/responses?")
+        raise ProviderError("the response has no output: is this an API with /v1/responses?", code="ill_formed")
     decoder = ResponseDecoder(model)
     return decoder.read(answer) + decoder.close()
 
@@ -148,7 +149,10 @@ class ResponseDecoder:
             case "cancelled":
                 self._finish = "cancelled"
             case _:
-                raise ProviderError("the server answered before the response was whole: leave the option 'background'")
+                raise ProviderError(
+                    "the server answered before the response was whole: leave the option 'background'",
+                    code="bad_request",
+                )
         self.finished = True
 
     # --- items ---------------------------------------------------------------------------------------------------
@@ -269,9 +273,7 @@ def _stream_error(event: dict[str, JSON]) -> ProviderError:
     if not error:
         return reported_error({name: event.get(name) for name in ("message", "code")})
     status = event.get("status")
-    if isinstance(error, dict) and isinstance(status, int):
-        error = {**cast("dict[str, JSON]", error), "code": status}
-    return reported_error(cast("JSON", error))
+    return reported_error(error, status if isinstance(status, int) and 400 <= status <= 599 else None)
 
 
 def _usage(usage: JSON) -> Usage:

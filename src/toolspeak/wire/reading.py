@@ -8,9 +8,6 @@ from typing import Any, cast
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
 
-RETRYABLE_ERRORS = ("overloaded", "rate_limit", "server_error", "timeout", "unavailable")
-"""Parts of an error object's `type` or `code` after which the same request may succeed later."""
-
 
 def as_object(value: JSON, what: str) -> dict[str, JSON]:
     """Raises ProviderError naming `what` if it is no object."""
@@ -43,19 +40,10 @@ def count(counts: JSON, field: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def reported_error(error: JSON) -> ProviderError:
-    """The error that a server put into a body or a stream."""
-    details = cast("dict[str, JSON]", error) if isinstance(error, dict) else {"message": error}
-    message, code, kind = details.get("message"), details.get("code"), details.get("type") or details.get("status")
-    status = code if isinstance(code, int) and 400 <= code <= 599 else None
-    words = f"{kind} {code}".lower() if isinstance(kind, str) or isinstance(code, str) else ""
-    retryable = status in (408, 429) or (status or 0) >= 500 or any(word in words for word in RETRYABLE_ERRORS)
-    told = message if isinstance(message, str) and message else shown(error)
-    return ProviderError(f"the server reported an error: {shortened(told)}", status=status, retryable=retryable)
-
-
 def ill_formed(what: str, expected: str, found: JSON) -> ProviderError:
-    return ProviderError(f"the server sent an ill-formed answer: {what} should be {expected}, found {shown(found)}")
+    return ProviderError(
+        f"the server sent an ill-formed answer: {what} should be {expected}, found {shown(found)}", code="ill_formed"
+    )
 
 
 def shown(value: JSON) -> str:

@@ -1,0 +1,157 @@
+"""What the providers over HTTP share: a turn asked, decoded as it comes, and asked again where that makes sense."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Unpack
+
+import httpx2
+
+from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
+from toolspeak.errors import ProviderError, UsageError
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.failures import decode_json
+from toolspeak.providers.http import DRAIN_SECONDS, ConnectionOptions, HttpApi, Reply
+from toolspeak.providers.retry import retried
+from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
+
+_DONE = "[DONE]"
+"""What OpenAI's Chat Completions end a stream with; servers of other formats send it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where and how an API is asked: `path` below the base URL, `query` beside it, `headers` and the key in them.
+
+    `lines`: a stream is lines of JSON, not server-sent events. `done`: `[DONE]` alone ends a turn. `hint`: what to
+    check if the answer is of another type.
+    """
+
+    base_url: str
+    path: str
+    wire: WireFormat
+    headers: Mapping[str, str]
+    secret: str
+    hint: str
+    query: Mapping[str, str] | None = None
+    lines: bool = False
+    done: bool = False
+
+
+class ApiProvider:
+    """A `Provider` over HTTP. `options` go into every request; a request's own come before them."""
+
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        endpoint: Endpoint,
+        *,
+        options: Mapping[str, object] | None,
+        capabilities: Capabilities,
+        **connection: Unpack[ConnectionOptions],
+    ) -> None:
+        self._name = name
+        self._model = model
+        self._endpoint = endpoint
+        self._options = dict(options or {})
+        self._capabilities = capabilities
+        self._api = HttpApi(endpoint.base_url, headers=endpoint.headers, secrets=(endpoint.secret,), **connection)
+
+    @property
+    def name(self) -> str:
+        return f"{self._name}:{self._model}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        """See `Provider.stream`. A server that answers with plain JSON is read as well; what fails before it said
+        anything is asked again (`retry.py`)."""
+        request = replace(request, options={**self._options, **request.options})
+        return retried(lambda: self._turn(request), self._api.retries, self._api.clock)
+
+    async def aclose(self) -> None:
+        """Closes the connections; no turn can be asked for afterwards."""
+        await self._api.aclose()
+
+    def _over(self, decoder: Decoder) -> bool:
+        """Whether the API's last event has come, although the response goes on."""
+        return False
+
+    def _explained(self, error: ProviderError, request: ModelRequest) -> ProviderError:
+        """The error with what only this API's provider knows of it."""
+        return error
+
+    async def _turn(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        endpoint = self._endpoint
+        body = endpoint.wire.encode_request(request, model=self._model, stream=True)
+        try:
+            async with self._api.post(endpoint.path, body, query=endpoint.query) as reply:
+                if reply.content_type == "application/json":
+                    for delta in endpoint.wire.decode_response(await reply.json(), model=self._model):
+                        yield delta
+                elif reply.content_type == ("application/x-ndjson" if endpoint.lines else "text/event-stream"):
+                    async with aclosing(self._streamed(reply)) as deltas:
+                        async for delta in deltas:
+                            yield delta
+                else:
+                    expected = "lines of JSON" if endpoint.lines else "an event stream or JSON"
+                    raise ProviderError(
+                        f"{self._api.address} answered with {reply.content_type or 'an unnamed type'!r} instead of "
+                        f"{expected}. {endpoint.hint}",
+                        code="ill_formed",
+                    )
+        except ProviderError as error:
+            explained = self._explained(error, request)
+            if explained is error:
+                raise
+            raise explained from error
+
+    async def _streamed(self, reply: Reply) -> AsyncGenerator[Delta]:
+        decoder = self._endpoint.wire.decoder(model=self._model)
+        what = "a line" if self._endpoint.lines else "an event"
+        try:
+            async with aclosing(reply.lines() if self._endpoint.lines else reply.events(last=_DONE)) as frames:
+                async for frame in frames:
+                    for delta in decoder.feed(decode_json(frame, what)):
+                        if isinstance(delta, TextDelta | ReasoningDelta | ArgumentsDelta):
+                            reply.received += len(delta.text)
+                        yield delta
+                    if self._over(decoder):
+                        await _drain(frames)
+                        break
+        except httpx2.HTTPError:
+            # With the finish reason the answer is whole: only its usage or its last event may be missing.
+            if not decoder.finished:
+                raise
+        if not (decoder.finished or (self._endpoint.done and reply.completed)):
+            raise self._api.dropped(reply)
+        for delta in decoder.close():
+            yield delta
+
+
+async def _drain(frames: AsyncGenerator[str | bytes]) -> None:
+    """Reads to the end, which is near: only then can the next turn use the connection."""
+    with contextlib.suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            async for _ in frames:
+                pass
+
+
+def checked_key(api_key: str | None) -> str:
+    """The key without white space around it; empty if there is none. Raises UsageError for one that cannot be."""
+    key = (api_key or "").strip()
+    if not all("!" <= character <= "~" for character in key):
+        raise UsageError("the API key holds characters that no key has (white space or beyond ASCII)")
+    return key
+
+
+def bearer(key: str) -> Mapping[str, str]:
+    """The header that carries a key, if there is one."""
+    return {"authorization": f"Bearer {key}"} if key else {}

@@ -1,0 +1,148 @@
+"""What went wrong between us and a server, as a ProviderError: statuses, connections, ill-formed answers."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import cast
+
+import httpx2
+
+from toolspeak.data.messages import JSON
+from toolspeak.errors import ProviderError
+from toolspeak.wire.reading import shortened
+from toolspeak.wire.reported import read_error
+
+QUOTED_CHARACTERS = 300
+
+_SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
+
+
+class SilentServer(httpx2.ReadTimeout):
+    """The server said nothing for `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"nothing was received for {seconds:g} seconds")
+        self.seconds = seconds
+
+
+def status_error(address: str, status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
+    """The error of a response that is no success. `now`: Unix time in seconds."""
+    text = body.decode("utf-8", "replace")
+    found = read_error(_error_of(text), status)
+    told = found.told or shortened(text, QUOTED_CHARACTERS)
+    remedy = found.remedy
+    if status < 400:
+        where = headers.get("location", "")[:QUOTED_CHARACTERS]
+        remedy = f"The server redirects to {where!r}: set the base URL to where the API is."
+    named = wait_of(headers, now)
+    wait = found.retry_after if named is None else named
+    if wait:
+        remedy = f"{remedy} Retry-After: {wait:g} seconds."
+    quoted = f": {told!r}" if told else ""
+    return ProviderError(
+        f"{address} answered HTTP {status}{quoted}. {remedy}",
+        status=status,
+        retryable=found.retryable,
+        code=found.code,
+        retry_after=wait if found.retryable else None,
+    )
+
+
+def wait_of(headers: Mapping[str, str], now: float) -> float | None:
+    """The seconds that a response asks to wait: `retry-after-ms` (OpenAI), or `Retry-After` in seconds or as a date
+    (RFC 9110, 10.2.3). None if it does not say, or says something else."""
+    milliseconds = headers.get("retry-after-ms", "").strip()
+    if _SECONDS.fullmatch(milliseconds):
+        return float(milliseconds) / 1000
+    value = headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    try:
+        date = parsedate_to_datetime(value)
+        moment = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, round(moment - now, 3))
+
+
+def transport_error(
+    here: str, why: str, error: httpx2.HTTPError, received: int | None, connect: float
+) -> ProviderError:
+    """The error of a connection. `why`: what `error` says; `received`: the characters of the answer that came, None
+    before there was any answer; `connect`: how many seconds a connection may take to open."""
+    match error:
+        case httpx2.ConnectTimeout():
+            message = f"cannot connect to {here} within {connect:g} seconds. Check the base URL and the network."
+        case httpx2.ConnectError() if _caused_by(error, ssl.SSLCertVerificationError):
+            return ProviderError(
+                f"cannot connect to {here} securely: {why}. If its certificate is signed by a CA of your own, name "
+                "that CA's file: SSL_CERT_FILE, or the option `ca_file`.",
+                code="connection",
+            )
+        case httpx2.ConnectError() if _caused_by(error, ssl.SSLError):
+            return ProviderError(
+                f"cannot connect to {here} securely: {why}. Check the base URL (http or https?).", code="connection"
+            )
+        case httpx2.ConnectError():
+            why = "the connection was refused" if _caused_by(error, ConnectionRefusedError) else why
+            message = f"cannot connect to {here}: {why}. Start the server there, or correct the base URL."
+        case httpx2.ProxyError():
+            message = (
+                f"cannot reach {here} through the proxy of the environment: {why}. Check HTTPS_PROXY and NO_PROXY."
+            )
+        case SilentServer(seconds=seconds):
+            after = "" if not received else f" after {received} characters of the answer"
+            message = f"{here} said nothing for {seconds:g} seconds{after}. Is it overloaded? `timeout` may be longer."
+        case httpx2.TimeoutException():
+            message = f"{here} took too long to accept the request. Is it overloaded? `timeout` may be longer."
+        case httpx2.SSEError() | httpx2.DecodingError():
+            return ProviderError(f"{here}: {why}. Check the base URL: this is not the API's answer.", code="ill_formed")
+        case httpx2.LocalProtocolError() | httpx2.UnsupportedProtocol():
+            return ProviderError(f"{here}: {why}. Check the base URL and the API key.", code="bad_request")
+        case _ if received is None:
+            message = f"{here}: the connection dropped before an answer came: {why}. Try again."
+        case _:
+            return dropped_error(here, received)
+    return ProviderError(message, retryable=True, code="connection")
+
+
+def dropped_error(here: str, received: int) -> ProviderError:
+    """The error of a stream that stopped in the middle."""
+    return ProviderError(
+        f"{here}: the connection dropped after {received} characters of the answer. Try again.",
+        retryable=True,
+        code="connection",
+    )
+
+
+def decode_json(data: str | bytes, what: str) -> JSON:
+    """JSON a server sent. Raises ProviderError quoting `data` if it is none."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+        raise ProviderError(
+            f"the server sent {what} that is not JSON: {shortened(text, QUOTED_CHARACTERS)!r}. Check the base URL.",
+            code="ill_formed",
+        ) from error
+
+
+def _error_of(text: str) -> JSON:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {"message": text[: 2 * QUOTED_CHARACTERS]}
+    return cast("JSON", found) if isinstance(found, dict | list) else {"message": text[: 2 * QUOTED_CHARACTERS]}
+
+
+def _caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
+    while error is not None:
+        if isinstance(error, kind):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

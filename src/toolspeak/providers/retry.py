@@ -1,0 +1,102 @@
+"""Asking a model API again: when, how often, and after how long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Protocol
+
+from toolspeak.data.deltas import Delta
+from toolspeak.errors import ProviderError
+
+RETRIES = 2
+"""How many times more a request is sent unless a provider is told otherwise."""
+
+BASE_SECONDS = 0.5
+CAP_SECONDS = 8.0
+"""The delay before the n-th retry is chance's, from 0 to `BASE_SECONDS` * 2 ** (n - 1), to `CAP_SECONDS` at the most
+("full jitter": AWS Architecture Blog, "Exponential Backoff And Jitter")."""
+
+LONGEST_SECONDS = 60.0
+"""The longest wait that a server may ask for (Retry-After); a request that is to wait longer fails at once."""
+
+_LOG = logging.getLogger("toolspeak")
+
+
+class Clock(Protocol):
+    """Time and chance, as retries need them."""
+
+    def now(self) -> float:
+        """Unix time in seconds."""
+        ...
+
+    def random(self) -> float:
+        """From 0 up to 1."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """The real one."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def random(self) -> float:
+        return random.random()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+SYSTEM_CLOCK = SystemClock()
+
+
+def delay_before(attempt: int, error: ProviderError, chance: float) -> float | None:
+    """The seconds to wait before retry number `attempt` (from 1), or None: no retry makes sense.
+
+    `chance` is from 0 up to 1. Where the server says how long to wait, it is at least that.
+    """
+    if not error.retryable or (error.retry_after or 0) > LONGEST_SECONDS:
+        return None
+    # The exponent is bounded: an attempt number may be any.
+    jitter = chance * min(CAP_SECONDS, BASE_SECONDS * 2 ** min(attempt - 1, 10))
+    return (error.retry_after or 0) + jitter
+
+
+async def retried(
+    ask: Callable[[], AsyncGenerator[Delta]], retries: int, clock: Clock = SYSTEM_CLOCK
+) -> AsyncGenerator[Delta]:
+    """The deltas of `ask()`, which is called again, up to `retries` times, while it fails without having said anything.
+
+    Behind the first delta an error comes out as it is: what a user has read is not taken back. Raises ProviderError.
+    """
+    attempt = 0
+    while True:
+        said = False
+        try:
+            async with aclosing(ask()) as deltas:
+                async for delta in deltas:
+                    said = True
+                    yield delta
+            return
+        except ProviderError as error:
+            attempt += 1
+            delay = None if said else delay_before(attempt, error, clock.random())
+            if delay is None or attempt > retries:
+                if told := "" if said else _why_not_again(error, attempt):
+                    raise error.retold(f"{error} {told}") from error
+                raise
+            _LOG.info("asking again in %.1f s (%s of %s): %s", delay, attempt, retries, error)
+        await clock.sleep(delay)
+
+
+def _why_not_again(error: ProviderError, attempts: int) -> str:
+    if error.retryable and (error.retry_after or 0) > LONGEST_SECONDS:
+        return f"That is longer than the {LONGEST_SECONDS:g} seconds that are waited for here: try again then."
+    return f"Asked {attempts} times." if attempts > 1 else ""

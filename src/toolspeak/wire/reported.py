@@ -1,0 +1,262 @@
+"""What an error means that a server reported, as a body or inside a stream: one table for every API.
+
+It follows what the makers document (OpenAI, "Error codes"; Anthropic, "Errors"; Google, "Troubleshooting" and
+google/rpc/error_details.proto; OpenRouter, DeepSeek and Groq likewise) and what llama.cpp, vLLM and Ollama are known to
+answer; the services themselves were not called. Where a field of the error names its kind, that decides, then what
+the message says, then the HTTP status.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from toolspeak.data.messages import JSON
+from toolspeak.errors import ProviderError, ProviderErrorCode
+from toolspeak.wire.reading import shortened, shown
+
+_Table = tuple[tuple[re.Pattern[str], ProviderErrorCode], ...]
+
+
+def _words(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_BY_FIELD: Final[_Table] = (
+    # PerDay: the limit that Gemini names in a QuotaFailure. Its RESOURCE_EXHAUSTED also stands for limits per minute.
+    (_words("insufficient_(quota|balance|credits|funds)|billing|usage_limit|per_?day"), "quota"),
+    (_words("context_length|exceed_context|context_window"), "context_length"),
+    (_words("content_filter|content_policy|responsibleai|moderation|invalid_prompt"), "content_filter"),
+    (_words("rate_limit|resource_exhausted|too_many_requests|capacity_exceeded|throttl"), "rate_limit"),
+    (_words("api_key|authentication|unauthenticated|permission"), "authentication"),
+    (_words("model_not_found|deployment_?not_?found"), "not_found"),
+)
+"""What only one kind of error says in `type`, `code`, `status` or a reason, whatever the status."""
+
+_GENERAL_FIELD: Final[_Table] = (
+    (_words("overloaded|unavailable|server_?error|internal|api_error|timeout|deadline"), "overloaded"),
+    (_words("not_?found"), "not_found"),
+    (_words("invalid|bad_?request|failed_precondition|too_large"), "bad_request"),
+)
+"""What servers also write into errors of other kinds (Ollama calls all of them `api_error`): asked without a status."""
+
+_Said = tuple[tuple[frozenset[int | None], re.Pattern[str], ProviderErrorCode], ...]
+
+_BY_MESSAGE: Final[_Said] = (
+    (
+        frozenset({400, 413, 422, 500, None}),
+        _words(
+            r"context.?(length|window|size)|maximum context|too many tokens|prompt is too long"
+            r"|input token count .*exceeds|longer than the .*context"
+        ),
+        "context_length",
+    ),
+    (frozenset({429, None}), _words(r"per.?(second|minute|hour)\b|\b(rpm|tpm|rps)\b"), "rate_limit"),
+    (
+        frozenset({400, 403, 429, None}),
+        _words(
+            r"credit balance|insufficient (balance|credits|funds|quota)|current quota|usage limit|out of credits"
+            r"|requires more credits|plan and billing"
+        ),
+        "quota",
+    ),
+    (frozenset({429}), _words("quota"), "quota"),
+    (
+        frozenset({400, 403, None}),
+        _words(r"content (management|filtering|moderation|policy)|safety system|was flagged|requires moderation"),
+        "content_filter",
+    ),
+    (frozenset({400, None}), _words(r"(invalid|incorrect|missing|expired) api.?key|api.?key (not|is|expired|required)"),
+     "authentication"),
+    # llama.cpp answers 500 to tools without --jinja, Ollama and others too to a model that has none.
+    (frozenset({500}), _words(r"\btools?\b.*(--jinja|not support|unsupported)|not support.*\btools?\b"), "bad_request"),
+    (frozenset({None}), _words("rate.?limit|too many requests"), "rate_limit"),
+    (frozenset({None}), _words("overloaded|unavailable|server busy|at capacity|try again later"), "overloaded"),
+)  # fmt: skip
+"""What a message says, and under which statuses (None: in a stream) that is believed."""
+
+_BY_STATUS: Final[Mapping[int, ProviderErrorCode]] = {
+    400: "bad_request",
+    401: "authentication",
+    402: "quota",
+    403: "authentication",
+    404: "not_found",
+    405: "not_found",
+    408: "connection",
+    409: "overloaded",
+    410: "not_found",
+    413: "bad_request",
+    422: "bad_request",
+    425: "overloaded",
+    429: "rate_limit",
+    501: "bad_request",
+}
+
+RETRYABLE: Final[frozenset[ProviderErrorCode]] = frozenset({"rate_limit", "overloaded", "connection"})
+"""After these the same request may succeed later."""
+
+REMEDIES: Final[Mapping[ProviderErrorCode, str]] = {
+    "authentication": "Check the API key: it is missing or wrong, or may not use this model.",
+    "quota": "The quota of the account is used up: see its billing page.",
+    "rate_limit": "Too many requests: wait and try again.",
+    "overloaded": "The server failed or is overloaded: try again, and read the server's own log if it stays so.",
+    "connection": "Try again.",
+    "context_length": (
+        "The conversation is longer than the model's context: shorten it, or start the server with a larger "
+        "one (llama.cpp -c, vLLM --max-model-len, Ollama OLLAMA_CONTEXT_LENGTH)."
+    ),
+    "content_filter": "The service refuses what the conversation holds: change it, or ask another model.",
+    "not_found": "Check the model's name, and that the base URL is the one with the API (it mostly ends in /v1).",
+    "bad_request": "The server refuses the request; a model or server may not know one of its options.",
+    "forgotten": "Send the whole conversation: the server does not keep it.",
+    "ill_formed": "Check the base URL: this is not the API's answer.",
+    "other": "The server's own log may say more.",
+}
+
+_REMEDIES_BY_STATUS: Final[Mapping[int, str]] = {
+    401: "The API key is missing or wrong.",
+    402: "The account has no credit left.",
+    403: "The API key may not use this model or this address.",
+    405: "Check the base URL: it mostly ends in /v1.",
+    408: "The server waited too long for the request; try again.",
+    413: "The request is too large for the server: shorten the conversation or cap results lower.",
+    501: "The server cannot do what was asked: check the base URL, and leave out what it may not know.",
+}
+"""Where a status says more than its code does."""
+
+_TOO_LARGE = _words("request too large")
+_TOO_LARGE_REMEDY = (
+    "This request alone is over the limit of the account: shorten the conversation, or ask for a higher limit."
+)
+"""OpenAI's 429 and Groq's 413 to a request of more tokens than a minute has: no waiting helps."""
+
+_WAIT = re.compile(r"try again in (?:(\d+)m)?(\d+(?:\.\d+)?)(ms|s)", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """An error that a server reported. `told`: its message, in one short line. `retry_after` is in seconds."""
+
+    code: ProviderErrorCode
+    retryable: bool
+    remedy: str
+    told: str
+    retry_after: float | None
+
+
+def read_error(body: JSON, status: int | None = None) -> Reported:
+    """The meaning of an error's body or object. `status`: HTTP's; None is that of an error inside a stream."""
+    told = shortened(_message(body))
+    fields = " ".join(_fields(body, 0))
+    code = _code(fields, told, status)
+    retryable = code in RETRYABLE
+    remedy = REMEDIES[code]
+    if status is not None and code == _of_status(status):
+        remedy = _REMEDIES_BY_STATUS.get(status, remedy)
+    if code == "rate_limit" and _TOO_LARGE.search(told):
+        retryable, remedy = False, _TOO_LARGE_REMEDY
+    return Reported(code, retryable, remedy, told, _wait(body, told) if retryable else None)
+
+
+def reported_error(error: JSON, status: int | None = None) -> ProviderError:
+    """The error that a server put into a successful body or a stream; `status` is what the API answers with for such a
+    one, where its own fields do not say."""
+    own = cast("dict[str, JSON]", error).get("code") if isinstance(error, dict) else None
+    if isinstance(own, int) and not isinstance(own, bool) and 400 <= own <= 599:
+        status = own
+    found = read_error(error, status)
+    return ProviderError(
+        f"the server reported an error: {_ended(found.told or shown(error))} {found.remedy}",
+        status=status,
+        retryable=found.retryable,
+        code=found.code,
+        retry_after=found.retry_after,
+    )
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
+def _code(fields: str, told: str, status: int | None) -> ProviderErrorCode:
+    for pattern, code in _BY_FIELD:
+        if pattern.search(fields):
+            return code
+    for statuses, pattern, code in _BY_MESSAGE:
+        if status in statuses and pattern.search(told):
+            return code
+    if status is not None:
+        return _of_status(status)
+    for pattern, code in _GENERAL_FIELD:
+        if pattern.search(fields):
+            return code
+    return "other"
+
+
+def _of_status(status: int) -> ProviderErrorCode:
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status < 400:
+        return "not_found"
+    return "overloaded" if status >= 500 else "other"
+
+
+def _message(body: JSON) -> str:
+    """What the error says: the innermost text of the forms that servers use; else the JSON's own kind."""
+    found: Any = body
+    for _ in range(3):
+        if isinstance(found, list) and found:  # Gemini, at its address of OpenAI's form
+            found = cast("list[Any]", found)[0]
+        if not isinstance(found, dict):
+            break
+        fields = cast("dict[str, Any]", found)
+        metadata = fields.get("metadata")
+        raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
+        if isinstance(raw, str) and raw:  # OpenRouter: what the host of the model said
+            return f"{fields.get('message')}: {raw}"
+        found = fields.get("error") or fields.get("message") or fields.get("detail")
+    return found if isinstance(found, str) else ""
+
+
+_TELLING = ("type", "code", "status", "reason", "quotaId")
+
+
+def _fields(value: JSON, depth: int) -> list[str]:
+    """The texts of an error's fields that name its kind, also in its details."""
+    if depth > 5:
+        return []
+    if isinstance(value, list):
+        return [text for item in cast("list[JSON]", value)[:20] for text in _fields(item, depth + 1)]
+    if not isinstance(value, dict):
+        return []
+    found: list[str] = []
+    for name, item in cast("dict[str, JSON]", value).items():
+        if isinstance(item, str):
+            if name in _TELLING:
+                found.append(item[:100])
+        elif name in ("error", "innererror", "details", "violations"):
+            found += _fields(item, depth + 1)
+    return found
+
+
+def _wait(body: JSON, told: str) -> float | None:
+    """The seconds to wait that the error itself names: google.rpc.RetryInfo, or OpenAI's and Groq's message."""
+    if (delay := _retry_delay(body, 0)) is not None and (match := _DURATION.fullmatch(delay)):
+        return float(match[1])
+    if match := _WAIT.search(told):
+        return int(match[1] or 0) * 60 + float(match[2]) / (1000 if match[3].lower() == "ms" else 1)
+    return None
+
+
+def _retry_delay(value: JSON, depth: int) -> str | None:
+    if isinstance(value, list) and depth <= 5:
+        found = (_retry_delay(item, depth + 1) for item in cast("list[JSON]", value)[:20])
+        return next((delay for delay in found if delay is not None), None)
+    if not isinstance(value, dict) or depth > 5:
+        return None
+    fields = cast("dict[str, JSON]", value)
+    delay = fields.get("retryDelay")
+    return delay if isinstance(delay, str) else _retry_delay(fields.get("error") or fields.get("details"), depth + 1)

@@ -1,0 +1,208 @@
+"""One task of twelve steps over every wire format and in every text dialect: the conversation is the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from toolspeak import Agent, tool
+from toolspeak.agent import Driver, NativeDriver, TextDriver
+from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallStarted, Delta, TextDelta, TurnEnded
+from toolspeak.data.messages import JSON, Message, TextMessage, ToolCall, Usage
+from toolspeak.dialects import DIALECTS, Dialect
+from toolspeak.errors import ToolError
+from toolspeak.providers import Capabilities, ModelRequest
+from toolspeak.testing import chunks
+from toolspeak.wire.anthropic import ANTHROPIC
+from toolspeak.wire.base import WireFormat
+from toolspeak.wire.gemini import GEMINI
+from toolspeak.wire.ollama import OLLAMA
+from toolspeak.wire.openai_chat import OPENAI_CHAT
+from toolspeak.wire.openai_responses import OPENAI_RESPONSES
+
+FORMATS: dict[str, Any] = {each.name: each for each in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, OLLAMA)}
+
+
+@tool(read_only=True)
+def look(path: str, line: int = 1) -> str:
+    """Reads a line of a file."""
+    if path == "missing":
+        raise ToolError("there is no such file")
+    return f'{path}, line {line}: é < 3 & "4"'
+
+
+@tool()
+def put(path: str, content: str, tags: list[str], options: dict[str, bool]) -> dict[str, Any]:
+    """Writes a file."""
+    return {"path": path, "size": len(content), "tags": tags, "options": options}
+
+
+TOOLS = [look, put]
+
+STEPS: list[tuple[str, str, dict[str, JSON]]] = [
+    ("Let me look.", "look", {"path": "a"}),
+    ("", "look", {"path": "missing"}),
+    ("There it is not.", "look", {"path": "b", "line": 2}),
+    ("", "put", {"path": "c", "content": 'one\n\ttwo "quoted" \\ é😀', "tags": [], "options": {}}),
+    ("Now more.", "put", {"path": "d", "content": "", "tags": ["x", "y z"], "options": {"force": True}}),
+    ("", "look", {"path": "c", "line": 3}),
+    ("", "look", {"path": "d"}),
+    ("Again.", "look", {"path": "e", "line": 40}),
+    ("", "put", {"path": "f", "content": "<b>&amp;</b>", "tags": ["<", "]]"], "options": {"a": False}}),
+    ("Nearly.", "look", {"path": "missing", "line": 7}),
+    ("", "look", {"path": "f", "line": 8}),
+    ("", "put", {"path": "g", "content": "last", "tags": ["end"], "options": {"b": True}}),
+]
+ANSWER = "All twelve steps are done."
+
+
+@dataclass
+class Server:
+    """A model behind a server that speaks one format: reads what the client encodes, streams what it encodes itself."""
+
+    wire: WireFormat
+    streamed: bool
+    capabilities: Capabilities = Capabilities(tools=True)
+    seen: list[Sequence[Message | TextMessage]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.wire.name}:model"
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        body = json.loads(json.dumps(self.wire.encode_request(request, model="model", stream=self.streamed)))
+        asked = self.wire.decode_request(body)
+        asked = replace(asked, model="model", stream=self.streamed)
+        self.seen.append(asked.request.messages)
+        turn = native_turn(len(self.seen) - 1)
+        if not self.streamed:
+            answer = self.wire.encode_response(turn, model="model", response_id="r", created=0)
+            for delta in self.wire.decode_response(json.loads(json.dumps(answer)), model="model"):
+                yield delta
+            return
+        encoder = self.wire.encoder(asked, response_id="r", created=0)
+        decoder = self.wire.decoder(model="model")
+        for delta in turn:
+            for _, data in encoder.feed(delta):
+                if isinstance(data, str):
+                    continue  # `[DONE]`
+                for read in decoder.feed(json.loads(json.dumps(data))):
+                    yield read
+        for read in decoder.close():
+            yield read
+
+    async def aclose(self) -> None:
+        pass
+
+
+def native_turn(step: int) -> list[Delta]:
+    usage = Usage(10 + step, 5, 2, 1)
+    if step == len(STEPS):
+        return [*map(TextDelta, chunks(ANSWER, 5)), TurnEnded("stop", usage)]
+    text, name, arguments = STEPS[step]
+    said = [TextDelta(piece) for piece in chunks(text, 5)]
+    pieces = [ArgumentsDelta(0, piece) for piece in chunks(json.dumps(arguments), 7)]
+    call = [CallStarted(0, name, f"id_{step}"), *pieces, CallCompleted(0, name, arguments, f"id_{step}")]
+    return [*said, *call, BatchEnded((0,), ok=True), TurnEnded("tool_calls", usage)]
+
+
+@dataclass
+class Writer:
+    """A model whose calls are text."""
+
+    dialect: Dialect
+    step: int = 0
+    name: str = "writer"
+    capabilities: Capabilities = Capabilities()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        step, self.step = self.step, self.step + 1
+        written = ANSWER
+        if step < len(STEPS):
+            text, name, arguments = STEPS[step]
+            said = [Message.assistant(text).parts[0]] if text else []
+            message = Message("assistant", (*said, ToolCall(f"call_{step}", name, arguments)))
+            written = "".join(each.text for each in self.dialect.render([message], SPECS))
+        for piece in chunks(written, 6):
+            yield TextDelta(piece)
+        yield TurnEnded("stop", Usage(10, 5))
+
+    async def aclose(self) -> None:
+        pass
+
+
+SPECS = [made.spec for made in TOOLS]
+
+
+def projection(messages: Sequence[Message]) -> list[Any]:
+    """What was said, called and found, whoever says it how."""
+    return [
+        (
+            message.role,
+            message.text.strip(),
+            [(call.name, dict(call.arguments)) for call in message.calls if isinstance(call, ToolCall)],
+            [(result.name, result.status, result.text, result.structured) for result in message.results],
+        )
+        for message in messages
+    ]
+
+
+def run(driver: Driver) -> Any:
+    result = Agent(driver, TOOLS, approve="all", instructions="Be exact.").run_sync("Do the twelve steps.")
+    assert (result.status, result.answer) == ("answered", ANSWER)
+    return result
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[Any]:
+    found = projection(run(NativeDriver(Server(OPENAI_CHAT, streamed=True))).messages)
+    calls = [call for _, _, calls, _ in found for call in calls]
+    assert calls == [(name, arguments) for _, name, arguments in STEPS]
+    assert len(found) == 2 + 2 * len(STEPS)
+    return found
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("wire", FORMATS.values(), ids=list(FORMATS))
+def test_over_every_wire_format(wire, streamed, expected):
+    server = Server(wire, streamed)
+    result = run(NativeDriver(server))
+    assert projection(result.messages) == expected
+    assert result.usage.output == 5 * 13
+
+
+@pytest.mark.parametrize("wire", FORMATS.values(), ids=list(FORMATS))
+def test_the_server_reads_what_was_said(wire, expected):
+    """Every request holds the conversation so far: what the client encodes and the server decodes is the same."""
+    server = Server(wire, streamed=True)
+    run(NativeDriver(server))
+    last = [message for message in server.seen[-1] if isinstance(message, Message)]
+    said = [(role, text, calls) for role, text, calls, _ in projection(last) if role == "assistant"]
+    assert said == [(role, text, calls) for role, text, calls, _ in expected[:-1] if role == "assistant"]
+    results = [(result.name, result.text) for message in last for result in message.results]
+    assert [name for name, _ in results] == [name for _, name, _ in STEPS] or wire is OPENAI_RESPONSES
+    assert "there is no such file" in results[1][1]
+    assert len(results) == 12
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_in_every_dialect(dialect, expected):
+    assert projection(run(TextDriver(Writer(dialect), dialect)).messages) == expected
+
+
+def test_a_conversation_goes_from_one_to_the_next():
+    """Each of five formats and a dialect answers once, with all that was said before."""
+    history: Sequence[Message] = ()
+    for wire in FORMATS.values():
+        server = Server(wire, streamed=True)
+        result = Agent(NativeDriver(server), TOOLS, approve="all").run_sync("Do the twelve steps.", history=history)
+        assert result.answer == ANSWER
+        assert len(server.seen[-1]) >= len(history)
+        history = result.messages
+    result = Agent(TextDriver(Writer(DIALECTS[0]), DIALECTS[0]), TOOLS, approve="all").run_sync("?", history=history)
+    assert result.answer == ANSWER
+    assert len(result.messages) == 6 * (2 + 2 * len(STEPS))

@@ -1,0 +1,265 @@
+"""Timeouts, proxies, CAs, and the connections of a provider from its first turn to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clocks import TestClock
+from every_api import KNOWN, Known, every_api, said
+from loopback_server import (
+    STREAM_HEAD,
+    Answer,
+    Exchange,
+    Server,
+    chunked,
+    dropped,
+    serve,
+    stream,
+    tunnel,
+    until_client_leaves,
+)
+from openai_turns import CHUNKED_HEAD, EVENTS, SAID, turn
+
+from toolspeak.errors import ProviderError, UsageError
+from toolspeak.providers.http import Timeouts
+from toolspeak.providers.openai import OpenAIProvider
+
+TLS = Path(__file__).parent / "tls"
+ANSWER = stream(*EVENTS)
+
+
+def fail(*answers: Answer, **more: Any) -> ProviderError:
+    async def run() -> None:
+        async with serve(*answers) as server:
+            provider = OpenAIProvider("m", base_url=server.base_url, retries=0, **more)
+            try:
+                await turn(provider)
+            finally:
+                await provider.aclose()
+
+    with pytest.raises(ProviderError) as caught:
+        asyncio.run(run())
+    return caught.value
+
+
+def hangs(*sent: bytes) -> Answer:
+    servers = [Server()]
+    return until_client_leaves(lambda: servers[0], *sent)
+
+
+# --- timeouts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent", [[], [CHUNKED_HEAD]], ids=["nothing", "the head"])
+def test_the_first_byte_has_a_timeout_of_its_own(sent: list[bytes]):
+    found = fail(hangs(*sent), timeout=Timeouts(10, first_byte=0.4, silence=20))
+    assert "said nothing for 0.4 seconds. Is it overloaded? `timeout` may be longer." in str(found)
+    assert (found.code, found.retryable) == ("connection", True)
+
+
+def test_silence_between_two_bytes_has_another():
+    found = fail(hangs(CHUNKED_HEAD, chunked(EVENTS[:1])), timeout=Timeouts(10, first_byte=20, silence=0.4))
+    assert "said nothing for 0.4 seconds after 2 characters of the answer" in str(found)
+
+
+def pausing(pause: Callable[[], Any], *pieces: bytes) -> Answer:
+    async def answer(exchange: Exchange) -> None:
+        await pause()
+        await exchange.send(CHUNKED_HEAD)
+        for piece in pieces:
+            await exchange.send(chunked([piece]))
+            await pause()
+        await exchange.send(b"0\r\n\r\n")
+
+    return answer
+
+
+def test_a_slow_answer_is_no_silent_one():
+    async def run() -> Any:
+        async with serve(pausing(lambda: asyncio.sleep(0.3), b": still here\n\n", b":\n\n", *EVENTS)) as server:
+            provider = OpenAIProvider("m", base_url=server.base_url, timeout=1.5, retries=0)
+            try:
+                return await turn(provider)  # 2 s in all
+            finally:
+                await provider.aclose()
+
+    assert asyncio.run(run()) == SAID
+
+
+def test_without_limits_nothing_is_cut():
+    async def run() -> Any:
+        async with serve(ANSWER) as server:
+            provider = OpenAIProvider("m", base_url=server.base_url, timeout=None)
+            try:
+                return await turn(provider)
+            finally:
+                await provider.aclose()
+
+    assert asyncio.run(run()) == SAID
+
+
+@pytest.mark.parametrize("timeout", [0, -1.5, Timeouts(connect=0), Timeouts(silence=-1)])
+def test_a_timeout_that_cannot_be(timeout: Any):
+    with pytest.raises(UsageError, match="must be more than 0 seconds, or None"):
+        OpenAIProvider("m", api_key="k", timeout=timeout)
+
+
+# --- CAs ---------------------------------------------------------------------------------------------------------
+
+
+def tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "server.pem")
+    return context
+
+
+async def over_tls(known: Known, host: str = "127.0.0.1", **more: Any) -> str:
+    async with serve(known.turn, tls=tls()) as server:
+        provider = known.make(f"https://{host}:{server.port}", clock=TestClock(), **more)
+        try:
+            return await said(provider)
+        finally:
+            await provider.aclose()
+
+
+@pytest.fixture
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    return monkeypatch
+
+
+@every_api
+def test_a_ca_of_ones_own(known: Known, no_settings: pytest.MonkeyPatch):
+    assert asyncio.run(over_tls(known, ca_file=TLS / "ca.pem")) == "Hél😀"
+    with pytest.raises(ProviderError, match="SSL_CERT_FILE, or the option `ca_file`") as caught:
+        asyncio.run(over_tls(known))
+    assert (caught.value.code, caught.value.retryable) == ("connection", False)
+    no_settings.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
+    assert asyncio.run(over_tls(known)) == "Hél😀"
+
+
+def test_a_ca_file_that_cannot_be(tmp_path: Path, no_settings: pytest.MonkeyPatch):
+    empty = tmp_path / "empty.pem"
+    empty.write_text("")
+    for path in (empty, tmp_path / "missing.pem"):
+        with pytest.raises(UsageError, match=r"the CA file .* cannot be read"):
+            OpenAIProvider("m", api_key="k", ca_file=path)
+        no_settings.setenv("SSL_CERT_FILE", str(path))
+        with pytest.raises(UsageError, match="SSL_CERT_FILE"):
+            asyncio.run(over_tls(KNOWN["openai"]))
+
+
+# --- proxies -----------------------------------------------------------------------------------------------------
+
+
+def test_a_proxy_for_http(no_settings: pytest.MonkeyPatch):
+    async def run() -> Server:
+        async with serve(ANSWER) as proxy:
+            no_settings.setenv("HTTP_PROXY", f"http://me:hush@127.0.0.1:{proxy.port}")
+            provider = OpenAIProvider("m", base_url="http://models.example/v1")
+            assert await turn(provider) == SAID
+            await provider.aclose()
+            return proxy
+
+    [exchange] = asyncio.run(run()).exchanges
+    assert exchange.request_line == "POST http://models.example/v1/chat/completions HTTP/1.1"
+    assert exchange.headers["proxy-authorization"].startswith("Basic ")
+
+
+def test_a_proxy_for_https(no_settings: pytest.MonkeyPatch):
+    async def run() -> Server:
+        async with serve(ANSWER, tls=tls()) as server, serve(tunnel(server.port)) as proxy:
+            no_settings.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+            provider = OpenAIProvider("m", base_url="https://models.example/v1", ca_file=TLS / "ca.pem")
+            assert await turn(provider) == SAID
+            await provider.aclose()
+            assert server.exchanges[0].request_line == "POST /v1/chat/completions HTTP/1.1"
+            return proxy
+
+    [exchange] = asyncio.run(run()).exchanges
+    assert exchange.request_line == "CONNECT models.example:443 HTTP/1.1"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
+def test_no_proxy_for_this_machine_and_for_what_is_excepted(host: str, no_settings: pytest.MonkeyPatch):
+    async def run() -> None:
+        async with serve() as proxy, serve(ANSWER) as server:
+            no_settings.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
+            no_settings.setenv("NO_PROXY", "127.0.0.2")
+            if host == "127.0.0.2":  # another address of this machine, where it has it
+                with pytest.raises(ProviderError, match="cannot connect"):
+                    await turn(OpenAIProvider("m", base_url=f"http://{host}:{server.port}/v1", retries=0))
+            else:
+                provider = OpenAIProvider("m", base_url=f"http://{host}:{server.port}/v1")
+                assert await turn(provider) == SAID
+                await provider.aclose()
+            assert not proxy.connections
+
+    asyncio.run(run())
+
+
+def test_a_proxy_that_does_not_answer(no_settings: pytest.MonkeyPatch):
+    async def run() -> None:
+        async with serve(ANSWER) as gone:
+            no_settings.setenv("HTTP_PROXY", f"http://127.0.0.1:{gone.port}")
+        await turn(OpenAIProvider("m", base_url="http://models.example/v1", clock=TestClock()))
+
+    with pytest.raises(ProviderError, match=r"models.example.*Asked 3 times") as caught:
+        asyncio.run(run())
+    assert (caught.value.code, caught.value.retryable) == ("connection", True)
+
+
+def test_proxy_settings_that_cannot_be(no_settings: pytest.MonkeyPatch):
+    no_settings.setenv("HTTP_PROXY", "gopher://127.0.0.1:1")
+    with pytest.raises(UsageError, match="the proxy settings of the environment cannot be used"):
+        asyncio.run(turn(OpenAIProvider("m", base_url="http://models.example/v1")))
+
+
+# --- event loops -------------------------------------------------------------------------------------------------
+
+
+def test_loops_that_run_at_the_same_time_have_a_client_each():
+    """Two threads take turns with one provider: each keeps its connection."""
+
+    async def run() -> int:
+        async with serve(ANSWER) as server:
+            provider = OpenAIProvider("m", base_url=server.base_url)
+            other = asyncio.new_event_loop()
+            thread = threading.Thread(target=other.run_forever)
+            thread.start()
+            try:
+                for _ in range(3):
+                    assert await turn(provider) == SAID
+                    elsewhere = asyncio.run_coroutine_threadsafe(turn(provider), other)
+                    assert await asyncio.wrap_future(elsewhere) == SAID
+                connections = server.connections
+                await provider.aclose()
+            finally:
+                other.call_soon_threadsafe(other.stop)
+                await asyncio.to_thread(thread.join)
+                other.close()
+            return connections
+
+    assert asyncio.run(run()) == 2
+
+
+def test_closing_does_not_wait_for_a_loop_that_stands_still():
+    other = asyncio.new_event_loop()
+    providers: list[OpenAIProvider] = []
+
+    async def used() -> None:
+        async with serve(dropped(STREAM_HEAD + b"connection: close\r\n\r\n", *EVENTS)) as server:
+            providers.append(OpenAIProvider("m", base_url=server.base_url))
+            assert await turn(providers[0]) == SAID
+
+    other.run_until_complete(used())
+    asyncio.run(providers[0].aclose())
+    other.close()

@@ -1,0 +1,273 @@
+"""Requests are sent again where that makes sense, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+from clocks import TestClock
+from every_api import KNOWN, Known, every_api, said
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loopback_server import Answer, Server, chunked, dropped, event, serve, stream, until_client_leaves, whole
+from openai_turns import CHUNKED_HEAD, EVENTS
+
+from toolspeak.errors import ProviderError, UsageError
+from toolspeak.providers.failures import wait_of
+from toolspeak.providers.http import Timeouts
+from toolspeak.providers.openai import OpenAIProvider
+from toolspeak.providers.retry import (
+    BASE_SECONDS,
+    CAP_SECONDS,
+    LONGEST_SECONDS,
+    RETRIES,
+    SYSTEM_CLOCK,
+    delay_before,
+)
+
+OPENAI = KNOWN["openai"]
+
+
+def ask(known: Known, *answers: Answer, turns: int = 1, **more: Any) -> tuple[list[str], Server, TestClock]:
+    clock = TestClock()
+
+    async def run() -> tuple[list[str], Server]:
+        async with serve(*answers) as server:
+            provider = known.make(f"http://127.0.0.1:{server.port}", clock=clock, **more)
+            try:
+                return [await said(provider) for _ in range(turns)], server
+            finally:
+                await provider.aclose()
+
+    found, server = asyncio.run(run())
+    return found, server, clock
+
+
+def fail(known: Known, *answers: Answer, **more: Any) -> tuple[ProviderError, int, list[float]]:
+    """The error, how often the server was asked, and the seconds that were waited for."""
+    asked: list[object] = []
+    clock = TestClock()
+
+    def counted(answer: Answer) -> Answer:
+        async def count(exchange: Any) -> None:
+            asked.append(exchange)
+            await answer(exchange)
+
+        return count
+
+    async def run() -> None:
+        async with serve(*map(counted, answers)) as server:
+            provider = known.make(f"http://127.0.0.1:{server.port}", clock=clock, **more)
+            try:
+                await said(provider)
+            finally:
+                await provider.aclose()
+
+    with pytest.raises(ProviderError) as caught:
+        asyncio.run(run())
+    return caught.value, len(asked), clock.slept
+
+
+def refusal(status: int, message: str = "that is why", *headers: str) -> Answer:
+    return whole(f"{status} X", json.dumps({"error": {"message": message}}).encode(), "application/json", *headers)
+
+
+# --- what is asked again -----------------------------------------------------------------------------------------
+
+
+@every_api
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
+def test_a_status_that_may_pass(known: Known, status: int):
+    found, server, clock = ask(known, refusal(status), refusal(status), known.turn)
+    assert found == ["Hél😀"]
+    assert clock.slept == [0.25, 0.5]  # half of the longest, as chance says here
+    assert len({exchange.body for exchange in server.exchanges}) == 1
+
+
+@every_api
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 405, 413, 418, 422, 501])
+def test_a_status_that_does_not_pass(known: Known, status: int):
+    found, asked, slept = fail(known, refusal(status), known.turn)
+    assert (found.status, asked, slept) == (status, 1, [])
+
+
+@every_api
+def test_a_kept_connection_that_the_server_closes_when_the_next_request_comes(known: Known):
+    found, server, clock = ask(known, known.turn, dropped(), known.turn, turns=2)
+    assert found == ["Hél😀"] * 2
+    assert server.connections == 2
+    assert len(clock.slept) == 1
+
+
+@every_api
+def test_a_server_that_closes_every_connection_after_an_error(known: Known):
+    closing = dropped(b"HTTP/1.1 500 X\r\ncontent-length: 4\r\nconnection: keep-alive\r\n\r\noops")
+    assert ask(known, closing, known.turn, turns=2)[0] == ["Hél😀"] * 2
+
+
+@every_api
+def test_a_silent_server(known: Known):
+    servers: list[Server] = [Server()]
+    silent = until_client_leaves(lambda: servers[0])
+    found, server, _ = ask(known, silent, known.turn, timeout=Timeouts(10, first_byte=0.5, silence=20))
+    assert found == ["Hél😀"]
+    assert server.connections == 2
+
+
+@every_api
+def test_an_answer_that_drops_before_it_said_anything(known: Known):
+    cut = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9\r\n\r\n")
+    if known is KNOWN["ollama"]:
+        cut = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ncontent-length: 9\r\n\r\n")
+    assert ask(known, cut, known.turn)[0] == ["Hél😀"]
+
+
+def test_nobody_listens_yet():
+    clock = TestClock()
+
+    async def run() -> str:
+        async with serve(stream()) as gone:
+            base_url = gone.base_url
+        with pytest.raises(ProviderError) as caught:
+            await said(OpenAIProvider("m", base_url=base_url, clock=clock))
+        return str(caught.value)
+
+    assert asyncio.run(run()).endswith("correct the base URL. Asked 3 times.")
+    assert len(clock.slept) == RETRIES
+
+
+def test_an_error_that_comes_first_inside_the_stream():
+    overloaded = b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "later"}}\n\n'
+    anthropic = KNOWN["anthropic"]
+    assert ask(anthropic, stream(overloaded), anthropic.turn)[0] == ["Hél😀"]
+    broken = stream(event({"error": {"message": "overheated", "code": 503}}))
+    assert ask(OPENAI, broken, OPENAI.turn)[0] == ["Hél😀"]
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        dropped(CHUNKED_HEAD, chunked(EVENTS[:1])),
+        stream(EVENTS[0], event({"error": {"message": "overheated", "code": 503}})),
+    ],
+    ids=["drop", "error"],
+)
+def test_behind_the_first_delta_nothing_is_asked_again(cut: Answer):
+    found, asked, slept = fail(OPENAI, cut, OPENAI.turn)
+    assert (asked, slept, found.retryable) == (1, [], True)
+    assert "Asked" not in str(found)
+
+
+def test_a_number_of_retries():
+    found, asked, slept = fail(OPENAI, refusal(503))
+    assert (asked, len(slept)) == (3, 2)
+    assert str(found).endswith("read the server's own log if it stays so. Asked 3 times.")
+    assert (found.status, found.retryable, found.code) == (503, True, "overloaded")
+    found, asked, slept = fail(OPENAI, refusal(503), retries=0)
+    assert (asked, slept) == (1, [])
+    assert "Asked" not in str(found)
+    assert ask(OPENAI, *[refusal(503)] * 5, OPENAI.turn, retries=5)[0] == ["Hél😀"]
+    with pytest.raises(UsageError, match="retries=-1 must be 0 or more"):
+        OpenAIProvider("m", api_key="k", retries=-1)
+
+
+# --- how long is waited ------------------------------------------------------------------------------------------
+
+ERRORS = st.builds(
+    ProviderError,
+    st.just("why"),
+    retryable=st.booleans(),
+    retry_after=st.none() | st.floats(0, 1000),
+)
+
+
+@given(st.integers(1, 10_000), ERRORS, st.floats(0, 1, exclude_max=True))
+@settings(deadline=None)
+def test_the_delay_grows_to_its_cap_and_is_never_shorter_than_the_server_asks(
+    attempt: int, error: ProviderError, chance: float
+):
+    delay = delay_before(attempt, error, chance)
+    asked = error.retry_after or 0.0
+    if not error.retryable or asked > LONGEST_SECONDS:
+        assert delay is None
+        return
+    assert delay is not None
+    assert asked <= delay <= asked + min(CAP_SECONDS, BASE_SECONDS * 2 ** min(attempt - 1, 20))
+    longer = delay_before(attempt + 1, error, chance)
+    assert longer is not None
+    assert longer >= delay
+
+
+def test_the_delays_are_spread_over_the_whole_span():
+    error = ProviderError("why", retryable=True)
+    assert [delay_before(n, error, 0.0) for n in (1, 9)] == [0.0, 0.0]
+    assert [delay_before(n, error, 0.5) for n in range(1, 8)] == [0.25, 0.5, 1.0, 2.0, 4.0, 4.0, 4.0]
+
+
+def test_the_real_clock():
+    assert 0 <= SYSTEM_CLOCK.random() < 1
+    assert SYSTEM_CLOCK.now() > 1_700_000_000
+    asyncio.run(SYSTEM_CLOCK.sleep(0))
+
+
+NOW = TestClock().time
+HEADERS = [
+    ({"retry-after": "20"}, 20.0),
+    ({"retry-after": "1.5"}, 1.5),
+    ({"retry-after": "0"}, 0.0),
+    ({"retry-after": formatdate(NOW + 30, usegmt=True)}, 30.0),
+    ({"retry-after": formatdate(NOW - 30, usegmt=True)}, 0.0),
+    ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
+    ({"retry-after": "soon"}, None),
+    ({"retry-after": "-3"}, None),
+    ({"retry-after": "Mon, 99 Foo 2026 99:99:99 GMT"}, None),
+    ({"retry-after": "1" * 400}, None),
+    ({}, None),
+]
+
+
+@pytest.mark.parametrize(("headers", "seconds"), HEADERS)
+def test_what_a_server_asks_to_wait(headers: dict[str, str], seconds: float | None):
+    assert wait_of(headers, NOW) == seconds
+    if seconds is not None:
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        found, _, clock = ask(OPENAI, refusal(429, "x", *lines), OPENAI.turn)
+        assert found == ["Hél😀"]
+        assert clock.slept == [pytest.approx(seconds + 0.25)]
+        error, _, _ = fail(OPENAI, refusal(429, "x", *lines), retries=0)
+        assert error.retry_after == seconds
+
+
+@pytest.mark.parametrize("after", ["61", formatdate(NOW + 3600, usegmt=True)])
+def test_a_longer_wait_than_is_sensible_is_told_at_once(after: str):
+    found, asked, slept = fail(OPENAI, refusal(429, "x", f"retry-after: {after}"), OPENAI.turn)
+    assert (asked, slept, found.code, found.retryable) == (1, [], "rate_limit", True)
+    assert found.retry_after in (61, 3600)
+    told = f"Retry-After: {found.retry_after:g} seconds. That is longer than the 60 seconds that are waited for here"
+    assert told in str(found)
+
+
+@every_api
+def test_a_cancelled_wait_ends_the_turn(known: Known):
+    async def run() -> None:
+        waits = asyncio.Event()
+
+        class Stuck(TestClock):
+            async def sleep(self, seconds: float) -> None:
+                waits.set()
+                await asyncio.Event().wait()
+
+        async with serve(refusal(503), known.turn) as server:
+            provider = known.make(f"http://127.0.0.1:{server.port}", clock=Stuck())
+            task = asyncio.create_task(said(provider))
+            await waits.wait()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled()
+            assert len(server.exchanges) == 1
+            await provider.aclose()
+
+    asyncio.run(run())
