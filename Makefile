@@ -12,9 +12,12 @@ LOOPS ?= .venv-loops
 FUZZ ?= .venv-fuzz
 GRAMMAR_VENV ?= .venv-xgrammar
 SDK_VENV ?= .venv-sdk
+ENGINE_VENV ?= .venv-engine
+# Outside of the clone, as pip's cache is: the server is built once for all of them.
+ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
 SECONDS ?= 600
 
-.PHONY: demo test test-slow test-grammar test-sdk lint types bench bench-parsers bench-loop fuzz requirements clean help
+.PHONY: demo test test-slow test-grammar test-sdk test-engine lint types bench bench-parsers bench-loop fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -22,6 +25,7 @@ help:
 	@echo "make test-slow     the long sweeps alone: hundreds of killed processes"
 	@echo "make test-grammar  the grammars at length, with xgrammar too (large: it brings torch)"
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
+	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
 	@echo "make lint types    ruff, pyright"
 	@echo "make bench         measure the parsers, the executor, the journal, the wire formats and the loop"
 	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
@@ -68,6 +72,15 @@ $(SDK_VENV)/.ready: requirements/sdk.txt requirements/dev.txt requirements/runti
 
 test-sdk: $(SDK_VENV)/.ready
 	$(SDK_VENV)/bin/python -m pytest --numprocesses 2 tests/wire/sdk_*.py
+
+$(ENGINE_VENV)/.ready: requirements/engine.txt requirements/dev.txt requirements/runtime.txt pyproject.toml
+	$(MAKE) $(ENGINE_VENV)/.dev VENV=$(ENGINE_VENV)
+	$(ENGINE_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/engine.txt
+	@touch $@
+
+test-engine: $(ENGINE_VENV)/.ready
+	server=$$($(ENGINE_VENV)/bin/python tests/engine/build_server.py requirements/engine-source.txt "$(ENGINE_CACHE)") \
+		&& LLAMA_SERVER="$$server" $(ENGINE_VENV)/bin/python -m pytest tests/engine/engine_*.py
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
@@ -119,6 +132,9 @@ requirements:
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --quiet --upgrade -o requirements/runtime.txt
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -o requirements/dev.txt
 	uv pip compile requirements/sdk.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/sdk.txt
+	uv pip compile requirements/engine.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/engine.txt
+	@# llama.cpp's source, and of its Python package nothing else: what that one needs is not installed.
+	printf 'llama-cpp-python>=0.3.36,<0.4\n' | uv pip compile - --no-deps --universal --generate-hashes --no-header --quiet -o requirements/engine-source.txt
 	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
 
 clean:

@@ -1,0 +1,120 @@
+"""Turns asked of the real engine through our provider, plain and streamed. `make_model.py` has the scripts (`#one`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from toolspeak import tool
+from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, TextDelta, TurnEnded
+from toolspeak.data.messages import Message, TextMessage
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import ProviderError
+from toolspeak.providers import ModelRequest, Provider
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.openai import OpenAIProvider
+from toolspeak.tools import Toolset
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A server that answers; `root` is its address without `/v1`."""
+
+    root: str
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.root}/v1"
+
+
+plain_and_streamed = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+
+
+@tool(read_only=True)
+def get_weather(city: str, days: int) -> str:
+    """The weather of the next days."""
+    return f"{days} days of rain in {city}"
+
+
+@tool(read_only=True)
+def get_time(city: str) -> str:
+    """The time of day."""
+    return f"noon in {city}"
+
+
+TOOLS = (get_weather, get_time)
+SPECS: Sequence[ToolSpec] = Toolset(TOOLS).specs
+
+
+def provider(engine: Engine, *, stream: bool = True, **options: Any) -> OpenAIProvider:
+    plain = {} if stream else {"stream": False, "stream_options": None}
+    return OpenAIProvider(
+        "tiny",
+        base_url=engine.base_url,
+        options={"seed": 1, "max_tokens": 400, **plain, **options},
+        capabilities=Capabilities(tools=True, output=True),
+    )
+
+
+def ask(
+    engine: Engine, said: str | Sequence[Message | TextMessage], *, stream: bool = True, **request: Any
+) -> list[Delta]:
+    """One turn. `tools` are the two above unless the request says otherwise."""
+    messages = [Message.user(said)] if isinstance(said, str) else said
+    asked = ModelRequest(messages, **{"tools": SPECS, **request})
+
+    async def run() -> list[Delta]:
+        model = provider(engine, stream=stream)
+        try:
+            return [delta async for delta in model.stream(asked)]
+        finally:
+            await model.aclose()
+
+    return asyncio.run(run())
+
+
+class Patient:
+    """A provider that asks again while it failed before it said anything, and asking again makes sense."""
+
+    def __init__(self, asked: Provider) -> None:
+        self.asked = asked
+        self.name, self.capabilities = asked.name, asked.capabilities
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        for last in (False, False, True):
+            said = False
+            try:
+                async with aclosing(self.asked.stream(request)) as deltas:
+                    async for delta in deltas:
+                        said = True
+                        yield delta
+                return
+            except ProviderError as error:
+                if said or last or not error.retryable:
+                    raise
+
+    async def aclose(self) -> None:
+        await self.asked.aclose()
+
+
+def text_of(deltas: Sequence[Delta]) -> str:
+    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+
+
+def calls_of(deltas: Sequence[Delta]) -> list[tuple[str, Any]]:
+    return [(delta.name, delta.arguments) for delta in deltas if isinstance(delta, CallCompleted)]
+
+
+def malformed_of(deltas: Sequence[Delta]) -> list[CallMalformed]:
+    return [delta for delta in deltas if isinstance(delta, CallMalformed)]
+
+
+def end_of(deltas: Sequence[Delta]) -> TurnEnded:
+    (end,) = (delta for delta in deltas if isinstance(delta, TurnEnded))
+    assert deltas[-1] is end
+    return end
