@@ -8,6 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --requir
 
 # Where the other engines' parsers, the fuzzer and xgrammar live: gigabytes, and nothing of it is needed by anything else.
 PEERS ?= .venv-peers
+LOOPS ?= .venv-loops
 FUZZ ?= .venv-fuzz
 GRAMMAR_VENV ?= .venv-xgrammar
 SDK_VENV ?= .venv-sdk
@@ -16,7 +17,7 @@ ENGINE_VENV ?= .venv-engine
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
 SECONDS ?= 600
 
-.PHONY: demo test test-slow test-grammar test-sdk test-engine lint types bench bench-parsers fuzz requirements clean help
+.PHONY: demo test test-slow test-grammar test-sdk test-engine lint types bench bench-parsers bench-loop fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -26,8 +27,9 @@ help:
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
 	@echo "make lint types    ruff, pyright"
-	@echo "make bench         measure the parsers, the executor, the journal and the wire formats"
+	@echo "make bench         measure the parsers, the executor, the journal, the wire formats and the loop"
 	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
+	@echo "make bench-loop    the loop beside llm, agno, langgraph, pydantic-ai and openai-agents (an environment of 400 MB)"
 	@echo "make fuzz          let chance look for faults in the parsers for SECONDS=600 of CPU time"
 	@echo "make requirements  pin the dependencies anew (needs uv)"
 
@@ -96,6 +98,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/resume.py
 	$(BIN)/python benchmarks/wire.py
+	$(BIN)/python benchmarks/loop.py
 
 $(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/engines.txt | $(BIN)/python
 	$(BIN)/python -m venv $(PEERS)
@@ -107,6 +110,14 @@ bench-parsers: $(VENV)/.dev $(PEERS)/.ready
 	@mkdir -p build
 	$(BIN)/python benchmarks/parsers.py --peers $(PEERS)/bin/python --out build/parsers.jsonl
 	$(PEERS)/bin/python benchmarks/plot.py build/parsers.jsonl docs/parsers.svg
+
+$(LOOPS)/.ready: benchmarks/peers/loops.txt | $(BIN)/python
+	$(BIN)/python -m venv $(LOOPS)
+	$(LOOPS)/bin/python -m pip --disable-pip-version-check install --quiet -r benchmarks/peers/loops.txt
+	@touch $@
+
+bench-loop: $(VENV)/.dev $(LOOPS)/.ready
+	$(BIN)/python benchmarks/loop.py --peers $(LOOPS)/bin/python
 
 $(FUZZ)/.ready: fuzz/requirements.txt requirements/runtime.txt | $(BIN)/python
 	$(BIN)/python -m venv $(FUZZ)

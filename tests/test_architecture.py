@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import toolspeak
 
 SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
 MAX_LINES = 420
@@ -194,8 +197,33 @@ def test_importing_every_module_shows_and_leaves_nothing(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "module",
-    ["toolspeak.dialects", "toolspeak.data.codec", "toolspeak.wire.openai_chat", "toolspeak.providers.scripted"],
+    [
+        "toolspeak",
+        "toolspeak.dialects",
+        "toolspeak.data.codec",
+        "toolspeak.wire.openai_chat",
+        "toolspeak.providers.scripted",
+    ],
 )
 def test_a_light_module_loads_nothing_heavy(module: str, tmp_path: Path):
     done = python(tmp_path, f"import {module}, sys; print(*({{'httpx2', 'click', 'rich'}} & sys.modules.keys()))")
     assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+def test_the_package_alone_loads_none_of_its_rooms(tmp_path: Path):
+    code = (
+        "import toolspeak, sys; print(*(name for name in sys.modules if name.startswith(('toolspeak.', 'pydantic'))))"
+    )
+    assert python(tmp_path, code).stdout.strip() == ""
+
+
+def test_the_stub_of_the_package_names_what_the_package_gives():
+    """Type checkers read the stub, programs the table of places."""
+    stub = ast.parse((SOURCE / "__init__.pyi").read_text(encoding="utf-8"))
+    told = {alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    listed = next(ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign))
+    assert sorted(told) == sorted(listed) == sorted(toolspeak.__all__)
+    for name, module in told.items():
+        assert getattr(toolspeak, name) is getattr(importlib.import_module(str(module)), name)
+    with pytest.raises(AttributeError, match="no attribute 'Agnt'"):
+        _ = toolspeak.Agnt  # pyright: ignore[reportAttributeAccessIssue]

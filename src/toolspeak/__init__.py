@@ -12,33 +12,57 @@
 Parsers alone: `toolspeak.dialects`. Built-in file and shell tools: `toolspeak.tools.builtin`.
 """
 
-from toolspeak.agent import (
-    Agent,
-    ModelInterceptor,
-    Run,
-    RunInterceptor,
-    RunResult,
-    RunState,
-    Session,
-    StepInterceptor,
-    Window,
-)
-from toolspeak.data.events import Limits, Record
-from toolspeak.data.messages import (
-    MalformedCall,
-    Message,
-    TextPart,
-    ToolCall,
-    ToolChoice,
-    ToolResult,
-    Usage,
-)
-from toolspeak.data.tools import Effects, ToolSpec
-from toolspeak.dialects import get_dialect
-from toolspeak.errors import AgentStop, JournalError, ProviderError, RunError, ToolError, ToolspeakError, UsageError
-from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor, Rule
-from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
-from toolspeak.tools import Happened, RunContext, StateView, Tool, Toolset, tool
+# pyright: reportUnsupportedDunderAll=false
+
+import importlib
+
+_PLACES = {
+    "Agent": "toolspeak.agent",
+    "AgentStop": "toolspeak.errors",
+    "ApprovalRequest": "toolspeak.execute",
+    "Concurrency": "toolspeak.execute",
+    "Decision": "toolspeak.execute",
+    "Effects": "toolspeak.data.tools",
+    "Executor": "toolspeak.execute",
+    "Happened": "toolspeak.tools",
+    "Interceptor": "toolspeak.execute",
+    "JournalError": "toolspeak.errors",
+    "Limits": "toolspeak.data.events",
+    "MalformedCall": "toolspeak.data.messages",
+    "MemoryJournal": "toolspeak.journal",
+    "Message": "toolspeak.data.messages",
+    "ModelInterceptor": "toolspeak.agent",
+    "ProviderError": "toolspeak.errors",
+    "Record": "toolspeak.data.events",
+    "Rule": "toolspeak.execute",
+    "Run": "toolspeak.agent",
+    "RunContext": "toolspeak.tools",
+    "RunError": "toolspeak.errors",
+    "RunInterceptor": "toolspeak.agent",
+    "RunResult": "toolspeak.agent",
+    "RunState": "toolspeak.agent",
+    "Session": "toolspeak.agent",
+    "SqliteJournal": "toolspeak.journal",
+    "StateView": "toolspeak.tools",
+    "StepInterceptor": "toolspeak.agent",
+    "TextPart": "toolspeak.data.messages",
+    "Tool": "toolspeak.tools",
+    "ToolCall": "toolspeak.data.messages",
+    "ToolChoice": "toolspeak.data.messages",
+    "ToolError": "toolspeak.errors",
+    "ToolResult": "toolspeak.data.messages",
+    "ToolSpec": "toolspeak.data.tools",
+    "Toolset": "toolspeak.tools",
+    "ToolspeakError": "toolspeak.errors",
+    "Usage": "toolspeak.data.messages",
+    "UsageError": "toolspeak.errors",
+    "Window": "toolspeak.agent",
+    "get_dialect": "toolspeak.dialects",
+    "open_journal": "toolspeak.journal",
+    "tool": "toolspeak.tools",
+}
+"""Each public name and where it is. A module is imported when a name of it is asked for: whoever wants a parser alone
+does not pay for the agent. Type checkers read `__init__.pyi`."""
 
 __all__ = [
     "Agent",
@@ -85,3 +109,15 @@ __all__ = [
     "open_journal",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> object:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(place), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -124,3 +124,8 @@ def test_the_time_grows_with_the_text(size: int):
     for unit in ("<tool_call>\n<function=x>\n<parameter=a>", "<tool_call> <function=f "):
         assert growth(strict, "", unit, size) < 3.2
     assert parse_pieces(strict, ["<tool_call>\n<function=x>\n<parameter=a>" * 3000], TOOLS)
+
+
+def test_a_long_block_in_single_characters_takes_linear_time():
+    strict = get_dialect("llama4-pythonic", strict_detection=True)
+    assert growth(strict, "<|python_start|>[read(file='", "é </x>", 1) < 3.2

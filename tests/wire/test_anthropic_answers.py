@@ -232,7 +232,7 @@ def test_every_token_is_counted_once():
     start = begin(input_tokens=5, cache_creation_input_tokens=100, cache_read_input_tokens=1000, output_tokens=1)
     details = {"thinking_tokens": 7}
     assert decode(start, *end(output_tokens=20, output_tokens_details=details))[-1] == TurnEnded(
-        "stop", Usage(1105, 20, 1000, 7), MODEL
+        "stop", Usage(1105, 20, 1000, 7, 100), MODEL
     )
 
 

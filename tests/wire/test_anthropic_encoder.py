@@ -367,7 +367,7 @@ def told(deltas: Iterable[Delta]) -> tuple[Any, ...]:
                 pass
             case TurnEnded(finish, usage, model):
                 finish = "refusal" if finish == "content_filter" else finish
-                usage = Usage(usage.input or 0, usage.output or 0, usage.cached, usage.reasoning)
+                usage = Usage(usage.input or 0, usage.output or 0, usage.cached, usage.reasoning, usage.cache_write)
                 said.append((finish, usage, model))
             case _:
                 said.append((delta,))

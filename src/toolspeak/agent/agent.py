@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack
 
@@ -17,7 +17,9 @@ from toolspeak.agent.driver import Driver
 from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.output import OutputMode, choose_output, with_output
-from toolspeak.agent.paused import dump_run, load_run
+from toolspeak.agent.paused import load_run
+from toolspeak.agent.pricing import check_priced
+from toolspeak.agent.result import RunResult, result_from, result_of
 from toolspeak.agent.resume import Place, Resumption, opening_of
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
@@ -25,8 +27,9 @@ from toolspeak.agent.state import RunState, fold
 from toolspeak.agent.suspend import suspend_run
 from toolspeak.agent.sync import run_sync
 from toolspeak.agent.turns import Watched
-from toolspeak.data.events import PAUSED, ApprovalRequested, Limits, RunStarted, RunStatus
-from toolspeak.data.messages import JSON, Message, ToolChoice, Usage
+from toolspeak.data.events import PAUSED, Limits, RunStarted
+from toolspeak.data.messages import JSON, Message, ToolChoice
+from toolspeak.data.prices import PRICES, Price
 from toolspeak.dialects import Dialect, Section
 from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
@@ -42,16 +45,14 @@ from toolspeak.execute import (
     ScheduleName,
     Secrets,
     StandingRules,
-    Wait,
-    hints,
     resolve_approver,
-    waits,
 )
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory import MemoryJournal
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, Toolset
 
+_NO_SECRETS = Secrets()
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
 
@@ -71,55 +72,6 @@ class RunOptions(TypedDict, total=False):
     traceparent: str | None
     parent_run_id: str | None
     setup: Mapping[str, JSON]
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """How a run ended, or where it waits.
-
-    `reason` says why in a word (see `RunFinished`). `waiting` are the ids of the calls that wait for approval;
-    hand the result to `Agent.resume` with their decisions; `requests` say what each would do and why it waits.
-    `journal` holds the run's records, `output` is the answer as the type the agent was told (None if there is none).
-    """
-
-    run_id: str
-    status: RunStatus
-    answer: str
-    reason: str
-    waiting: tuple[str, ...]
-    requests: tuple[ApprovalRequested, ...]
-    state: RunState
-    memory: dict[str, Any]
-    journal: Journal
-    output: Any = None
-
-    @property
-    def messages(self) -> Sequence[Message]:
-        """The conversation as the model reads it; give it to the next run as `history` to continue."""
-        return self.state.messages
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of all turns; estimated in part if `state.tokens_estimated`."""
-        return self.state.usage
-
-    @property
-    def waits(self) -> tuple[Wait, ...]:
-        """Which calls waited for which."""
-        return waits(self.state.started_calls)
-
-    @property
-    def hints(self) -> tuple[str, ...]:
-        """Where a tool that declares its effects would have let calls overlap."""
-        return hints(self.state.started_calls)
-
-    async def dumps(self) -> str:
-        """The run as text, for `Agent.loads` in another process: its records, and the tools' memory as far as it is
-        JSON."""
-        return dump_run(await self.journal.read(self.run_id), self.memory)
-
-    def __str__(self) -> str:
-        return self.answer
 
 
 class Agent:
@@ -149,6 +101,8 @@ class Agent:
     `output` is the type of the answer (see `Output`; `RunResult.output` is the value), `output_mode` how it is asked
     for.
     `window` is how many tokens the model reads: a conversation that fills it is made shorter (see `Window`).
+
+    `prices` come before those of `data.prices`, by `provider:model`; a limit in USD (`Limits.cost`) needs the model's.
 
     Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
     """
@@ -181,6 +135,7 @@ class Agent:
         output: Any = None,
         output_mode: OutputMode = "auto",
         output_retries: int = 2,
+        prices: Mapping[str, Price] = MappingProxyType({}),
         name: str = "agent",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -195,7 +150,7 @@ class Agent:
             schedule = chosen.info.native_schedule
         pipelines = by_level(interceptors)
         self.rules = StandingRules() if rules is None else rules
-        self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
+        self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets) if secrets else _NO_SECRETS
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
         self._journal = journal
@@ -225,13 +180,14 @@ class Agent:
             in_doubt=in_doubt,
             output=wanted,
             window=Window(window) if isinstance(window, int) else window,
+            prices={**PRICES, **prices},
             clock=clock,
         )
 
     def start(self, task: str | Message, **options: Unpack[RunOptions]) -> Run:
         """A run that has not begun: `finish`, `states` or `stream` drives it, `say` queues a user message.
 
-        Secrets in the task become placeholders.
+        Secrets in the task become placeholders. Raises UsageError for a limit in USD on a model without a known price.
         """
         return self.start_behind(None, task, options)
 
@@ -248,10 +204,12 @@ class Agent:
             traceparent=options.get("traceparent"),
             parent_run_id=options.get("parent_run_id"),
         )
+        limits = options.get("limits") or self._limits
+        check_priced(limits, self.driver.name, self._settings.prices)
         started = RunStarted(
             messages,
             self.driver.name,
-            options.get("limits") or self._limits,
+            limits,
             setup=options.get("setup", {}),
             choice=checked_choice(options.get("tool_choice", self._choice), self.toolset),
         )
@@ -345,7 +303,7 @@ class Agent:
         for record in records:
             await journal.append(record)
         state = fold(records)
-        return _result(state.run_id, state, memory, journal)
+        return result_from(state.run_id, state, memory, journal)
 
     async def aclose(self) -> None:
         """Closes the model's connections."""
@@ -387,26 +345,6 @@ class Agent:
     def _run_journal(self) -> Journal:
         # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow.
         return self._journal if self._journal is not None else MemoryJournal()
-
-
-def result_of(run: Run, state: RunState) -> RunResult:
-    """The result of a run that has ended or waits."""
-    return _result(run.run_id, state, run.memory, run.journal)
-
-
-def _result(run_id: str, state: RunState, memory: dict[str, Any], journal: Journal) -> RunResult:
-    open_requests = state.undecided if state.status in PAUSED else {}
-    return RunResult(
-        run_id=run_id,
-        status=state.status,
-        answer=state.answer or "",
-        reason=state.reason,
-        waiting=tuple(open_requests),
-        requests=tuple(open_requests.values()),
-        state=state,
-        memory=memory,
-        journal=journal,
-    )
 
 
 __all__ = ["Agent", "ApprovalRequest", "RunResult", "result_of"]

@@ -3,50 +3,80 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, Generic, TypeVar
 
 ItemT = TypeVar("ItemT")
 
-_QUEUE = 256  # pieces a slow reader may lag behind before the model is made to wait
+_MOST = 256  # pieces a slow reader may lag behind before the model is made to wait
 
 
 class Channel(Generic[ItemT]):
-    """What is put into it comes out of `read`, which does the work."""
+    """What is put into it comes out of `read`, which does the work.
+
+    Of one event loop, one reader and any number of writers. An `asyncio.Queue` takes three times as long a piece, and
+    a model's turn is thousands of them.
+    """
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[ItemT | None] = asyncio.Queue(_QUEUE)
+        self._items: deque[ItemT] = deque()
+        self._news: asyncio.Future[None] | None = None  # of the reader, while there is nothing to read
+        self._room: deque[asyncio.Future[None]] = deque()  # of the writers, while there is no room
         self._closed = False
 
     async def put(self, item: ItemT) -> None:
         """Waits while the reader lags behind."""
+        while len(self._items) >= _MOST and not self._closed:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._room.append(waiting)
+            await waiting
         if not self._closed:
-            await self._queue.put(item)
+            self._add(item)
 
     def offer(self, item: ItemT) -> None:
         """Drops the item if the reader lags behind: a progress line may be lost, a fact may not."""
-        with contextlib.suppress(asyncio.QueueFull):
-            self._queue.put_nowait(item)
+        if len(self._items) < _MOST and not self._closed:
+            self._add(item)
 
     async def read(self, work: Coroutine[Any, Any, None]) -> AsyncGenerator[ItemT]:
         """The items until the work is done; raises what it raises. Leaving the loop early cancels it."""
-
-        async def run() -> None:
-            try:
-                await work
-            finally:
-                if not self._closed:
-                    await self._queue.put(None)
-
-        task = asyncio.create_task(run())
+        items = self._items
+        task = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._wake())
         try:
-            while (item := await self._queue.get()) is not None:
-                yield item
+            while True:
+                while items:
+                    item = items.popleft()
+                    if self._room:
+                        _resolve(self._room)
+                    yield item
+                if task.done():
+                    break
+                self._news = asyncio.get_running_loop().create_future()
+                await self._news
             await task
         finally:
             self._closed = True
             task.cancel()
+            while self._room:
+                _resolve(self._room)
             await asyncio.wait([task])
             if not task.cancelled():
                 task.exception()  # a reader who left early does not want it, and asyncio would complain
+
+    def _add(self, item: ItemT) -> None:
+        self._items.append(item)
+        if self._news is not None:
+            self._wake()
+
+    def _wake(self) -> None:
+        news, self._news = self._news, None
+        if news is not None and not news.done():
+            news.set_result(None)
+
+
+def _resolve(waiting: deque[asyncio.Future[None]]) -> None:
+    first = waiting.popleft()
+    if not first.done():
+        first.set_result(None)

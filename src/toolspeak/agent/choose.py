@@ -52,6 +52,8 @@ def choose_driver(
 def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
     """The tool choice that is meant. Raises UnknownTool for a name that no tool has, UsageError without any tool."""
     asked = ToolChoice.of(choice) if isinstance(choice, str) else choice
+    if asked.mode in ("auto", "none"):
+        return asked
     names = [spec.name for spec in tools.specs]
     if asked.mode == "specific" and asked.name not in names:
         raise UnknownTool(f"tool_choice: there is no tool {suggest(asked.name or '', names)}")

@@ -111,6 +111,8 @@ def _limit(state: RunState) -> LimitReached | None:
         return LimitReached("seconds", elapsed, limits.seconds)
     if limits.tokens is not None and state.tokens >= limits.tokens:
         return LimitReached("tokens", state.tokens, limits.tokens)
+    if limits.cost is not None and state.spent >= limits.cost:
+        return LimitReached("cost", state.spent, limits.cost)
     if limits.repeats is not None and state.progress.repeats >= limits.repeats:
         return LimitReached("repeats", state.progress.repeats, limits.repeats)
     if limits.failures is not None and state.progress.failures >= limits.failures:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from toolspeak.agent.decide import Finish
@@ -125,8 +126,13 @@ class RunInterceptor(Protocol):
 AnyInterceptor: TypeAlias = Interceptor | ModelInterceptor | StepInterceptor | RunInterceptor
 
 
+_NONE: Mapping[Level, tuple[Any, ...]] = MappingProxyType({"call": (), "model": (), "step": (), "run": ()})
+
+
 def by_level(interceptors: Sequence[AnyInterceptor]) -> Mapping[Level, tuple[Any, ...]]:
     """The interceptors of each level, the outermost first. Raises UsageError for one of no known level."""
+    if not interceptors:
+        return _NONE
     levels: tuple[Level, ...] = ("call", "model", "step", "run")
     for each in interceptors:
         if getattr(each, "level", None) not in levels:

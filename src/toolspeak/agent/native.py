@@ -109,9 +109,9 @@ class NativeDriver:
             earlier=earlier,
             keep=self._resume,
         )
-        text = None
-        if self._leaks is not None and request.tools:
-            text = LeakedCalls(self._leaks.parser(request.tools), echoes=request.output is None)
+        text, leaks = None, self._leaks
+        if leaks is not None and request.tools:
+            text = LeakedCalls(lambda: leaks.parser(request.tools), echoes=request.output is None)
         ended = False
         async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
             async for piece in stream:

@@ -24,43 +24,49 @@ class PartialTurn:
     def __init__(self, secrets: Secrets, record: Callable[[Event], Awaitable[None]]) -> None:
         self._secrets = secrets
         self._record = record
-        self._text = self._reasoning = ""
-        self._heard = False
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._size = 0  # characters in both
+        self._most = SIZE + secrets.longest
+        self.heard = False
+        """Whether the driver tells what it hears; else what was read of the turn counts."""
         self._timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """A turn begins."""
-        self._text = self._reasoning = ""
-        self._heard = False
+        self._text, self._reasoning, self._size = [], [], 0
+        self.heard = False
 
     async def hear(self, piece: Delta) -> None:
         """One more piece as the provider sent it, the text of calls included."""
-        self._heard = True
-        await self._add(piece)
+        self.heard = True
+        await self.add(piece)
 
-    async def read(self, delta: Delta) -> None:
-        """What was read of the turn; it counts for a driver that does not tell what it hears."""
-        if not self._heard:
-            await self._add(delta)
+    async def add(self, delta: Delta) -> None:
+        """One more piece, whoever tells it."""
+        if isinstance(delta, TextDelta | ArgumentsDelta):
+            text = delta.text
+            self._text.append(text)
+        elif isinstance(delta, ReasoningDelta):
+            text = delta.text
+            self._reasoning.append(text)
+        elif isinstance(delta, CallStarted):  # of an API's own calls: in a dialect they are text
+            text = f"\n{delta.name} "
+            self._text.append(text)
+        else:
+            return
+        self._size += len(text)
+        saving = self._saving
+        if self._timer is None or self._size >= self._most or (saving is not None and saving.done()):
+            await self._keep_up()
 
-    async def _add(self, delta: Delta) -> None:
-        match delta:
-            case TextDelta(text):
-                self._text += text
-            case ReasoningDelta(text):
-                self._reasoning += text
-            case CallStarted(_, name):  # of an API's own calls: in a dialect they are text
-                self._text += f"\n{name} "
-            case ArgumentsDelta(_, text):
-                self._text += text
-            case _:
-                return
+    async def _keep_up(self) -> None:
         if self._saving is not None and self._saving.done():
             await self._saved()  # raises what became of it
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(EVERY, self._due)
-        if len(self._text) + len(self._reasoning) >= SIZE + self._secrets.longest:
+        if self._size >= self._most:
             self._stop_timer()
             await self._saved()
             # The end is held back: a secret may have been cut there.
@@ -75,7 +81,8 @@ class PartialTurn:
 
     async def end(self) -> None:
         """The turn was read to its end: what is left of it is recorded with it."""
-        self._stop_timer()
+        # The timer goes on: most turns are over long before it is due.
+        self._text, self._reasoning, self._size = [], [], 0
         await self._saved()
 
     async def close(self) -> None:
@@ -118,8 +125,9 @@ class PartialTurn:
 
     def _take(self, held_back: int) -> ModelTextReceived | None:
         # Hidden before it is divided: then the division cuts no secret that is complete.
-        text, self._text = _divided(self._secrets.hide_text(self._text), held_back)
-        reasoning, self._reasoning = _divided(self._secrets.hide_text(self._reasoning), held_back)
+        text, rest = _divided(self._secrets.hide_text("".join(self._text)), held_back)
+        reasoning, later = _divided(self._secrets.hide_text("".join(self._reasoning)), held_back)
+        self._text, self._reasoning, self._size = [rest], [later], len(rest) + len(later)
         return ModelTextReceived(text, reasoning) if text or reasoning else None
 
 

@@ -199,4 +199,5 @@ def _sum(left: Usage, right: Usage) -> Usage:
         add(left.output, right.output),
         add(left.cached, right.cached),
         add(left.reasoning, right.reasoning),
+        left.plus(right).cache_write,  # few APIs name it
     )

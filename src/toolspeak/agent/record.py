@@ -27,8 +27,12 @@ from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects import ParsedTurn
 from toolspeak.execute import Secrets
 
+_OF_A_CALL = (ToolStarted, ApprovalRequested, ApprovalDecided, MetadataSet, InterceptorFailed, StopRequested)
 
-def answered(turn: ParsedTurn, usage: Usage, estimated: bool, secrets: Secrets, *, wrapping_up: bool) -> ModelAnswered:
+
+def answered(
+    turn: ParsedTurn, usage: Usage, estimated: bool, cost: float | None, secrets: Secrets, *, wrapping_up: bool
+) -> ModelAnswered:
     """The event of a turn, with placeholders for secrets. In a wrap-up answer no call counts, so none enters the
     history."""
     message, ignored = turn.message, [entry.call for entry in turn.ignored]
@@ -44,6 +48,7 @@ def answered(turn: ParsedTurn, usage: Usage, estimated: bool, secrets: Secrets, 
         tuple(hide_call(call, secrets) for call in ignored if isinstance(call, ToolCall)),
         tuple(map(secrets.hide_text, turn.forged)),
         turn.notes,
+        cost,
     )
 
 
@@ -85,20 +90,9 @@ def step_of(event: Event, state: RunState | None) -> int:
 
 def call_of(event: Event) -> str | None:
     """The call an event is about."""
-    match event:
-        case ToolFinished(result):
-            return result.call_id
-        case (
-            ToolStarted()
-            | ApprovalRequested()
-            | ApprovalDecided()
-            | MetadataSet()
-            | InterceptorFailed()
-            | StopRequested()
-        ):
-            return event.call_id
-        case _:
-            return None
+    if isinstance(event, ToolFinished):
+        return event.result.call_id
+    return event.call_id if isinstance(event, _OF_A_CALL) else None
 
 
 def seconds_left(state: RunState, clock: Callable[[], float]) -> float | None:

@@ -11,11 +11,13 @@ from typing import Any, TypeAlias, cast
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.decisions import decision_of, doubts_of
+from toolspeak.agent.family import Spending, as_parent
 from toolspeak.agent.frame import RunFrame
 from toolspeak.agent.history import without_secrets
 from toolspeak.agent.hold import holding
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering
 from toolspeak.agent.memory import Memory
+from toolspeak.agent.pricing import check_priced
 from toolspeak.agent.record import seconds_left, stamped, time_is_over
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState, apply
@@ -28,6 +30,7 @@ from toolspeak.data.events import (
     RunFinished,
     RunPaused,
     RunStarted,
+    SubRunUsed,
     ToolFinished,
     UserMessageQueued,
 )
@@ -79,6 +82,7 @@ class Run:
         self._stage = Stage(settings.pipelines, self._hook_context, settings.secrets.hide_text)
         self._turns = Turns(settings, self._stage, self)
         self._frame: RunFrame | None = None
+        self._spending = Spending()
 
     @property
     def journal(self) -> Journal:
@@ -109,12 +113,21 @@ class Run:
     async def record(self, event: Event) -> None:
         """Makes an event durable, then true, then visible."""
         async with self._lock:
-            state, settings = self._state, self._settings
-            record = stamped(event, self.run_id, state, settings)
-            await settings.journal.append(record, self._lease)
-            self._state = apply(state, record, self._before)
-            if self.publish is not None:  # inside the lock, so that a watcher sees the journal's order
-                await self.publish(record)
+            await self._record(event)
+
+    async def _record(self, event: Event) -> None:
+        state, settings = self._state, self._settings
+        record = stamped(event, self.run_id, state, settings)
+        await settings.journal.append(record, self._lease)
+        self._state = apply(state, record, self._before)
+        if self.publish is not None:  # inside the lock, so that a watcher sees the journal's order
+            await self.publish(record)
+
+    async def _add_sub_run(self, used: SubRunUsed) -> None:
+        """What a sub-run has used; of one that outlives the run nothing more is recorded."""
+        async with self._lock:
+            if self.state.status == "running":
+                await self._record(used)
 
     async def finish(self) -> RunState:
         """Runs to the end, or to where it waits for approval. Raises ProviderError when the model API fails."""
@@ -140,10 +153,12 @@ class Run:
                 holding(self.journal, self.run_id, self.suspend) as self._lease,
                 aclosing(self._steps()) as steps,
             ):
-                async for state in steps:
-                    yield state
+                with as_parent(self.run_id, self._add_sub_run):
+                    async for state in steps:
+                        yield state
         finally:
             self._ended = True
+            await self._spending.tell(self._state, self._settings.agent)
             if self._frame is not None:
                 await self._frame.leave()
             await self._turns.close()
@@ -181,6 +196,9 @@ class Run:
         if self._load is not None:
             self._state, self._opening, remembered = await self._load()
             self.memory.update(remembered)
+        if self._state is not None:
+            check_priced(self._state.limits, self._settings.driver.name, self._settings.prices)
+        self._spending.begin(self._state)
         start, facts = RunStart(()), list[Event]()
         for event in self._opening:
             if isinstance(event, RunStarted):

@@ -10,6 +10,7 @@ from typing import Any
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.driver import Driver
 from toolspeak.agent.output import Output
+from toolspeak.data.prices import PRICES, Price
 from toolspeak.execute import Approver, BatchApprover, Executor, InDoubt, Level, Secrets
 from toolspeak.journal.base import Journal
 from toolspeak.tools import Toolset
@@ -36,4 +37,5 @@ class RunSettings:
     window: Window | None = None
     output: Output | None = None
     pipelines: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])
+    prices: Mapping[str, Price] = field(default_factory=lambda: PRICES)
     clock: Callable[[], float] = time.time

@@ -30,6 +30,7 @@ from toolspeak.data.events import (
     RunStarted,
     RunStatus,
     StopRequested,
+    SubRunUsed,
     ToolFinished,
     ToolStarted,
     UserMessageQueued,
@@ -52,6 +53,7 @@ WRAP_UP = {
     "calls": "The limit of {allowed:g} tool calls is reached.",
     "seconds": "The time limit of {allowed:g} seconds is reached.",
     "tokens": "The limit of {allowed:g} tokens is reached.",
+    "cost": "The limit of {allowed:g} US dollars is reached.",
     "repeats": "The same calls brought the same results {used:g} times in a row: there is no progress.",
     "failures": "Every call of the last {used:g} steps failed: there is no progress.",
 }
@@ -70,8 +72,10 @@ class RunState:
 
     `batch` holds the calls of the current step that have not all finished, `results` what is there of theirs, `begun`
     those that were started, and what was decided of one after that; `started_calls` are all that the run started.
-    `tokens` counts input and output of all turns; `started` and `time` are Unix seconds, `time` that of the last record
-    (`started` moves on by the time a run was `paused`, a question was `asked`, or its process was dead). `turns_before`
+    `tokens` counts input and output of all turns, `spent` their USD as far as prices are known (`unpriced`: not of
+    all), both with those of the runs that tools started; `started` and `time` are Unix seconds, `time` that of the last
+    record (`started` moves on by the time a run was `paused`, a question was `asked`, or its process was dead).
+    `turns_before`
     is the highest turn among the call ids of the history: this run's ids go on from there. `polled` is set once a call
     of the current step is a poll. `context` is what the next turn reads, in tokens (estimated from the last turn on),
     `task` the number of the history's last message of a person, `compacted` is set when the history was since the last
@@ -105,6 +109,8 @@ class RunState:
     tokens: int = 0
     tokens_estimated: bool = False
     usage: Usage = Usage(0, 0, 0, 0)
+    spent: float = 0.0
+    unpriced: bool = False
     limit: LimitName | None = None
     wrapped_up: bool = False
     fruitless_turns: int = 0
@@ -138,6 +144,11 @@ class RunState:
             for one in self.begun
             if one.call_id not in done
         }
+
+    @property
+    def cost(self) -> float | None:
+        """USD of all turns; None if some have no known price."""
+        return None if self.unpriced else self.spent
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -224,15 +235,17 @@ def _changed(state: RunState, record: Record) -> RunState:
             note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed, used=reached.used)} {_WRAP_UP_TASK}"
             return _with(state, limit=reached.limit, history=state.history.append(Message.user(note)))
         case HistoryCompacted() as event:
-            return _with(
+            changed = _with(
                 state,
                 history=Log(compacted(state.history, event)),
                 task=task_after(state.history, state.task, event),
                 context=event.tokens_after,
                 compacted=True,
-                tokens=state.tokens + (event.usage.total or 0),
-                usage=_add(state.usage, event.usage),
             )
+            return _spend(changed, event.usage, event.cost)
+        case SubRunUsed(_, _, usage, estimated, cost):
+            changed = _with(state, tokens_estimated=state.tokens_estimated or estimated)
+            return _spend(changed, usage, cost)
         case RunPaused("suspended"):
             return _with(state, status="suspended", paused=record.time, asked=None)
         case RunPaused(reason, call_ids):
@@ -313,7 +326,7 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
         if not unheeded and not choice.every_step:
             choice = ToolChoice()
     return _with(
-        state,
+        _spend(state, usage, event.cost),
         history=history,
         choice=choice,
         unheeded=unheeded,
@@ -323,9 +336,7 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
         decisions=Log(),
         begun=Log(),
         calls=state.calls + sum(isinstance(call, ToolCall) for call in calls),
-        tokens=state.tokens + (usage.total or 0),
         tokens_estimated=state.tokens_estimated or event.usage_estimated,
-        usage=_add(state.usage, usage),
         context=usage.total or state.context + tokens_of(event.message),
         compacted=False,
         wrapped_up=state.limit is not None,
@@ -372,10 +383,11 @@ def _finished(state: RunState, result: ToolResult) -> RunState:
     return _with(state, history=history, batch=(), results=Log(), progress=progress, polled=False, context=context)
 
 
-def _add(total: Usage, more: Usage) -> Usage:
-    return Usage(
-        (total.input or 0) + (more.input or 0),
-        (total.output or 0) + (more.output or 0),
-        (total.cached or 0) + (more.cached or 0),
-        (total.reasoning or 0) + (more.reasoning or 0),
+def _spend(state: RunState, usage: Usage, cost: float | None) -> RunState:
+    return _with(
+        state,
+        tokens=state.tokens + (usage.total or 0),
+        usage=state.usage.plus(usage),
+        spent=state.spent + (cost or 0.0),
+        unpriced=state.unpriced or cost is None,
     )

@@ -14,6 +14,7 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import Message, ToolChoice, Usage
+from toolspeak.data.prices import cost
 from toolspeak.dialects import TurnCollector
 from toolspeak.errors import ProviderError
 
@@ -31,15 +32,16 @@ _TASK = (
 
 async def compact(plan: Plan, settings: RunSettings, request: TurnRequest, seconds: float | None) -> HistoryCompacted:
     """The event that carries out a plan for the request's messages; asks the model for the summary if one is needed."""
-    summary, usage, window = "", Usage(), settings.window
+    summary, usage, spent, window = "", Usage(), 0.0, settings.window
     if plan.upto:
         summary = LEFT_OUT
         if window is not None and window.summarise:
             old = replace(request, messages=to_summarise(request.messages, plan, window))
             summary, usage = await summarise(settings.driver, old, seconds)
             summary = settings.secrets.hide_text(summary)
+            spent = cost(usage, settings.driver.name, settings.prices)
     after = plan.tokens_after + tokens_of(Message.user(summary))
-    return HistoryCompacted(plan.cleared, plan.upto, plan.kept, summary, plan.tokens_before, after, usage)
+    return HistoryCompacted(plan.cleared, plan.upto, plan.kept, summary, plan.tokens_before, after, usage, spent)
 
 
 async def summarise(driver: Driver, request: TurnRequest, seconds: float | None) -> tuple[str, Usage]:

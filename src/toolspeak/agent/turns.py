@@ -22,6 +22,7 @@ from toolspeak.agent.summary import compact
 from toolspeak.data.deltas import CallCompleted, Delta
 from toolspeak.data.events import Event, ModelAsked, ModelFailed, Record
 from toolspeak.data.messages import MalformedCall, ToolCall
+from toolspeak.data.prices import cost
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ProviderError
 from toolspeak.execute import Answer, BatchContext, EarlyStart
@@ -74,7 +75,8 @@ class Turns:
         if action.reached is not None:
             await run.record(action.reached)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
-        request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo, output=output)
+        heard = self._partial.hear
+        request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo, heard, output)
         ready, own_messages = None, False
         if self._stage.has("model"):
             sent = replace(request, messages=(*run.state.history, *run.state.queued))
@@ -87,7 +89,12 @@ class Turns:
             own_messages = request.messages is not sent.messages
         await self._record_asked(request)
         # A driver keeps what it has rendered of a run's messages: it must not take others for those.
-        request = replace(request, memo={}) if own_messages else replace(request, messages=run.state.messages)
+        if own_messages:
+            request = replace(request, memo={})
+        elif request.messages is not run.state.messages:
+            request = replace(request, messages=run.state.messages)
+        if request.heard != heard:  # an interceptor's own
+            request = replace(request, heard=heard)
         wrapping_up = choice.mode == "none"
         scope = asyncio.timeout(_WRAP_UP_SECONDS if wrapping_up else seconds_left(run.state, settings.clock))
         try:
@@ -110,7 +117,9 @@ class Turns:
         usage, estimated = turn.usage, turn.usage.total is None
         if estimated:
             usage = self._estimate.of(run.state.history, self._prompt, turn)
-        await run.record(answered(turn, usage, estimated, settings.secrets, wrapping_up=wrapping_up))
+        # A turn that an interceptor gave in the model's place costs nothing.
+        spent = cost(usage, settings.driver.name, settings.prices) if ready is None else 0.0
+        await run.record(answered(turn, usage, estimated, spent, settings.secrets, wrapping_up=wrapping_up))
         return None
 
     async def _record_asked(self, request: TurnRequest) -> None:
@@ -136,26 +145,27 @@ class Turns:
     async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
         state, settings, publish = self._run.state, self._settings, self._run.publish
         number = state.turns_before + state.step
-        collector = TurnCollector(lambda index: call_id(number, index))
+        collector, partial = TurnCollector(lambda index: call_id(number, index)), self._partial
         shown = None if publish is None else Shown(settings.secrets, publish)
         await self.drop_early()
-        self._partial.begin()
+        partial.begin()
         if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
             self._early = settings.executor.early(self._run.batch_context())
-        stream = cast("AsyncGenerator[Delta]", settings.driver.turn(replace(request, heard=self._partial.hear)))
+        stream = cast("AsyncGenerator[Delta]", settings.driver.turn(request))
         try:
             async with aclosing(stream):
                 async for delta in stream:
                     collector.add(delta)
-                    await self._partial.read(delta)
+                    if not partial.heard:
+                        await partial.add(delta)
                     if self._early is not None and isinstance(delta, CallCompleted):
                         self._offer(self._early, collector.call(delta.index))
                     if shown is not None:
                         await shown.put(delta)
         except (Exception, asyncio.CancelledError):
-            await self._partial.keep()
+            await partial.keep()
             raise
-        await self._partial.end()
+        await partial.end()
         return collector.turn()
 
     def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:

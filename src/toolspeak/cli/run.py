@@ -61,6 +61,18 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
     help="Time until the run must wrap up; the answer may take a minute more.",
 )
 @click.option(
+    "--max-cost",
+    type=click.FloatRange(0, min_open=True),
+    metavar="USD",
+    help="What the run may cost, in US dollars, until it must wrap up.",
+)
+@click.option(
+    "--prices",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help='What models cost, in USD per million tokens: {"openai:NAME": {"input": 1, "output": 4, "cached": 0.1}}.',
+)
+@click.option(
     "--window",
     type=click.IntRange(min=1),
     metavar="TOKENS",
@@ -88,6 +100,8 @@ def run(
     schedule: ScheduleName | Literal["native"],
     max_steps: int,
     max_seconds: float | None,
+    max_cost: float | None,
+    prices: str | None,
     window: int | None,
     starts_in: Section,
     repair: bool,
@@ -108,9 +122,19 @@ def run(
     if not text.strip():
         raise UsageError("the task is empty: say what is to be done")
     open_streams()
-    limits = Limits(steps=max_steps, seconds=max_seconds)
-    kept = "" if rules is None else str(Path(rules).resolve())
-    setup = Setup(model, dialect, workspace, approve, schedule, starts_in, "yes" if repair else "no", kept, window)
+    limits = Limits(steps=max_steps, seconds=max_seconds, cost=max_cost)
+    setup = Setup(
+        model,
+        dialect,
+        workspace,
+        approve,
+        schedule,
+        starts_in,
+        repair="yes" if repair else "no",
+        rules="" if rules is None else str(Path(rules).resolve()),
+        window=window,
+        prices="" if prices is None else str(Path(prices).resolve()),
+    )
     shown = Shown(as_json, timeline)
     sys.exit(run_to_end(_run(text, setup, limits, journal_of(journal), session, goes_on, shown)))
 

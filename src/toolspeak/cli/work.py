@@ -17,12 +17,13 @@ from toolspeak.agent.agent import result_of
 from toolspeak.agent.turns import Watched
 from toolspeak.cli.ask import has_terminal, terminal_approver
 from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
-from toolspeak.cli.options import write_text
+from toolspeak.cli.options import read_json, write_text
 from toolspeak.cli.rules import open_rules
 from toolspeak.cli.timeline import write_timeline
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import Record
 from toolspeak.data.messages import JSON
+from toolspeak.data.prices import read_prices
 from toolspeak.dialects import Section, get_dialect, repaired
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, InDoubt, ScheduleName
@@ -53,6 +54,7 @@ class Setup:
     repair: Literal["yes", "no"] = "no"
     rules: str = ""
     window: int | None = None
+    prices: str = ""
 
     def recorded(self) -> dict[str, JSON]:
         """As JSON, good in any folder: it may be resumed from another."""
@@ -106,6 +108,7 @@ async def work(
         schedule=setup.schedule,
         starts_in=setup.starts_in,
         window=setup.window,
+        prices=read_prices(read_json(setup.prices), setup.prices) if setup.prices else {},
         journal=journal,
         # A yes to everything is nobody who has looked whether the call took effect.
         in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,

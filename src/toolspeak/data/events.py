@@ -29,7 +29,7 @@ PauseReason = Literal["awaiting_approval", "suspended"]
 PAUSED: frozenset[RunStatus] = frozenset({"awaiting_approval", "suspended"})
 """The statuses of runs that have stopped and can be resumed."""
 StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interceptor_failure"]
-LimitName = Literal["steps", "calls", "seconds", "tokens", "repeats", "failures"]
+LimitName = Literal["steps", "calls", "seconds", "tokens", "cost", "repeats", "failures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class Limits:
     """What a run may use before it has to wrap up; None is no limit.
 
     `steps` are model turns (the wrap-up answer comes on top), `calls` tool calls, `seconds` wall-clock time
-    since the start, `tokens` input and output of all turns (estimated where the provider does not say).
+    since the start, `tokens` input and output of all turns (estimated where the provider does not say), `cost` USD;
+    what runs have used that the run's tools started counts as the run's own.
     `repeats` are steps in a row with the same calls and results as one or two steps before (polls do not count),
     `failures` steps in a row in which every call failed; the model is told at half of them.
     """
@@ -48,6 +49,7 @@ class Limits:
     tokens: int | None = None
     repeats: int | None = 4
     failures: int | None = 8
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ class ModelAnswered:
     """A turn was read to its end; recorded before any of its calls runs.
 
     `message` holds text, reasoning and the calls that count; `ignored` those that do not; `forged` is what
-    the model wrote as results itself. `usage_estimated`: the provider gave no usage.
+    the model wrote as results itself. `usage_estimated`: the provider gave no usage. `cost` is in USD, None where it is
+    not known.
     """
 
     message: Message
@@ -106,6 +109,7 @@ class ModelAnswered:
     ignored: tuple[ToolCall, ...] = ()
     forged: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    cost: float | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -273,7 +277,8 @@ class HistoryCompacted:
 
     The results of the calls `cleared` are shown no more. Or, with `upto` above 0, the first so many messages are
     replaced by the `summary`, but for the system messages in front and those `kept` (numbers in the history).
-    `tokens_before` and `tokens_after` are estimates of what a turn reads, `usage` is what the summary cost.
+    `tokens_before` and `tokens_after` are estimates of what a turn reads, `usage` is what the summary took, and `cost`
+    that in USD (None where it is not known).
     """
 
     cleared: tuple[str, ...] = ()
@@ -283,6 +288,20 @@ class HistoryCompacted:
     tokens_before: int = 0
     tokens_after: int = 0
     usage: Usage = Usage()
+    cost: float | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@dataclass(frozen=True, slots=True)
+class SubRunUsed:
+    """What a run that one of this run's tools started has used, since it was last told: recorded when that run ends,
+    pauses or breaks off. `cost` is in USD, None if some of it is not known."""
+
+    run_id: str
+    agent: str
+    usage: Usage
+    usage_estimated: bool = False
+    cost: float | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -338,6 +357,7 @@ Event: TypeAlias = (
     | StopRequested
     | LimitReached
     | HistoryCompacted
+    | SubRunUsed
     | RunPaused
     | RunResumed
     | RunFinished

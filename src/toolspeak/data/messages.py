@@ -206,17 +206,43 @@ class TextMessage:
 class Usage:
     """Tokens of one or more turns. None is *unknown* (the provider did not say, or we closed the stream).
 
-    `cached` is the part of `input` read from a cache, `reasoning` the part of `output` spent thinking.
+    `cached` is the part of `input` read from a cache, `cache_write` the part written to one where that has a price of
+    its own, `reasoning` the part of `output` spent thinking.
     """
 
     input: int | None = None
     output: int | None = None
     cached: int | None = None
     reasoning: int | None = None
+    cache_write: int | None = None
 
     @property
     def total(self) -> int | None:
         return None if self.input is None or self.output is None else self.input + self.output
+
+    def plus(self, more: Usage) -> Usage:
+        """The two together; what is unknown of one adds nothing to the other."""
+        return Usage(
+            _sum(self.input, more.input),
+            _sum(self.output, more.output),
+            _sum(self.cached, more.cached),
+            _sum(self.reasoning, more.reasoning),
+            _sum(self.cache_write, more.cache_write),
+        )
+
+    def since(self, earlier: Usage) -> Usage:
+        """What has come to an earlier count of the same turns."""
+        return Usage(
+            _sum(self.input, earlier.input, -1),
+            _sum(self.output, earlier.output, -1),
+            _sum(self.cached, earlier.cached, -1),
+            _sum(self.reasoning, earlier.reasoning, -1),
+            _sum(self.cache_write, earlier.cache_write, -1),
+        )
+
+
+def _sum(count: int | None, other: int | None, sign: int = 1) -> int | None:
+    return None if count is None and other is None else (count or 0) + sign * (other or 0)
 
 
 @dataclass(frozen=True, slots=True)

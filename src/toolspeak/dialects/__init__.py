@@ -8,6 +8,8 @@ for delta in parser.close("stop"): ...
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
 from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
 from toolspeak.dialects.detect import AutoDialect
@@ -29,6 +31,7 @@ _BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *di
 _AUTO = AutoDialect()
 
 
+@lru_cache(maxsize=256)  # an agent looks its model up when it is made, and a name means the same for ever
 def known_dialect(model: str) -> Dialect | None:
     """The dialect that a model of this name was trained on, None if it is not known."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -17,6 +17,7 @@ from toolspeak.data.deltas import (
     CallStarted,
     Delta,
     ForgedResults,
+    ReasoningDelta,
     TextDelta,
     TurnEnded,
 )
@@ -30,7 +31,8 @@ _FENCE = "```"
 
 
 class LeakedCalls:
-    """Takes the deltas of a native turn, gives them with what `parser` finds in their text.
+    """Takes the deltas of a native turn, gives them with what a parser finds in their text; `new_parser` makes it once
+    there is any.
 
     Calls are numbered in the order they begin, wherever they stand. One that stands in the text is noted as `leaked`,
     on itself and on the batch; one that also came natively does not count again. Text that is nothing but the arguments
@@ -38,8 +40,9 @@ class LeakedCalls:
     can be told, unless `echoes` is False. Prose that quotes them, and `{}`, stay.
     """
 
-    def __init__(self, parser: Parser, *, echoes: bool = True) -> None:
-        self._parser = parser
+    def __init__(self, new_parser: Callable[[], Parser], *, echoes: bool = True) -> None:
+        self._new_parser = new_parser
+        self._parser: Parser | None = None
         self._numbers: dict[tuple[bool, int], int] = {}
         self._native: list[CallCompleted | CallMalformed] = []
         self._leaked: list[CallCompleted] = []
@@ -48,9 +51,11 @@ class LeakedCalls:
         self._may_echo = False
         self._held = 0
 
-    def feed(self, delta: Delta) -> list[Delta]:
+    def feed(self, delta: Delta) -> Sequence[Delta]:
         if isinstance(delta, TextDelta):
             return self._text(delta.text)
+        if isinstance(delta, ArgumentsDelta) and self._numbers.get((False, delta.index)) == delta.index:
+            return (delta,)  # most pieces of a turn with calls
         if isinstance(delta, TurnEnded):
             return [*self._end(delta), delta]
         return self._renumbered(delta, leaked=False)
@@ -72,7 +77,11 @@ class LeakedCalls:
         return self._read("".join(pieces)) if pieces else []
 
     def _read(self, text: str) -> list[Delta]:
+        if self._parser is None:
+            self._parser = self._new_parser()
         deltas = self._parser.feed(text)
+        if isinstance(deltas, list) and len(deltas) == 1 and isinstance(deltas[0], TextDelta):
+            return deltas  # most pieces of a turn without
         out: list[Delta] = []
         for delta in deltas:
             if isinstance(delta, TextDelta):
@@ -82,14 +91,18 @@ class LeakedCalls:
         return out
 
     def _renumbered(self, delta: Delta, *, leaked: bool) -> list[Delta]:
+        if isinstance(delta, ReasoningDelta):
+            return [delta]
         match delta:
             case BatchEnded():
                 self._ends.append(self._own_numbers(delta, leaked))
                 return []
             case CallStarted() | ArgumentsDelta() | CallIgnored():
-                return [replace(delta, index=self._number(leaked, delta.index))]
+                number = self._number(leaked, delta.index)
+                return [delta if number == delta.index else replace(delta, index=number)]
             case CallCompleted():
-                own = replace(delta, index=self._number(leaked, delta.index))
+                number = self._number(leaked, delta.index)
+                own = delta if number == delta.index else replace(delta, index=number)
                 if leaked:
                     own = replace(own, notes=(*own.notes, LEAKED))
                     self._leaked.append(own)
@@ -111,14 +124,15 @@ class LeakedCalls:
         return self._numbers.setdefault((leaked, index), len(self._numbers))
 
     def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
-        return replace(ended, selected=tuple(self._number(leaked, index) for index in ended.selected))
+        selected = tuple(self._number(leaked, index) for index in ended.selected)
+        return ended if selected == ended.selected else replace(ended, selected=selected)
 
     def _end(self, ended: TurnEnded) -> list[Delta]:
         out: list[Delta] = []
         if self._echo and not self._is_echo("".join(self._echo)):
             out += self._release()
         self._echo = None
-        for delta in self._parser.close(ended.finish):
+        for delta in () if self._parser is None else self._parser.close(ended.finish):
             out += [delta] if isinstance(delta, TextDelta) else self._renumbered(delta, leaked=True)
         if not self._ends:
             return out

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from toolspeak.dialects.openings import Alone, Answer, Opening, Signature, Tag
-from toolspeak.dialects.scan import MAX_CANDIDATE
+from toolspeak.dialects.scan import MAX_CANDIDATE, EndMarker
 
 MarkerKind = Literal["calls", "reasoning", "results", "noise"]
 """`noise` opens nothing: a special token around the text, dropped from it."""
@@ -65,11 +65,39 @@ FENCE_START = re.compile(r"`{1,2}|```[\w+.-]{0,16}\s*")
 _ATTRIBUTES_START = re.compile(r"\s[^<>]*")
 
 
+NO_REASONING = Marker("reasoning", "", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """What a parser needs of its markers behind their start. `thought` is the first of reasoning, `thought_ends` how
+    any reasoning ends, `inside` finds what may be a marker in it."""
+
+    ends: Mapping[Marker, EndMarker]
+    thought: Marker
+    thought_ends: tuple[EndMarker, ...]
+    inside: re.Pattern[str]
+
+
+def markup_of(markers: Sequence[Marker]) -> Markup:
+    """Put together once for all the turns that a table reads."""
+    ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in markers if marker.end}
+    thought = next((marker for marker in markers if marker.kind == "reasoning"), NO_REASONING)
+    thought_ends = tuple(end for marker, end in ends.items() if marker.kind == "reasoning")
+    first = {marker.text[0] for marker in markers} | {(thought.end or " ")[0]}
+    first |= {end[0] for marker in markers for end in marker.also_ends}
+    inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
+    return Markup(ends, thought, thought_ends, inside)
+
+
 class Table(Protocol):
     """What tells where blocks start."""
 
     @property
     def markers(self) -> Sequence[Marker]: ...
+
+    @property
+    def markup(self) -> Markup: ...
 
     @property
     def candidate(self) -> re.Pattern[str]: ...
@@ -89,6 +117,7 @@ class MarkerTable:
         self._framing = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, specials))}))+") if specials else None
         markers = (*markers, *(Marker("noise", text, None) for text in specials))
         self.markers = markers
+        self._markup: Markup | None = None
         self._elements = {marker.element.lower(): marker for marker in markers if marker.element}
         self._signed = [(marker, marker.opening) for marker in markers if isinstance(marker.opening, Signature)]
         literal = [each for each in markers if not each.element and not isinstance(each.opening, Signature)]
@@ -101,6 +130,12 @@ class MarkerTable:
         starts |= {part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)}
         self.starts = frozenset(starts)
         self.candidate = candidate_pattern(self.starts)
+
+    @property
+    def markup(self) -> Markup:
+        if self._markup is None:
+            self._markup = markup_of(self.markers)
+        return self._markup
 
     def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
         """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows."""

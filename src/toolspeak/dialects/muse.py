@@ -72,6 +72,9 @@ class MuseParser(BlockParser):
             self._markup(text, position, position + found.end(), out)
         return position + found.end() if found else position
 
+    def _plain(self, chunk: str) -> list[Delta] | None:
+        return None  # its text is in messages to somebody, see `_text`
+
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
         if self._to not in ("self", "user"):
             return self._to_tool(text, position, out)

@@ -27,7 +27,8 @@ class _Trial:
     """A block that may yet be text: its marker's place in the turn, its text, and the parser as it was before it.
 
     `at` is the marker's place in the text being fed, and `shown` deltas of this feed came before it; for a block of an
-    earlier feed both are 0, and `pieces` and `deltas` are what came of it until then.
+    earlier feed both are 0, and `pieces` and `deltas` are what came of it until then. `begun`: a call of a known tool
+    has begun among the first `scanned` deltas.
     """
 
     start: int
@@ -36,6 +37,8 @@ class _Trial:
     shown: int = -1
     pieces: list[str] = field(default_factory=list[str])
     deltas: list[Delta] = field(default_factory=list[Delta])
+    scanned: int = 0
+    begun: bool = False
 
 
 class StrictParser(BlockParser):
@@ -54,7 +57,10 @@ class StrictParser(BlockParser):
         self._known = frozenset(spec.name for spec in tools)
 
     def feed(self, chunk: str) -> list[Delta]:
-        trial, out = self._trial, list[Delta]()
+        trial = self._trial
+        if trial is None and (plain := self._plain(chunk)) is not None:
+            return plain
+        out: list[Delta] = []
         if trial is not None:
             trial.at, out, trial.deltas, trial.shown = 0, trial.deltas, [], 0
         text = self._held + chunk
@@ -68,11 +74,10 @@ class StrictParser(BlockParser):
             if self._trial.shown < 0:
                 self._trial.shown = len(out)
             block = self._block
-            found = out[self._trial.shown :]
-            if block is None and self._is_call(found):
+            if block is None and self._is_call(out[self._trial.shown :]):
                 self._trial = None
                 continue
-            begun = self._begins_call([*self._trial.deltas, *found])
+            begun = self._begun(self._trial, out)
             if block is None:
                 failed = self._position + position
             else:
@@ -84,7 +89,11 @@ class StrictParser(BlockParser):
         if self._trial is not None:
             kept = self._trial
             kept.pieces.append(text[kept.at : len(text) - len(self._held)])
+            if kept.shown == 0:  # the list itself: a block may come in many pieces
+                kept.deltas = out
+                return []
             kept.deltas = out[kept.shown :]
+            kept.scanned -= kept.shown
             del out[kept.shown :]
         return out
 
@@ -119,6 +128,13 @@ class StrictParser(BlockParser):
         calls = [delta for delta in deltas if isinstance(delta, CallCompleted | CallMalformed)]
         known = all(isinstance(call, CallCompleted) and call.name in (self._known or (call.name,)) for call in calls)
         return bool(calls) and known
+
+    def _begun(self, trial: _Trial, out: Sequence[Delta]) -> bool:
+        """`_begins_call` of the deltas of a trial, each looked at once."""
+        at = max(trial.scanned, trial.shown)
+        trial.scanned = len(out)
+        trial.begun = trial.begun or self._begins_call(out[at:])
+        return trial.begun
 
     def _begins_call(self, deltas: Sequence[Delta]) -> bool:
         """Whether a call of a known tool has begun: then what looks like a call behind it may be an argument of it."""

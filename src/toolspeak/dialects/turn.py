@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from toolspeak.data.deltas import (
+    ArgumentsDelta,
     BatchEnded,
     CallCompleted,
     CallIgnored,
@@ -76,7 +77,6 @@ class _Streamed:
     kind: type[TextPart | ReasoningPart]
     pieces: list[str]
     opaque: Opaque | None = None
-    ended: bool = False
 
 
 class TurnCollector:
@@ -87,6 +87,7 @@ class TurnCollector:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._parts: list[_Streamed | int] = []
+        self._open: _Streamed | None = None  # the last part, if it may go on
         self._calls: dict[int, ToolCall | MalformedCall] = {}
         self._ignored: dict[int, str] = {}
         self._forged: list[str] = []
@@ -95,13 +96,16 @@ class TurnCollector:
         self.batch_ended = False
 
     def add(self, delta: Delta) -> None:
+        # Most deltas of a turn are pieces of text or of arguments, which are with their call once it is complete.
+        if isinstance(delta, TextDelta):
+            self._add_text(TextPart, self._text, delta.text)
+        elif isinstance(delta, ReasoningDelta):
+            self._add_text(ReasoningPart, self._reasoning, delta.text)
+        elif not isinstance(delta, ArgumentsDelta):
+            self._add_other(delta)
+
+    def _add_other(self, delta: Delta) -> None:
         match delta:
-            case TextDelta(text):
-                self._text.append(text)
-                self._add_text(TextPart, text)
-            case ReasoningDelta(text):
-                self._reasoning.append(text)
-                self._add_text(ReasoningPart, text)
             case PartEnded(part, opaque):
                 self._end_part(TextPart if part == "text" else ReasoningPart, opaque)
             case CallCompleted(index, name, arguments, given_id, notes, repaired, opaque):
@@ -126,25 +130,27 @@ class TurnCollector:
         """The call of an index that was completed."""
         return self._calls[index]
 
-    def _add_text(self, kind: type[TextPart | ReasoningPart], text: str) -> None:
-        last = self._parts[-1] if self._parts else None
-        if isinstance(last, _Streamed) and last.kind is kind and not last.ended:
-            last.pieces.append(text)
-        else:
-            self._parts.append(_Streamed(kind, [text]))
+    def _add_text(self, kind: type[TextPart | ReasoningPart], whole: list[str], text: str) -> None:
+        whole.append(text)
+        part = self._open
+        if part is None or part.kind is not kind:
+            part = self._open = _Streamed(kind, [])
+            self._parts.append(part)
+        part.pieces.append(text)
 
     def _end_part(self, kind: type[TextPart | ReasoningPart], opaque: Opaque | None) -> None:
-        last = self._parts[-1] if self._parts else None
-        if not isinstance(last, _Streamed) or last.kind is not kind or last.ended:
+        part = self._open
+        if part is None or part.kind is not kind:
             if opaque is None:
                 return
-            last = _Streamed(kind, [])
-            self._parts.append(last)
-        last.opaque, last.ended = opaque, True
+            part = _Streamed(kind, [])
+            self._parts.append(part)
+        part.opaque, self._open = opaque, None
 
     def _place(self, index: int, call: ToolCall | MalformedCall) -> None:
         if index not in self._calls:
             self._parts.append(index)
+            self._open = None
         self._calls[index] = call
 
     def turn(self) -> ParsedTurn:

@@ -131,10 +131,11 @@ class EarlyStart:
         """Cancels what is still going on, waits for its tasks, and forgets what they brought."""
         tasks = [begun.task for begun in self._begun.values()]
         self._begun.clear()
-        for task in tasks:
+        left = [task for task in tasks if not task.done()]
+        for task in left:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if left:  # mostly none is: to wait for nothing costs a turn of the event loop
+            await asyncio.wait(left)
         for task in tasks:
             if not task.cancelled():
                 task.exception()

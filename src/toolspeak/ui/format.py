@@ -164,8 +164,14 @@ def summary(state: RunState) -> str:
     reason = f" ({state.reason})" if state.reason not in ("", "answer") and state.status not in PAUSED else ""
     tokens = f"{'~' if state.tokens_estimated else ''}{state.tokens:,} tokens"
     seconds = f"{state.time - state.started:.1f} s"
-    counts = f"{count(state.step, 'step')}, {count(state.calls, 'call')}, {tokens}, {seconds}"
+    cost = "" if state.cost is None else f" ({money(state.cost, state.tokens_estimated)})"
+    counts = f"{count(state.step, 'step')}, {count(state.calls, 'call')}, {tokens}{cost}, {seconds}"
     return f"{state.status.replace('_', ' ')}{reason}: {counts}"
+
+
+def money(dollars: float, estimated: bool = False) -> str:
+    """USD, to a hundredth of a cent below a dollar."""
+    return f"{'~' if estimated else ''}${dollars:,.{2 if dollars >= 1 else 4}f}"
 
 
 def count(number: int, thing: str) -> str:

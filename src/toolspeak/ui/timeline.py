@@ -18,12 +18,13 @@ from toolspeak.data.events import (
     RunPaused,
     RunResumed,
     RunStarted,
+    SubRunUsed,
     ToolFinished,
     ToolStarted,
     UserMessageQueued,
 )
 from toolspeak.data.messages import MalformedCall, ToolCall, Usage
-from toolspeak.ui.format import argument_lines, compaction_text, one_line, result_lines, shorten
+from toolspeak.ui.format import argument_lines, compaction_text, money, one_line, result_lines, shorten
 
 _TEXT = 100
 
@@ -87,6 +88,9 @@ class Timeline:
                 yield f"· {compaction_text(event)}"
                 if event.summary:
                     yield f"  summary: {_short(event.summary)}"
+            case SubRunUsed() as used:
+                took = f": {_usage(used.usage, used.usage_estimated, used.cost)}" if self._times else ""
+                yield f"  {one_line(used.agent)} ran for it{took}"
             case RunPaused("suspended"):
                 yield "suspended"
             case RunPaused(_, call_ids):
@@ -108,7 +112,8 @@ class Timeline:
     def _answered(self, event: ModelAnswered, took: float) -> Iterator[str]:
         self._partial = ""
         self._calls = {call.id: call for call in event.message.calls}
-        cost = f"  ({_tokens(event.usage, event.usage_estimated)}, {took:.2f} s)" if self._times else ""
+        used = _usage(event.usage, event.usage_estimated, event.cost)
+        cost = f"  ({used}, {took:.2f} s)" if self._times else ""
         text = event.message.text.strip()
         yield f"model: {_short(text) or f'{len(self._calls)} calls'}{cost}"
         for call in event.message.calls:
@@ -134,6 +139,12 @@ def _short(text: str) -> str:
     return one_line(shorten(text, _TEXT))
 
 
-def _tokens(usage: Usage, estimated: bool) -> str:
+def _usage(usage: Usage, estimated: bool, cost: float | None) -> str:
     about = "~" if estimated else ""
-    return f"{about}{usage.input or 0:,} tokens in, {about}{usage.output or 0:,} out"
+    parts = [f"{about}{usage.input or 0:,} tokens in{_part(usage.cached, 'cached')}"]
+    parts.append(f"{about}{usage.output or 0:,} out{_part(usage.reasoning, 'reasoning')}")
+    return ", ".join(parts if cost is None else [*parts, money(cost, estimated)])
+
+
+def _part(tokens: int | None, of_them: str) -> str:
+    return f" ({tokens:,} {of_them})" if tokens else ""

@@ -242,6 +242,7 @@ class AnthropicDecoder:
             output=counts.get("output_tokens"),
             cached=counts.get("cache_read_input_tokens"),
             reasoning=self._reasoning,
+            cache_write=counts.get("cache_creation_input_tokens"),
         )
 
 

@@ -267,12 +267,14 @@ class AnthropicEncoder:
 
 
 def _written(usage: Usage) -> Block:
-    """`input_tokens` are here those that no cache was read for."""
+    """`input_tokens` are here those that no cache was read or written for."""
     counts: Block = {"output_tokens": usage.output or 0}
     if usage.input is not None:
-        counts["input_tokens"] = max(0, usage.input - (usage.cached or 0))
+        counts["input_tokens"] = max(0, usage.input - (usage.cached or 0) - (usage.cache_write or 0))
     if usage.cached is not None:
         counts["cache_read_input_tokens"] = usage.cached
+    if usage.cache_write is not None:
+        counts["cache_creation_input_tokens"] = usage.cache_write
     if usage.reasoning is not None:
         counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
     return counts

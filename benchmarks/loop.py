@@ -1,0 +1,187 @@
+"""What the loop costs, against a floor measured in the same run, and beside other runtimes.
+
+    python benchmarks/loop.py [--peers PYTHON] [--only toolspeak floor …] [--rounds 7] [--out results.jsonl]
+
+The floor (`loops/floor.py`) is what a careful loop cannot leave out: validation, a task and a deadline a call, typed
+events. Each runtime runs in a process of its own (`loops/worker.py`), with a scripted model in the same process; the
+others in the environment of `--peers` (`make bench-loop`). They take turns, and figures are medians over the rounds:
+microseconds of CPU time. Compare ratios of one run only.
+
+- `step`: one turn, its one call and its result. `late/early` is a step near the end by one at the start, and the
+  body of the request is left out: it is the history, and reported apart.
+- `model call`: of 1,000 runs at the same time, five calls each, of 5 ms.
+- `delta`: a piece of four characters, of text or of arguments, from the model to the user (`Agent.stream`).
+- `chunk`: the same from a server on the loopback, with HTTP, server-sent events and JSON; the floor reads the socket,
+  splits events, `json.loads` and makes one frozen delta.
+- `agent`: made of ready tools, with what it keeps. `import`: CPU ms of a process beyond one that imports nothing.
+
+The targets are ratios to the floor: 3 for a step, level from step 10 to 10,000; 4 for a delta, a chunk and a model
+call; `import toolspeak` twice `import pydantic`; an agent 10 µs and 4 KiB. A cost that grows ends with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent / "loops"
+OURS = ("floor", "toolspeak")
+OTHERS = ("llm", "agno", "langgraph", "pydantic-ai", "openai-agents")
+IMPORTS = {
+    "pydantic": "import pydantic",
+    "toolspeak": "import toolspeak",
+    "toolspeak.Agent": "from toolspeak import Agent",
+    "llm": "import llm",
+    "agno": "from agno.agent import Agent",
+    "langgraph": "from langchain.agents import create_agent",
+    "pydantic-ai": "from pydantic_ai import Agent",
+    "openai-agents": "from agents import Agent, Runner",
+}
+GROWN = 1.5
+"""A step near the end may cost so many times one at the start before the run ends with 1: noise stays far below, and a
+copy of the history is far beyond."""
+
+Figures = dict[str, float]
+
+
+class Worker:
+    """A runtime in its process."""
+
+    def __init__(self, name: str, process: subprocess.Popen[str]) -> None:
+        self.name = name
+        self._process = process
+
+    def ask(self, metric: str, **job: Any) -> Figures | str:
+        """The figures, or why there are none."""
+        assert self._process.stdin is not None, "it is a pipe"
+        assert self._process.stdout is not None, "it is a pipe"
+        self._process.stdin.write(json.dumps({"metric": metric, **job}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        told = json.loads(line) if line else {"error": "the process ended"}
+        return told.get("error") or told
+
+
+@contextmanager
+def process(python: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [python, str(HERE / arguments[0]), *arguments[1:]]
+    # What the runtimes send out by themselves otherwise.
+    quiet = {"AGNO_TELEMETRY": "false", "LANGSMITH_TRACING": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **quiet}
+    ) as running:
+        try:
+            yield running
+        finally:
+            assert running.stdin is not None, "it is a pipe"
+            running.stdin.close()
+
+
+def measure(
+    workers: Sequence[Worker], rounds: int, metric: str, *, warm: bool = True, **job: Any
+) -> dict[str, Figures]:
+    """The figures of each runtime that has them. With `warm` a round comes before that is left out."""
+    found: dict[str, list[Figures]] = {}
+    silent: set[str] = set()
+    for number in range(rounds + warm):
+        for worker in workers:
+            if worker.name in silent:
+                continue
+            told = worker.ask(metric, **job)
+            if isinstance(told, str):
+                silent.add(worker.name)
+                if told != "not of this runtime":
+                    print(f"  {worker.name}: {told}", file=sys.stderr)
+            elif number or not warm:
+                found.setdefault(worker.name, []).append(told)
+    return {
+        name: {key: statistics.median(each[key] for each in figures) for key in figures[0]}
+        for name, figures in found.items()
+    }
+
+
+def imports(pythons: dict[str, str], rounds: int) -> dict[str, Figures]:
+    """CPU milliseconds of each import, beyond a bare interpreter."""
+    times: dict[str, list[float]] = {name: [] for name in pythons}
+    for _ in range(rounds + 1):
+        for name, python in pythons.items():
+            times[name].append(_cpu(python, IMPORTS[name]) - _cpu(python, "pass"))
+    return {name: {"import": statistics.median(each[1:]) * 1e3} for name, each in times.items()}
+
+
+def _cpu(python: str, statement: str) -> float:
+    with subprocess.Popen([python, "-c", statement], stderr=subprocess.DEVNULL) as running:
+        _, status, usage = os.wait4(running.pid, 0)
+        running.returncode = os.waitstatus_to_exitcode(status)
+    if running.returncode:
+        raise RuntimeError(f"{python} -c {statement!r} ended with {running.returncode}")
+    return usage.ru_utime + usage.ru_stime
+
+
+class Table:
+    """Prints figures as they come, and keeps them for `--out`."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+
+    def add(self, title: str, found: dict[str, Figures], key: str, floor: str = "floor") -> None:
+        base = found.get(floor, {}).get(key)
+        for name, figures in found.items():
+            ratio = f"{figures[key] / base:8.1f} ×" if base and name != floor else ""
+            grown = f"   late/early {figures['late'] / figures['early']:5.2f}" if "late" in figures else ""
+            kept = f"   {figures['kib']:,.1f} KiB" if "kib" in figures else ""
+            print(f"{title:28} {name:16} {figures[key]:10,.2f} {ratio:>10}{grown}{kept}", flush=True)
+            self.records.append({"metric": title, "subject": name, **figures})
+        print()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", help="the Python of the environment that has the other runtimes")
+    parser.add_argument("--only", nargs="+", choices=(*OURS, *OTHERS), help="these runtimes")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path, help="the figures as JSON Lines")
+    options = parser.parse_args()
+    names = [name for name in (*OURS, *(OTHERS if options.peers else ())) if not options.only or name in options.only]
+    pythons = {name: sys.executable if name in OURS else options.peers for name in names}
+    table, rounds = Table(), options.rounds
+    with ExitStack() as stack:
+        workers = [Worker(name, stack.enter_context(process(pythons[name], "worker.py", name))) for name in names]
+        ours = [worker for worker in workers if worker.name in OURS]
+        server = stack.enter_context(process(sys.executable, "server.py"))
+        assert server.stdout is not None, "it is a pipe"
+        url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+        print(f"{'CPU time (µs)':28} {'':16} {'':10} {'by floor':>10}")
+        table.add("step, of 100", measure(workers, rounds, "loop", steps=100), "step")
+        table.add("step, of 1,000", measure(workers, 1, "loop", warm=False, steps=1000), "step")
+        long = measure(ours, 2, "loop", steps=10_000)
+        table.add("step, of 10,000", long, "step")
+        table.add("request body, 100 steps", measure(ours, 1, "request", steps=100), "request")
+        table.add("request body, 1,000 steps", measure(ours, 1, "request", steps=1000), "request")
+        calls = measure(workers, min(rounds, 2), "runs", warm=False, runs=1000, calls=5, seconds=0.005)
+        table.add("model call, 1,000 runs", calls, "call")
+        for kind in ("text", "arguments"):
+            table.add(f"delta of {kind}", measure(workers, rounds, "deltas", kind=kind, count=16_384), "delta")
+            table.add(f"chunk of {kind}", measure(ours, rounds, "deltas", kind=kind, count=16_384, url=url), "delta")
+        table.add("agent, ready tools", measure(workers, rounds, "agents", count=200), "agent", floor="")
+    known = {name: pythons.get(name, sys.executable) for name in IMPORTS if name not in OTHERS or name in pythons}
+    table.add("import (ms)", imports(known, rounds), "import", floor="pydantic")
+    if options.out is not None:
+        options.out.write_text("".join(json.dumps(record) + "\n" for record in table.records), encoding="utf-8")
+    mine = long.get("toolspeak")
+    if mine is not None and mine["late"] > GROWN * mine["early"]:
+        print("a step costs more the longer the run is", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""Measures one runtime's loop, in a process and an environment of its own.
+
+    python benchmarks/loops/worker.py SUBJECT
+
+One job a line comes in, `{"metric": …, …}` with what the metric's method below takes; one result a line goes out: its
+figures, or `{"error"}`. The model is scripted: deciding its next turn costs the same at any length of the history. Each
+run checks how many model calls and tool calls there were. Microseconds of CPU time (all threads), unless said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib
+import json
+import logging
+import os
+import statistics
+import sys
+import time
+import tracemalloc
+import warnings
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+ARGUMENTS = '{"a": 1, "b": 2}'
+PIECE = "abcd"
+OPENING, CLOSING = '{"text": "', '"}'
+WINDOW = 100  # steps that a median of single steps is taken over
+
+Turn = list[tuple[str, str, str]] | None
+"""The calls of a turn (id, tool, arguments as JSON), or None: the answer `done`."""
+
+SUBJECTS = {
+    "floor": "floor:Careful",
+    "toolspeak": "ours:Toolspeak",
+    "llm": "others:Llm",
+    "agno": "others:Agno",
+    "langgraph": "others:LangGraph",
+    "pydantic-ai": "others:PydanticAi",
+    "openai-agents": "others:OpenAiAgents",
+}
+
+
+@dataclass(slots=True)
+class Script:
+    """What the model does in one run: `steps` turns of one call each, then the answer; or one turn of `pieces`."""
+
+    steps: int = 0
+    tool: str = "add"
+    seconds: float = 0.0
+    pieces: int = 0
+    turns: int = 0
+    calls: int = 0
+    stamps: list[float] = field(default_factory=list[float])
+
+    def turn(self) -> Turn:
+        number = self.turns
+        self.turns += 1
+        self.stamps.append(time.process_time())
+        return [(f"c{id(self)}_{number}", self.tool, ARGUMENTS)] if number < self.steps else None
+
+
+RUN: ContextVar[Script] = ContextVar("run")
+
+
+async def next_turn() -> Turn:
+    script = RUN.get()
+    if script.seconds:
+        await asyncio.sleep(script.seconds)
+    return script.turn()
+
+
+async def add(a: int, b: int) -> int:
+    """Add two integers."""
+    RUN.get().calls += 1
+    return a + b
+
+
+async def put(text: str) -> int:
+    """Store a text."""
+    RUN.get().calls += 1
+    return len(text)
+
+
+class Subject:
+    """One runtime. An agent of it has the tools `add` and `put`."""
+
+    def __init__(self) -> None:
+        self.tools = self.wrap([add, put])
+        self.agent = self.make(self.tools)
+
+    def wrap(self, functions: Sequence[Callable[..., Any]]) -> Any:
+        """The functions as the runtime's tools."""
+        raise NotImplementedError
+
+    def make(self, tools: Any) -> Any:
+        """An agent."""
+        raise NotImplementedError
+
+    async def run(self) -> str:
+        """Runs the script to the answer."""
+        raise NotImplementedError
+
+    async def stream(self) -> int:
+        """Streams the script's only turn; how many characters of the pieces a user saw."""
+        raise NotImplementedError
+
+    async def chunks(self, url: str) -> int:
+        """As `stream`, from a server that speaks OpenAI's Chat Completions."""
+        raise NotImplementedError
+
+    async def request(self, steps: int) -> dict[str, Any]:
+        """The body of the request after so many steps: what it takes to put it together and write it, and KiB."""
+        raise NotImplementedError
+
+    # --- metrics -----------------------------------------------------------------------------------------------
+
+    async def loop(self, steps: int) -> dict[str, Any]:
+        """The cost of a step: of all, and the median of single ones early and late."""
+        script = await self._checked(Script(steps))
+        stamps = script.stamps
+        each = [(after - before) * 1e6 for before, after in pairwise(stamps)]
+        found = {"step": (stamps[-1] - stamps[0]) / steps * 1e6}
+        if steps > 2 * WINDOW + 10:
+            found["early"] = statistics.median(each[10 : 10 + WINDOW])
+            found["late"] = statistics.median(each[-WINDOW:])
+        return found
+
+    async def runs(self, runs: int, calls: int, seconds: float) -> dict[str, Any]:
+        """The cost of a model call in `runs` concurrent runs of `calls` model calls, each of which takes `seconds`."""
+        gc.collect()
+        start = time.process_time()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(runs):
+                tasks.create_task(self._checked(Script(calls - 1, seconds=seconds)))
+        return {"call": (time.process_time() - start) / runs / calls * 1e6}
+
+    async def deltas(self, kind: str, count: int, url: str = "") -> dict[str, Any]:
+        """The cost of a piece of text or of arguments, from the model, or the server at `url`, to the user."""
+        script = Script(steps=int(kind == "arguments"), tool="put", pieces=count)
+        token = RUN.set(script)
+        gc.collect()
+        start = time.process_time()
+        seen = await (self.chunks(f"{url}/{kind}/{count}") if url else self.stream())
+        spent = time.process_time() - start
+        RUN.reset(token)
+        if seen not in (count * len(PIECE), -1):
+            raise AssertionError(f"{seen} characters were seen, not {count * len(PIECE)}")
+        return {"delta": spent / count * 1e6}
+
+    async def agents(self, count: int) -> dict[str, Any]:
+        """The cost of an agent whose tools are ready, and what it keeps: KiB."""
+        self.make(self.tools)
+        gc.collect()
+        start = time.process_time()
+        for _ in range(count):
+            self.make(self.tools)
+        spent = time.process_time() - start
+        kept = [None] * 100
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for i in range(len(kept)):
+            kept[i] = self.make(self.tools)
+        gc.collect()
+        size = (tracemalloc.get_traced_memory()[0] - before) / len(kept)
+        tracemalloc.stop()
+        return {"agent": spent / count * 1e6, "kib": size / 1024}
+
+    async def _checked(self, script: Script) -> Script:
+        token = RUN.set(script)
+        try:
+            answer = await self.run()
+        finally:
+            RUN.reset(token)
+        if (answer, script.calls, script.turns) != ("done", script.steps, script.steps + 1):
+            raise AssertionError(f"{answer!r} after {script.calls} calls in {script.turns} turns of {script.steps + 1}")
+        return script
+
+
+def subject_named(name: str) -> Subject:
+    module, _, attribute = SUBJECTS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)()
+
+
+async def work(subject: Subject, job: dict[str, Any]) -> dict[str, Any]:
+    metric: Callable[..., Awaitable[dict[str, Any]]] = getattr(subject, job.pop("metric"))
+    try:
+        return await metric(**job)
+    except NotImplementedError:
+        return {"error": "not of this runtime"}
+    except Exception as error:  # noqa: BLE001 (a peer may raise anything; it is told and the next job runs)
+        return {"error": f"{type(error).__name__}: {error}"[:300]}
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a runtime prints is no result
+    subject = subject_named(sys.argv[1])
+    with asyncio.Runner() as runner:
+        for line in sys.stdin:
+            print(json.dumps(runner.run(work(subject, json.loads(line)))), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    # Under its own name, so that the subjects' modules see the same script.
+    importlib.import_module("worker").main()

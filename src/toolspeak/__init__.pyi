@@ -1,0 +1,75 @@
+# What `__init__.py` gives, for type checkers: a test holds the two together.
+
+from toolspeak.agent import (
+    Agent,
+    ModelInterceptor,
+    Run,
+    RunInterceptor,
+    RunResult,
+    RunState,
+    Session,
+    StepInterceptor,
+    Window,
+)
+from toolspeak.data.events import Limits, Record
+from toolspeak.data.messages import (
+    MalformedCall,
+    Message,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    Usage,
+)
+from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.dialects import get_dialect
+from toolspeak.errors import AgentStop, JournalError, ProviderError, RunError, ToolError, ToolspeakError, UsageError
+from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor, Rule
+from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
+from toolspeak.tools import Happened, RunContext, StateView, Tool, Toolset, tool
+
+__all__ = [
+    "Agent",
+    "AgentStop",
+    "ApprovalRequest",
+    "Concurrency",
+    "Decision",
+    "Effects",
+    "Executor",
+    "Happened",
+    "Interceptor",
+    "JournalError",
+    "Limits",
+    "MalformedCall",
+    "MemoryJournal",
+    "Message",
+    "ModelInterceptor",
+    "ProviderError",
+    "Record",
+    "Rule",
+    "Run",
+    "RunContext",
+    "RunError",
+    "RunInterceptor",
+    "RunResult",
+    "RunState",
+    "Session",
+    "SqliteJournal",
+    "StateView",
+    "StepInterceptor",
+    "TextPart",
+    "Tool",
+    "ToolCall",
+    "ToolChoice",
+    "ToolError",
+    "ToolResult",
+    "ToolSpec",
+    "Toolset",
+    "ToolspeakError",
+    "Usage",
+    "UsageError",
+    "Window",
+    "get_dialect",
+    "open_journal",
+    "tool",
+]

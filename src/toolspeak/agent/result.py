@@ -1,0 +1,91 @@
+"""How a run ended, or where it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolspeak.agent.paused import dump_run
+from toolspeak.agent.run import Run
+from toolspeak.agent.state import RunState
+from toolspeak.data.events import PAUSED, ApprovalRequested, RunStatus
+from toolspeak.data.messages import Message, Usage
+from toolspeak.execute import Wait, hints, waits
+from toolspeak.journal.base import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended, or where it waits.
+
+    `reason` says why in a word (see `RunFinished`). `waiting` are the ids of the calls that wait for approval;
+    hand the result to `Agent.resume` with their decisions; `requests` say what each would do and why it waits.
+    `journal` holds the run's records, `output` is the answer as the type the agent was told (None if there is none).
+    """
+
+    run_id: str
+    status: RunStatus
+    answer: str
+    reason: str
+    waiting: tuple[str, ...]
+    requests: tuple[ApprovalRequested, ...]
+    state: RunState
+    memory: dict[str, Any]
+    journal: Journal
+    output: Any = None
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The conversation as the model reads it; give it to the next run as `history` to continue."""
+        return self.state.messages
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all turns; estimated in part if `state.tokens_estimated`."""
+        return self.state.usage
+
+    @property
+    def cost(self) -> float | None:
+        """USD of all turns, as the agent's prices say; None if some have no known price. With `usage` it holds what
+        runs have used that were started by the run's tools (`parent_run_id`)."""
+        return self.state.cost
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """Which calls waited for which."""
+        return waits(self.state.started_calls)
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Where a tool that declares its effects would have let calls overlap."""
+        return hints(self.state.started_calls)
+
+    async def dumps(self) -> str:
+        """The run as text, for `Agent.loads` in another process: its records, and the tools' memory as far as it is
+        JSON."""
+        return dump_run(await self.journal.read(self.run_id), self.memory)
+
+    def __str__(self) -> str:
+        return self.answer
+
+
+def result_of(run: Run, state: RunState) -> RunResult:
+    """The result of a run that has ended or waits."""
+    return result_from(run.run_id, state, run.memory, run.journal)
+
+
+def result_from(run_id: str, state: RunState, memory: dict[str, Any], journal: Journal) -> RunResult:
+    """The result of a run that stands at this state."""
+    open_requests = state.undecided if state.status in PAUSED else {}
+    return RunResult(
+        run_id=run_id,
+        status=state.status,
+        answer=state.answer or "",
+        reason=state.reason,
+        waiting=tuple(open_requests),
+        requests=tuple(open_requests.values()),
+        state=state,
+        memory=memory,
+        journal=journal,
+    )

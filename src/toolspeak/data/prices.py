@@ -1,0 +1,132 @@
+"""What models cost, and what a turn of theirs comes to.
+
+A model that is not listed has no known price: its cost is unknown (None), never 0. Whoever pays another one, or for
+another model, says so: `Agent(prices={"openai:my-model": Price(1, 4)})`, `toolspeak run --prices FILE`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+from toolspeak.data.messages import JSON, Usage
+from toolspeak.errors import UsageError
+
+AS_OF: Mapping[str, str] = {"anthropic": "2026-10-24", "openai": "2026-06-21"}
+"""Whose prices are listed, and the day for which they are known to hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """USD per million tokens. `cached` is for input read from a cache, `cache_write` for input written to one (None:
+    as other input). A turn whose input is more than `long_above` tokens costs `long`, all of it."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    cache_write: float | None = None
+    long_above: int | None = None
+    long: Price | None = None
+
+
+def _claude(read: float, output: float, cached: float) -> Price:
+    # Writes to the cache for five minutes, the only ones we ask for, are 1.25 times the input on every model.
+    return Price(read, output, cached, round(1.25 * read, 6))
+
+
+# https://platform.claude.com/docs/en/about-claude/pricing
+_ANTHROPIC = {
+    "claude-fable-5-1": _claude(10, 50, 0.25),
+    "claude-fable-5": _claude(10, 50, 1),
+    "claude-opus-5-5": _claude(4, 20, 0.2),
+    "claude-opus-5": _claude(5, 25, 0.5),
+    "claude-opus-4-8": _claude(5, 25, 0.5),
+    "claude-opus-4-7": _claude(5, 25, 0.5),
+    "claude-opus-4-6": _claude(5, 25, 0.5),
+    "claude-opus-4-5": _claude(5, 25, 0.5),
+    "claude-sonnet-5-5": _claude(2, 10, 0.1),
+    "claude-sonnet-5": _claude(2, 10, 0.2),
+    "claude-haiku-5-5": replace(_claude(0.1, 0.5, 0.01), long_above=100_000, long=_claude(0.5, 2.5, 0.05)),
+    "claude-haiku-4-5": _claude(1, 5, 0.1),
+}
+
+# https://platform.openai.com/docs/pricing (standard tier)
+_OPENAI = {
+    "gpt-5.1": Price(1.25, 10, 0.125),
+    "gpt-5": Price(1.25, 10, 0.125),
+    "gpt-5-mini": Price(0.25, 2, 0.025),
+    "gpt-5-nano": Price(0.05, 0.4, 0.005),
+    "gpt-4.1": Price(2, 8, 0.5),
+    "gpt-4.1-mini": Price(0.4, 1.6, 0.1),
+    "gpt-4.1-nano": Price(0.1, 0.4, 0.025),
+    "gpt-4o": Price(2.5, 10, 1.25),
+    "gpt-4o-mini": Price(0.15, 0.6, 0.075),
+    "o3": Price(2, 8, 0.5),
+    "o4-mini": Price(1.1, 4.4, 0.275),
+}
+
+PRICES: Mapping[str, Price] = {
+    **{f"anthropic:{name}": price for name, price in _ANTHROPIC.items()},
+    **{f"{api}:{name}": price for api in ("openai", "openai-responses") for name, price in _OPENAI.items()},
+}
+"""By `provider:model`, as a run names its model."""
+
+_DATED = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+_MILLION = 1_000_000
+
+
+def price_of(model: str, prices: Mapping[str, Price] = PRICES) -> Price | None:
+    """The price of a model (`provider:model`); one named with a date or `-latest` costs what it costs without. None if
+    it is not known."""
+    return prices.get(model) or prices.get(_DATED.sub("", model))
+
+
+def cost(usage: Usage, model: str, prices: Mapping[str, Price] = PRICES) -> float | None:
+    """What one turn costs in USD; None if the model's price or the turn's tokens are not known.
+
+    Tokens read from and written to a cache are part of the input and counted once; reasoning is part of the output.
+    """
+    price = price_of(model, prices)
+    if price is None or usage.input is None or usage.output is None:
+        return None
+    if price.long is not None and price.long_above is not None and usage.input > price.long_above:
+        price = price.long
+    cached = min(usage.cached or 0, usage.input)
+    written = min(usage.cache_write or 0, usage.input - cached)
+    read = price.input if price.cached is None else price.cached
+    write = price.input if price.cache_write is None else price.cache_write
+    plain = usage.input - cached - written
+    return (plain * price.input + cached * read + written * write + usage.output * price.output) / _MILLION
+
+
+def read_prices(value: JSON, where: str) -> dict[str, Price]:
+    """Prices from JSON: `{"openai:my-model": {"input": 1, "output": 4, "cached": 0.1}}`, fields as in `Price`. Raises
+    UsageError naming the place; `where` names the file."""
+    if not isinstance(value, dict):
+        raise UsageError(f'{where}: expected an object like {{"openai:my-model": {{"input": 1, "output": 4}}}}')
+    return {name: _price(entry, f"{where}: {name}") for name, entry in cast("dict[str, JSON]", value).items()}
+
+
+def _price(value: Any, place: str) -> Price:
+    known = [field.name for field in fields(Price)]
+    if not isinstance(value, dict):
+        raise UsageError(f"{place}: expected an object with input and output, in USD per million tokens")
+    found = cast("dict[str, Any]", value)
+    for name, amount in found.items():
+        if name not in known:
+            raise UsageError(f"{place}: unknown field {name!r}; known: {', '.join(known)}")
+        if name != "long" and not _is_amount(amount):
+            raise UsageError(f"{place}.{name}: expected a number from 0 up, not {amount!r}")
+    for name in ("input", "output"):
+        if name not in found:
+            raise UsageError(f"{place}.{name}: missing; USD per million tokens")
+    long = _price(found["long"], f"{place}.long") if "long" in found else None
+    if (long is None) != ("long_above" not in found):
+        raise UsageError(f"{place}: long and long_above go together")
+    return replace(Price(**found), long=long)
+
+
+def _is_amount(value: JSON) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")

@@ -1,0 +1,271 @@
+"""What `auto` looks for: the blocks of every dialect, and which of them may stand where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from operator import is_
+from typing import Literal, cast
+
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import harmony_parser, muse
+from toolspeak.dialects.base import Dialect
+from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.catalogue import DETECTION
+from toolspeak.dialects.declared import DeclaredDialect
+from toolspeak.dialects.harmony import HARMONY
+from toolspeak.dialects.markers import (
+    FENCE,
+    FENCE_START,
+    Found,
+    Marker,
+    MarkerTable,
+    Verdict,
+    candidate_pattern,
+    markup_of,
+)
+from toolspeak.dialects.muse import MUSE
+from toolspeak.dialects.openings import Follows, Starts
+from toolspeak.dialects.pythonic import BareDialect
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker
+
+_HARMONY_HEAD = re.compile(r"<\|start\|>assistant(?:\s+to=[^\s<]+)?\s*<\|channel\|>|<\|channel\|>\s*[a-z]")
+_HARMONY_CALL = re.compile(r"<\|start\|>assistant\s+to=[^\s<]+\s*<\|channel\|>|<\|channel\|>\s*[a-z]+\s+to=")
+_MUSE_HEAD = re.compile(r"\s*(?:<\|start\|>assistant)?\s+to=[^\s<]+<\|message\|>")
+_MUSE_CALL = re.compile(r"<\|start\|>assistant\s+to=(?!(?:user|self)<)[^\s<]+<\|message\|>")
+_MUSE_OPENED = re.compile(r"\s+(?:t(?:o(?:=(?:[^\s<]+(?:<[|a-z]*)?)?)?)?)?")
+"""As much of the addressee, with which a turn of Muse begins behind its prompt, as there may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One dialect as `auto` reads it. `own`: the model's, or the one it was told to write. `turn`: from its marker on
+    it reads all the rest of the turn."""
+
+    dialect: Dialect
+    format: BlockFormat
+    own: bool = False
+    turn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Owned(Found):
+    """A marker and who reads what it opens."""
+
+    reader: Reader | None = None
+
+
+def _turn_marker(text: str, head: re.Pattern[str]) -> Marker:
+    def follows(rest: str) -> bool | None:
+        if head.match(text + rest):
+            return True
+        # Both heads are at most a few words of a known shape; what cannot be told yet is decided by the next token.
+        return None if rest.count("<") < 2 and "\n" not in rest else False
+
+    return Marker("calls", text, None, Follows(follows))
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """A dialect whose turns are messages with headers: where one begins, and the tokens that are its own anywhere."""
+
+    dialect: Dialect
+    begins: Callable[[str], bool | None]
+    tokens: tuple[str, ...]
+
+    def reader(self) -> Reader:
+        table = MarkerTable([Marker("calls", token, None) for token in self.tokens])
+        return Reader(self.dialect, BlockFormat(table, self.dialect.batch, _no_body), own=True, turn=True)
+
+
+def _no_body(_marker: Marker, _first_index: int, _caps: Caps) -> Body:
+    raise AssertionError("the rest of a turn has a parser, not a body")
+
+
+TURNS = (_Turns(HARMONY, harmony_parser.begins_turn, harmony_parser.TOKENS), _Turns(MUSE, muse.begins_turn, muse.ENDS))
+_HARMONY_TABLE, _HARMONY_CALLS = (
+    MarkerTable([_turn_marker(text, head) for text in ("<|start|>assistant", "<|channel|>")])
+    for head in (_HARMONY_HEAD, _HARMONY_CALL)
+)
+_MUSE_TABLE, _MUSE_CALLS = (
+    MarkerTable([_turn_marker("<|start|>assistant", head)]) for head in (_MUSE_HEAD, _MUSE_CALL)
+)
+
+
+def _begins_muse(text: str) -> bool | None:
+    return True if _MUSE_HEAD.match(text) else None if _MUSE_OPENED.fullmatch(text) else False
+
+
+def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, told: bool) -> list[Reader]:
+    """`told`: the model was told to write another dialect than its own, so that any message may hold a block of that,
+    and only one that is a call is read as its own."""
+    if own and not told and (turns := next((turns for turns in TURNS if turns.dialect is dialect), None)):
+        return [turns.reader()]
+    if dialect is HARMONY:
+        table = _HARMONY_CALLS if told else _HARMONY_TABLE
+        return [Reader(dialect, replace(HARMONY.format(tools), table=table), own, turn=True)]
+    if isinstance(dialect, BareDialect) and not tools and not own:
+        return []  # only a tool's name tells its calls from a list in prose
+    if isinstance(dialect, DeclaredDialect):
+        blocks = Reader(dialect, dialect.format(tools), own)
+        if dialect is MUSE:
+            table = _MUSE_CALLS if told else _MUSE_TABLE
+            return [Reader(dialect, replace(blocks.format, table=table), own, turn=True), blocks]
+        return [blocks]
+    parser = dialect.parser(tools)
+    return [Reader(dialect, parser.format, own)] if isinstance(parser, BlockParser) else []
+
+
+class Union:
+    """Implements `Table` over the tables of many dialects, asking only those one of whose markers may stand there.
+
+    The model's own dialects come first, then `current`, which is that of the last block, then the order of `DETECTION`:
+    where several know a marker, the first whose body follows is taken, once nobody before it is undecided. Calls are
+    known in every dialect; reasoning, results and noise only as the own and the current dialect write them, and while
+    there is neither, where the marker itself can be no prose.
+    """
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._owned = any(reader.own for reader in readers)
+        self.current: Reader | None = None
+        self.closing = False
+        self._readers = readers
+        self.markers = [marker for reader in readers for marker in reader.format.table.markers]
+        self._starts: dict[str, list[int]] = {}
+        texts: set[str] = set()
+        for i, reader in enumerate(readers):
+            table = reader.format.table
+            assert isinstance(table, MarkerTable), "the tables of single dialects are put together"
+            texts |= table.starts
+            for start in {text[:2].lower() for text in table.starts if text != "`"}:
+                self._starts.setdefault(start, []).append(i)
+        self._longer = {start[0] for start in self._starts if len(start) == 2}
+        self.candidate = candidate_pattern(texts)
+        self.markup = markup_of(self.markers)
+
+    def of_a_turn(self) -> Union:
+        """The same for one turn: only that has a current dialect."""
+        new = object.__new__(Union)
+        vars(new).update(vars(self))
+        return new
+
+    def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
+        verdict = self._decide(held, in_code, final or self.closing)
+        return "text" if verdict in ("undecided", "opened") and len(held) >= MAX_CANDIDATE else verdict
+
+    def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
+        start = 0
+        if held[0] == "`":
+            fence = FENCE.match(held)
+            if fence is None or fence.end() == len(held):
+                return "undecided" if FENCE_START.fullmatch(held) else "text"
+            start = fence.end()
+        elif in_code:
+            return "text"
+        two = held[start : start + 2].lower()
+        if len(two) == 1 and two in self._longer and not final:
+            return "undecided"
+        waiting: Literal["text", "undecided", "opened"] = "text"
+        found: Owned | None = None
+        exact = False
+        for reader in self._ordered(two):
+            verdict = reader.format.table.decide(held, in_code, final)
+            if not isinstance(verdict, Found):
+                if verdict != "text" and waiting != "opened" and (not final or self._is_known(reader)):
+                    waiting = verdict
+            elif self._admits(reader, verdict.marker):
+                exact = _is_exact(verdict, held)
+                if exact or found is None:
+                    found = Owned(verdict.marker, verdict.length, verdict.fenced, verdict.notes, reader)
+                if exact:
+                    break
+        decided = waiting == "text" or (final and (exact or waiting == "undecided"))
+        return found if found is not None and decided else waiting
+
+    def _ordered(self, two: str) -> list[Reader]:
+        found = [self._readers[i] for i in sorted({*self._starts.get(two, ()), *self._starts.get(two[:1], ())})]
+        found.sort(key=lambda reader: 0 if reader.own else 1 if reader is self.current else 2)
+        return found
+
+    def _admits(self, reader: Reader, marker: Marker) -> bool:
+        if marker.kind == "calls":
+            return True
+        alone = not self._owned and self.current is None
+        return self._is_known(reader) and (not alone or _is_no_prose(marker))
+
+    def _is_known(self, reader: Reader) -> bool:
+        """Whether it is of the own or the current dialect, if there is any."""
+        return reader.own or reader is self.current or (not self._owned and self.current is None)
+
+
+def _is_exact(found: Found, held: str) -> bool:
+    """Whether the body begins as it should: a marker that expects JSON is also one before a tag, to report the mistake,
+    and the other way round."""
+    opening = found.marker.opening
+    if not isinstance(opening, Starts) or found.length >= len(held):
+        return True
+    return (held[found.length] == "<") == (opening.chars[0] == "<")
+
+
+def _is_no_prose(marker: Marker) -> bool:
+    """Whether a marker that opens no calls is known while the dialect is not: a word or an HTML tag may be prose."""
+    return marker.text[0] in "<[" if marker.kind != "noise" else marker.text.startswith(("<|", "<｜"))
+
+
+class Same:
+    """A sequence as the key of a cache: compared by which objects are in it, and it keeps them."""
+
+    __slots__ = ("_hash", "items")
+
+    def __init__(self, items: Sequence[object]) -> None:
+        self.items = tuple(items)
+        self._hash = hash(tuple(map(id, self.items)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Same) or len(other.items) != len(self.items):
+            return False
+        return all(map(is_, self.items, other.items))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What all the turns with the same dialects and tools share; `beginner` reads a turn that `begins` as its own."""
+
+    readers: Sequence[Reader]
+    union: Union
+    begins: Callable[[str], bool | None]
+    beginner: Reader
+    may_begin: bool
+    thoughts: Sequence[Marker]
+    thought_ends: tuple[EndMarker, ...]
+
+
+@lru_cache(maxsize=32)  # an agent has one set of tools for all its turns; putting this together takes a millisecond
+def known_readers(own: Same, tools: Same, told: bool) -> Known:
+    dialects, specs = cast("Sequence[Dialect]", own.items), cast("Sequence[ToolSpec]", tools.items)
+    readers = [
+        reader
+        for dialect in DETECTION
+        for reader in _readers(dialect, specs, any(dialect is each for each in dialects), told)
+    ]
+    union = Union(readers)
+    turns = next((turns for turns in TURNS if dialects and turns.dialect is dialects[0]), None)
+    first = turns.dialect if turns else MUSE
+    markers = [reader.format.table.markers for reader in readers if not dialects or reader.own]
+    thoughts = [each for known in markers for each in known if each.kind == "reasoning"]
+    thoughts = [marker for marker in thoughts if dialects or _is_no_prose(marker)]
+    return Known(
+        readers,
+        union,
+        turns.begins if turns else _begins_muse,
+        next(reader for reader in readers if reader.turn and reader.dialect is first),
+        not dialects or turns is not None,
+        thoughts,
+        tuple(dict.fromkeys(union.markup.ends[marker] for marker in thoughts)),
+    )
