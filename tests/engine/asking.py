@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from clocks import TestClock
 
 from toolspeak import tool
 from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import ProviderError
-from toolspeak.providers import ModelRequest, Provider
+from toolspeak.providers import ModelRequest
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.openai import OpenAIProvider
 from toolspeak.tools import Toolset
@@ -58,6 +57,7 @@ def provider(engine: Engine, *, stream: bool = True, **options: Any) -> OpenAIPr
         base_url=engine.base_url,
         options={"seed": 1, "max_tokens": 400, **plain, **options},
         capabilities=Capabilities(tools=True, output=True),
+        clock=TestClock(),  # a retry is not waited for
     )
 
 
@@ -76,30 +76,6 @@ def ask(
             await model.aclose()
 
     return asyncio.run(run())
-
-
-class Patient:
-    """A provider that asks again while it failed before it said anything, and asking again makes sense."""
-
-    def __init__(self, asked: Provider) -> None:
-        self.asked = asked
-        self.name, self.capabilities = asked.name, asked.capabilities
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
-        for last in (False, False, True):
-            said = False
-            try:
-                async with aclosing(self.asked.stream(request)) as deltas:
-                    async for delta in deltas:
-                        said = True
-                        yield delta
-                return
-            except ProviderError as error:
-                if said or last or not error.retryable:
-                    raise
-
-    async def aclose(self) -> None:
-        await self.asked.aclose()
 
 
 def text_of(deltas: Sequence[Delta]) -> str:

@@ -13,7 +13,6 @@ from asking import (
     SPECS,
     TOOLS,
     Engine,
-    Patient,
     ask,
     calls_of,
     end_of,
@@ -90,7 +89,7 @@ def test_each_call_has_one_start_and_an_id_of_its_own(engine: Engine):
 @pytest.mark.parametrize("script", SAID)
 def test_an_agent_runs_the_calls_and_gets_its_answer(engine: Engine, script: str):
     async def run() -> tuple[Any, list[str]]:
-        async with Agent(Patient(provider(engine)), TOOLS, instructions="Be brief.") as agent:
+        async with Agent(provider(engine), TOOLS, instructions="Be brief.") as agent:
             result = await agent.run(f"#{script}")
             return result, [each.text for message in result.messages for each in message.results]
 
@@ -164,7 +163,7 @@ def test_arguments_that_a_stop_text_cut_never_run(engine: Engine, stop: str, str
 @plain_and_streamed
 def test_an_agent_tells_the_model_about_a_cut_call(engine: Engine, stream: bool):
     async def run() -> Any:
-        async with Agent(Patient(provider(engine, stream=stream, stop=["days"])), TOOLS) as agent:
+        async with Agent(provider(engine, stream=stream, stop=["days"]), TOOLS) as agent:
             return await agent.run("#one")
 
     messages = asyncio.run(run()).messages
@@ -232,10 +231,10 @@ def test_what_the_server_refuses_is_told(engine: Engine, said: str, options: Any
 @plain_and_streamed
 def test_kept_connections_that_the_server_closes_lose_nothing(engine: Engine, stream: bool):
     """It promises to keep them and closes each behind a streamed answer, and behind the hundredth plain one: the next
-    request may meet the end of the connection. Then nothing was said, and asking again makes sense."""
+    request may meet the end of the connection. Then nothing was said, and the provider asks again."""
 
     async def run() -> list[list[Delta]]:
-        model = Patient(provider(engine, stream=stream))
+        model = provider(engine, stream=stream)
         try:
             asked = ModelRequest([Message.user("#done")])
             return [[delta async for delta in model.stream(asked)] for _ in range(220)]

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import jsonschema_rs
 import pytest
-from asking import SPECS, TOOLS, Engine, Patient, ask, end_of, plain_and_streamed, provider, text_of
+from asking import SPECS, TOOLS, Engine, ask, end_of, plain_and_streamed, provider, text_of
 
 from toolspeak import Agent
 from toolspeak.data.messages import Message, ToolCall, ToolChoice
@@ -30,7 +30,7 @@ RUNS = [
 
 def run(engine: Engine, dialect: str, task: str, **options: Any) -> tuple[Any, list[str]]:
     async def go() -> Any:
-        async with Agent(Patient(provider(engine, **options)), TOOLS, dialect=dialect) as agent:
+        async with Agent(provider(engine, **options), TOOLS, dialect=dialect) as agent:
             return await agent.run(task)
 
     result = asyncio.run(go())
