@@ -1,4 +1,4 @@
-"""The guide to a new dialect works as it is written."""
+"""What the guides show works as it is written."""
 
 from __future__ import annotations
 
@@ -34,3 +34,9 @@ def test_the_files_it_names_are_there():
     named = [name for row in table for name in re.findall(r"`(\w+\.py)`", row)]
     assert named
     assert [name for name in named if not (DIALECTS / name).exists()] == []
+
+
+def test_a_driver_of_ones_own_works_as_it_is_shown(capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", (DOCS / "models.md").read_text("utf-8"), re.DOTALL)
+    exec(compile(example, "models.md", "exec"), {"__name__": "example"})
+    assert capsys.readouterr().out == "HELLO!\n"
