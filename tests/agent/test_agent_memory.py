@@ -74,13 +74,14 @@ def test_what_a_tool_kept_is_there_when_a_killed_run_is_resumed(tmp_path):
     provider = ScriptedProvider([*turns, "Done."], follow=True)
 
     async def main():
-        journal = SqliteJournal(tmp_path / "t.db")
-        run = Agent(provider, [count], journal=journal, early_start=False).start("go")
-        await stopped(run, 2)
-        again = Agent(provider, [count], journal=SqliteJournal(tmp_path / "t.db"))
-        done = await again.resume(run.run_id)
-        records = await journal.read(run.run_id)
-        return done, records
+        async with (
+            aclosing(SqliteJournal(tmp_path / "t.db")) as journal,
+            aclosing(SqliteJournal(tmp_path / "t.db")) as another,
+        ):
+            run = Agent(provider, [count], journal=journal, early_start=False).start("go")
+            await stopped(run, 2)
+            done = await Agent(provider, [count], journal=another).resume(run.run_id)
+            return done, await journal.read(run.run_id)
 
     done, records = asyncio.run(main())
     assert done.memory == {"counts": {"a": 2, "b": 1}, "order": ["a", "b", "a"]}

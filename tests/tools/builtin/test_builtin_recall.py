@@ -26,7 +26,12 @@ def calling(**arguments):
 
 @pytest.fixture(params=["memory", "sqlite"])
 def journal(request, tmp_path):
-    return MemoryJournal() if request.param == "memory" else SqliteJournal(tmp_path / "toolspeak.db")
+    if request.param == "memory":
+        yield MemoryJournal()
+        return
+    kept = SqliteJournal(tmp_path / "toolspeak.db")
+    yield kept
+    kept.close()
 
 
 async def fill(journal):
