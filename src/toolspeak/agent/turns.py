@@ -95,7 +95,7 @@ class Turns:
             request = replace(request, messages=run.state.messages)
         if request.heard != heard:  # an interceptor's own
             request = replace(request, heard=heard)
-        wrapping_up = choice.mode == "none"
+        wrapping_up = run.state.limit is not None
         scope = asyncio.timeout(_WRAP_UP_SECONDS if wrapping_up else seconds_left(run.state, settings.clock))
         try:
             async with scope:
@@ -119,7 +119,7 @@ class Turns:
             usage = self._estimate.of(run.state.history, self._prompt, turn)
         # A turn that an interceptor gave in the model's place costs nothing.
         spent = cost(usage, settings.driver.name, settings.prices) if ready is None else 0.0
-        await run.record(answered(turn, usage, estimated, spent, settings.secrets, wrapping_up=wrapping_up))
+        await run.record(answered(turn, usage, estimated, spent, settings.secrets, wrapping_up=choice.mode == "none"))
         return None
 
     async def _record_asked(self, request: TurnRequest) -> None:
