@@ -13,6 +13,7 @@
     ├── ToolFailed               (Executor(throw_on_failure=True)) a call failed
     ├── ProviderError            the model API failed (status, retryable)
     └── RunError                 a run that cannot go on (for instance resumed without a decision)
+        └── ReplayDiverged       it asks for something else than the recording that is played to it
 
 A model's mistake is never an exception: it is data (`MalformedCall`, a failed `ToolResult`).
 """
@@ -147,6 +148,11 @@ class RunBusy(RunError):
 
 class LeaseLost(RunError):
     """The run was taken over by another process: this one must do nothing more for it."""
+
+
+class ReplayDiverged(RunError):
+    """A run to which a recording is played asks for something that is not in it; the message says where, what is
+    different, and what to do."""
 
 
 class JournalError(ToolspeakError):

@@ -1,6 +1,7 @@
 """The agent: pure decisions about a run's state, and the loop that performs them."""
 
 from toolspeak.agent.agent import Agent, RunResult, result_of
+from toolspeak.agent.cassette import Cassette
 from toolspeak.agent.choose import DEFAULT_DIALECT
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.decide import Finish
@@ -16,6 +17,7 @@ from toolspeak.agent.turns import Watched
 __all__ = [
     "DEFAULT_DIALECT",
     "Agent",
+    "Cassette",
     "Driver",
     "Finish",
     "ModelInterceptor",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack
 
+from toolspeak.agent.cassette import Cassette
 from toolspeak.agent.choose import checked_choice, choose_driver
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.decisions import decisions_of
@@ -103,6 +104,7 @@ class Agent:
     `window` is how many tokens the model reads: a conversation that fills it is made shorter (see `Window`).
 
     `prices` come before those of `data.prices`, by `provider:model`; a limit in USD (`Limits.cost`) needs the model's.
+    `cassette` records the model's turns and the tools' results in a file, or plays them in place of both.
 
     Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
     """
@@ -136,9 +138,13 @@ class Agent:
         output_mode: OutputMode = "auto",
         output_retries: int = 2,
         prices: Mapping[str, Price] = MappingProxyType({}),
+        cassette: Cassette | None = None,
         name: str = "agent",
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets) if secrets else _NO_SECRETS
+        if cassette is not None:
+            model = cassette.attach(model, self.secrets)
         self.driver, chosen = choose_driver(model, dialect, starts_in, observers)
         wanted = choose_output(output, output_mode, output_retries, self.driver)
         self.toolset = with_output(tools if isinstance(tools, Toolset) else Toolset(tools), wanted)
@@ -150,7 +156,6 @@ class Agent:
             schedule = chosen.info.native_schedule
         pipelines = by_level(interceptors)
         self.rules = StandingRules() if rules is None else rules
-        self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets) if secrets else _NO_SECRETS
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
         self._journal = journal
@@ -169,6 +174,7 @@ class Agent:
                 policy=policy,
                 rules=self.rules,
                 observers=tuple(observers),
+                tape=cassette,
             ),
             journal=self._run_journal(),
             secrets=self.secrets,

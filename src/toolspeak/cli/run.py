@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from toolspeak.agent import Agent, Run, Session
+from toolspeak.agent import Agent, Cassette, Run, Session
 from toolspeak.agent.sessions import new_session_id
 from toolspeak.cli.find import find_session
 from toolspeak.cli.loop import run_to_end
@@ -86,6 +86,18 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
     type=click.Path(dir_okay=False, writable=True),
     help="Draw when each call ran, and which it waited for, as an SVG picture.",
 )
+@click.option(
+    "--record",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Record the model's turns and the tools' results, to be played again with --replay.",
+)
+@click.option(
+    "--replay",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Play a recording: no model is asked, no tool is run, and nothing is journaled unless --journal says where.",
+)
 @journal_option
 @click.option("--session", metavar="ID", help="Go on with this session (the beginning of its id is enough).")
 @click.option("-c", "--continue", "goes_on", is_flag=True, help="Go on with the session that was used last.")
@@ -105,6 +117,8 @@ def run(
     window: int | None,
     starts_in: Section,
     repair: bool,
+    record: str | None,
+    replay: str | None,
     journal: str | None,
     session: str | None,
     goes_on: bool,
@@ -116,6 +130,11 @@ def run(
     The answer goes to standard output; what happens on the way is shown there too if it is a terminal, else on
     standard error. Ctrl-C ends the run and everything it started; `toolspeak resume` goes on with it.
     """
+    if record and replay:
+        raise UsageError("say --record or --replay, not both: a replay asks no model, so there is nothing to record")
+    cassette = Cassette.replay(replay) if replay else Cassette.record(record) if record else None
+    if replay and cassette is not None:
+        model, journal = cassette.model, journal or "none"
     if not model:
         raise UsageError(_NO_MODEL)
     text = read_reply() if task == "-" else task
@@ -136,17 +155,26 @@ def run(
         prices="" if prices is None else str(Path(prices).resolve()),
     )
     shown = Shown(as_json, timeline)
-    sys.exit(run_to_end(_run(text, setup, limits, journal_of(journal), session, goes_on, shown)))
+    sys.exit(run_to_end(_run(text, setup, limits, journal_of(journal), session, goes_on, shown, cassette)))
 
 
 async def _run(
-    task: str, setup: Setup, limits: Limits, journal: Journal, session: str | None, goes_on: bool, shown: Shown
+    task: str,
+    setup: Setup,
+    limits: Limits,
+    journal: Journal,
+    session: str | None,
+    goes_on: bool,
+    shown: Shown,
+    cassette: Cassette | None,
 ) -> int:
     async def begin(agent: Agent) -> Run:
         session_id = (await find_session(journal, session)).session_id if session or goes_on else new_session_id()
-        return await Session(agent, session_id).start(task, limits=limits, setup=setup.recorded())
+        # What is resumed is asked of a model: a replay cannot be.
+        recorded = {} if cassette is not None and cassette.replays else setup.recorded()
+        return await Session(agent, session_id).start(task, limits=limits, setup=recorded)
 
     try:
-        return await work(setup, journal, begin, shown)
+        return await work(setup, journal, begin, shown, cassette=cassette)
     finally:
         await journal.aclose()

@@ -12,7 +12,7 @@ from typing import Literal
 import click
 from rich.console import Console
 
-from toolspeak.agent import DEFAULT_DIALECT, Agent, Run, RunResult, RunState
+from toolspeak.agent import DEFAULT_DIALECT, Agent, Cassette, Run, RunResult, RunState
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.turns import Watched
 from toolspeak.cli.ask import has_terminal, terminal_approver
@@ -94,8 +94,10 @@ async def work(
     shown: Shown,
     *,
     in_doubt: InDoubt = "ask",
+    cassette: Cassette | None = None,
 ) -> int:
-    """Drives the run that `begin` makes, shown as it goes on; the command's exit code."""
+    """Drives the run that `begin` makes, shown as it goes on; the command's exit code. `cassette` records it or is
+    played to it."""
     live = make_console(sys.stdout if sys.stdout.isatty() and not shown.as_json else sys.stderr)
     approver = _approver(setup.approve, live, shown.as_json)
     agent = Agent(
@@ -110,6 +112,7 @@ async def work(
         window=setup.window,
         prices=read_prices(read_json(setup.prices), setup.prices) if setup.prices else {},
         journal=journal,
+        cassette=cassette,
         # A yes to everything is nobody who has looked whether the call took effect.
         in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
     )
@@ -130,6 +133,8 @@ async def work(
         await agent.aclose()
     _say_how_it_ended(state)
     result = result_of(run, state)
+    if cassette is not None and cassette.left:
+        click.echo(f"toolspeak: the recording goes on: {cassette.left} of its model requests were not asked", err=True)
     for hint in result.hints:
         click.echo(f"toolspeak: {printable(hint)}", err=True)
     return _finish(result, shown.as_json)

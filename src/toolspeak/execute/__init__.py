@@ -26,6 +26,7 @@ from toolspeak.execute.rules import StandingRules, rules_policy
 from toolspeak.execute.schedule import ScheduleName, plan
 from toolspeak.execute.scope import RunScope
 from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.tape import Tape, Taped
 
 __all__ = [
     "ANSWERED_FROM",
@@ -63,6 +64,8 @@ __all__ = [
     "Secrets",
     "StandingRule",
     "StandingRules",
+    "Tape",
+    "Taped",
     "ToolCallBlocked",
     "ToolCallCompleted",
     "ToolCallStarted",

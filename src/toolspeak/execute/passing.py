@@ -10,7 +10,7 @@ from time import time
 
 from toolspeak.data.events import StopRequested, ToolFinished
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
-from toolspeak.errors import AgentStop
+from toolspeak.errors import AgentStop, ReplayDiverged
 from toolspeak.execute.course import Course
 from toolspeak.execute.entries import Ready, stopped_result
 from toolspeak.execute.hooks import HookNotes
@@ -19,6 +19,7 @@ from toolspeak.execute.invoke import Invocation, seconds_of
 from toolspeak.execute.lingering import Abandoned
 from toolspeak.execute.pause import NotStarted
 from toolspeak.execute.results import describe, finish_result, result_of
+from toolspeak.execute.tape import Taped
 from toolspeak.execute.threads import Outcome
 from toolspeak.execute.turns import Turn, forget_cancellations, obstacle_of, started_fact
 from toolspeak.tools.kept import kept
@@ -66,10 +67,17 @@ class Passing:
 
     def _remembered(self, turn: Turn) -> ToolResult | None:
         """The result of a read that was made before, unless something in this batch may change it first."""
-        entry = turn.entry
-        if not isinstance(entry, Ready) or turn.waited_for:
+        entry, tape = turn.entry, self._course.settings.tape
+        if not isinstance(entry, Ready):
             return None
-        return self._course.scope.recall.answer(entry.call, entry.effects)
+        if tape is not None and tape.replays:
+            return tape.recalled(entry.call)
+        if turn.waited_for:
+            return None
+        result = self._course.scope.recall.answer(entry.call, entry.effects)
+        if result is not None and tape is not None:
+            tape.keep(entry.call, Taped(result, recalled=True))
+        return result
 
     async def _halt_on(self, result: ToolResult) -> None:
         if result.code != "skipped":
@@ -132,22 +140,40 @@ class Passing:
         if course.is_late:
             result = failure(entry.call, "skipped", course.deadline.before_start())
         else:
-            begun = entry.begun
-            invocation = self._invocation(entry) if begun is None else begun.invocation
-            try:
-                outcome, timed_out = await (invocation.run(course.timers) if begun is None else begun.outcome())
-            except asyncio.CancelledError as error:
-                self._give_up(turn, entry, invocation)
-                if course.is_being_cancelled:
-                    raise
-                forget_cancellations()
-                result = self._interrupted(turn, entry.call, error)
-            else:
-                if isinstance(outcome.error, AgentStop):
-                    await self._told_to_stop(entry.call, outcome.error)
-                result = self._result(turn, entry, invocation, outcome, timed_out)
+            taped = await self._outcome(turn, entry)
+            if taped.stop is not None:
+                await self._told_to_stop(entry.call, taped.stop)
+            result = taped.result
         turn.phase, turn.returned = "settling", result
         return result
+
+    async def _outcome(self, turn: Turn, entry: Ready) -> Taped:
+        """Runs the tool's function, unless a tape says what came of it."""
+        course, begun = self._course, entry.begun
+        tape = course.settings.tape
+        if tape is not None and tape.replays:
+            try:
+                return tape.play(entry.call)
+            except ReplayDiverged as error:
+                course.abort(error)  # whatever an interceptor makes of it
+                raise
+        invocation = self._invocation(entry) if begun is None else begun.invocation
+        stop = None
+        try:
+            outcome, timed_out = await (invocation.run(course.timers) if begun is None else begun.outcome())
+        except asyncio.CancelledError as error:
+            self._give_up(turn, entry, invocation)
+            if course.is_being_cancelled:
+                raise
+            forget_cancellations()
+            result = self._interrupted(turn, entry.call, error)
+        else:
+            stop = outcome.error if isinstance(outcome.error, AgentStop) else None
+            result = self._result(turn, entry, invocation, outcome, timed_out)
+        taped = Taped(result, stop)
+        if tape is not None:
+            tape.keep(entry.call, taped)
+        return taped
 
     def _result(
         self, turn: Turn, entry: Ready, invocation: Invocation, outcome: Outcome, timed_out: bool

@@ -12,6 +12,7 @@ from toolspeak.execute.observe import Observer
 from toolspeak.execute.results import ResultCap
 from toolspeak.execute.schedule import ScheduleName
 from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.tape import Tape
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +27,4 @@ class ExecutionSettings:
     cap: ResultCap
     stopping: Stopping = Stopping()
     observers: tuple[Observer, ...] = ()
+    tape: Tape | None = None

@@ -121,9 +121,15 @@ class ScriptedProvider:
     def capabilities(self) -> Capabilities:
         return self._capabilities
 
+    @property
+    def left(self) -> int:
+        """How many turns of the playbook were not asked for."""
+        return max(0, len(self._turns) - len(self.requests))
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         """The next turn. Raises ProviderError when the playbook has ended, or a quotation finds nothing."""
-        self.requests.append(request)
+        # Drivers add to a run's messages: what was asked is what there was.
+        self.requests.append(replace(request, messages=list(request.messages)))
         number = len(self.requests)
         if self._follow:
             number = 1 + sum(message.role == "assistant" for message in request.messages)

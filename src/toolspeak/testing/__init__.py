@@ -1,8 +1,11 @@
-"""Checks that users may reuse: the contracts of dialects and journals, streams cut in every way. Needs no test
-framework."""
+"""For tests of what users build: models that follow a script, runs that were recorded, and the contracts of dialects
+and journals. Needs no test framework."""
 
 from __future__ import annotations
 
+from toolspeak.agent import Cassette
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.testing.asked import Asked, asked, assert_asked, assert_played
 from toolspeak.testing.contract import check_dialect, written_turns
 from toolspeak.testing.dialects import (
     check_results_cannot_forge,
@@ -16,8 +19,16 @@ from toolspeak.testing.splits import chunks, every_split, join_deltas
 
 __all__ = [
     "JOURNAL_CHECKS",
+    "Asked",
+    "Cassette",
     "CheckedParser",
+    "ScriptedCall",
+    "ScriptedProvider",
+    "ScriptedTurn",
     "TurnChecker",
+    "asked",
+    "assert_asked",
+    "assert_played",
     "check_deltas",
     "check_dialect",
     "check_nothing_lost",

@@ -1,0 +1,124 @@
+"""What is asked of a model, as a cassette holds it and as a person compares it."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from toolspeak.data.codec import dump
+from toolspeak.data.messages import JSON, Message, TextMessage
+from toolspeak.wire.base import ModelRequest
+
+_DIFF_LINES = 60
+
+
+def request_json(request: ModelRequest) -> dict[str, JSON]:
+    """All of a request; what is not set is left out."""
+    found: dict[str, JSON] = {
+        "messages": [_message(message) for message in request.messages],
+        "tools": [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in request.tools
+        ],
+        "choice": request.choice.name if request.choice.mode == "specific" else request.choice.mode,
+    }
+    output, earlier = request.output, request.earlier
+    if output is not None:
+        found["output"] = [output.name, output.schema, output.strict, output.description]
+    if earlier is not None:
+        found["earlier"] = [earlier.response_id, earlier.messages]
+    rest = {
+        "parallel": request.parallel,
+        "options": request.options,
+        "cache": request.cache,
+        "keep": request.keep,
+    }
+    return found | {name: value for name, value in rest.items() if value}
+
+
+def _message(message: Message | TextMessage) -> JSON:
+    data = dump(message)
+    del data["format"]
+    if isinstance(message, TextMessage):
+        del data["type"]
+    return data
+
+
+def digest_of(asked: Mapping[str, JSON]) -> str:
+    """SHA-256 (hex) of a request."""
+    text = json.dumps(asked, sort_keys=True, default=dict)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def shortened(asked: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> dict[str, JSON]:
+    """The request without what it has in common with the one before: its first messages, and its tools."""
+    messages = asked["messages"]
+    known: list[JSON] = [] if before is None else before["messages"]
+    same = 0
+    while same < min(len(messages), len(known)) and messages[same] == known[same]:
+        same += 1
+    left = {**asked, "messages": messages[same:]}
+    if before is not None and left["tools"] == before["tools"]:
+        del left["tools"]
+    return {"same": same, **left} if same else left
+
+
+def completed(left: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> dict[str, JSON]:
+    """The request that `shortened` made shorter. Raises LookupError and TypeError if it is none."""
+    asked = dict(left)
+    same = asked.pop("same", 0)
+    known: Mapping[str, JSON] = {"messages": []} if before is None else before
+    asked["messages"] = [*known["messages"][:same], *asked["messages"]]
+    if "tools" not in asked:
+        asked["tools"] = known["tools"]
+    return asked
+
+
+def differences(recorded: Mapping[str, JSON], asked: Mapping[str, JSON]) -> str:
+    """What changed from one request to the other: which fields, and a diff of what a person can read."""
+    names = [name for name in {**recorded, **asked} if recorded.get(name) != asked.get(name)]
+    if _is_native(recorded) != _is_native(asked):
+        was, now = ("the API's own", "written in text")[:: 1 if _is_native(recorded) else -1]
+        names.append(f"calls were {was} and are {now} (another dialect)")
+    sides = [list(_lines(recorded)), list(_lines(asked))]
+    if sides[0] == sides[1]:
+        sides = [json.dumps(each, indent=1, ensure_ascii=False).split("\n") for each in (recorded, asked)]
+    lines = list(difflib.unified_diff(sides[0], sides[1], "recorded", "asked now", n=1, lineterm=""))
+    more = [f"… and {len(lines) - _DIFF_LINES} lines more"] if len(lines) > _DIFF_LINES else []
+    return "\n".join([f"different: {', '.join(names)}", *lines[:_DIFF_LINES], *more])
+
+
+def _is_native(asked: Mapping[str, JSON]) -> bool:
+    return bool(asked["tools"]) or any("type" in message for message in asked["messages"])
+
+
+def _lines(asked: Mapping[str, JSON]) -> Iterator[str]:
+    for tool in asked["tools"]:
+        yield from f"tool {tool['name']}: {tool['description']}".split("\n")
+        yield f"  {json.dumps(tool['parameters'], ensure_ascii=False, sort_keys=True)}"
+    for name, value in asked.items():
+        if name not in ("tools", "messages"):
+            yield f"{name}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}"
+    for message in asked["messages"]:
+        yield f"[{message['role']}]"
+        if "text" in message:
+            yield from message["text"].split("\n")
+        for part in cast("Sequence[Mapping[str, Any]]", message.get("parts", ())):
+            yield from _part_lines(part)
+
+
+def _part_lines(part: Mapping[str, Any]) -> Iterator[str]:
+    match part["type"]:
+        case "TextPart" | "ReasoningPart":
+            yield from part["text"].split("\n")
+        case "ToolCall":
+            yield f"call {part['id']}: {part['name']} {json.dumps(part.get('arguments', {}), ensure_ascii=False)}"
+        case "ToolResult":
+            yield f"result {part['call_id']}: {part['status']}"
+            for inner in part.get("content", ()):
+                yield from _part_lines(inner)
+        case kind:
+            yield f"{kind} {json.dumps(part, ensure_ascii=False, sort_keys=True)}"

@@ -1,0 +1,36 @@
+"""What came of calls, kept so that a run can be played again without them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from toolspeak.data.messages import ToolCall, ToolResult
+from toolspeak.errors import AgentStop
+
+
+@dataclass(frozen=True, slots=True)
+class Taped:
+    """What a tool's function brought, before any interceptor changed it and however long it is. `stop` is set if it
+    ended the run, `recalled` if the run remembered an earlier call's result in its place."""
+
+    result: ToolResult
+    stop: AgentStop | None = None
+    recalled: bool = False
+
+
+class Tape(Protocol):
+    @property
+    def replays(self) -> bool:
+        """Whether no function is to be called: `play` says what came of it."""
+        ...
+
+    def play(self, call: ToolCall) -> Taped:
+        """What came of the call. Raises ReplayDiverged for one that was not recorded, or not like this."""
+        ...
+
+    def recalled(self, call: ToolCall) -> ToolResult | None:
+        """The result of an earlier call, if that was given in place of this one's."""
+        ...
+
+    def keep(self, call: ToolCall, taped: Taped) -> None: ...

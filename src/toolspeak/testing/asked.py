@@ -1,0 +1,124 @@
+"""What a scripted model was asked, for tests of programs that use an agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolspeak.data.messages import JsonPart, Message, TextMessage, TextPart, ToolResult
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.wire.base import ModelRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request to a scripted model, as text."""
+
+    request: ModelRequest
+
+    @property
+    def system(self) -> str:
+        """The system messages: the instructions, and what a dialect tells of the tools."""
+        return "\n".join(_text(message) for message in self.request.messages if message.role == "system")
+
+    @property
+    def user(self) -> str:
+        """The last message of role user that holds no native result."""
+        said = [each for each in self.request.messages if each.role == "user" and not _results(each)]
+        return _text(said[-1]) if said else ""
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """What came since the model last called something: a text for each native result; in a dialect, whose results
+        are text, one for each message. Empty in a first request."""
+        messages = self.request.messages
+        spoken = [place for place, message in enumerate(messages) if message.role == "assistant"]
+        if not spoken:
+            return ()
+        news = messages[spoken[-1] + 1 :]
+        native = [_result(result) for message in news for result in _results(message)]
+        return tuple(native or map(_text, news))
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The names of the tools that the API was told of; empty where a dialect tells them in `system`."""
+        return tuple(tool.name for tool in self.request.tools)
+
+    def __str__(self) -> str:
+        lines = [f"tools: {', '.join(self.tools)}"] if self.tools else []
+        for message in self.request.messages:
+            shown = [_text(message), *map(_result, _results(message))]
+            if isinstance(message, Message):
+                shown += [f"calls {call.name}" for call in message.calls]
+            lines.append(f"[{message.role}] " + "\n".join(text for text in shown if text))
+        return "\n".join(lines)
+
+
+def asked(provider: ScriptedProvider, number: int = -1) -> Asked:
+    """A request to the model: 0 is the first, -1 the last. Raises AssertionError if there were not so many."""
+    count = len(provider.requests)
+    if not -count <= number < count:
+        raise AssertionError(f"{provider.name} was asked {count} times: there is no request {number}")
+    return Asked(provider.requests[number])
+
+
+def assert_asked(
+    provider: ScriptedProvider,
+    number: int = -1,
+    *,
+    user: str | None = None,
+    system: str | None = None,
+    results: Sequence[str] | None = None,
+    tools: Sequence[str] | None = None,
+) -> None:
+    """That request `number` (as in `asked`) was like this: `user` and `system` stand somewhere in those messages, each
+    of `results` in the result at its place, and `tools` are the names of all tools.
+
+    Raises AssertionError with what was asked.
+    """
+    found = asked(provider, number)
+    for name, wanted, text in (("user", user, found.user), ("system", system, found.system)):
+        if wanted is not None and wanted not in text:
+            raise _wrong(provider, number, found, f"{wanted!r} is not in its {name} message")
+    if results is not None:
+        if len(results) != len(found.results):
+            raise _wrong(provider, number, found, f"it has {len(found.results)} results, not {len(results)}")
+        for place, (wanted, text) in enumerate(zip(results, found.results, strict=True)):
+            if wanted not in text:
+                raise _wrong(provider, number, found, f"{wanted!r} is not in its result {place}, {text!r}")
+    if tools is not None and tuple(tools) != found.tools:
+        raise _wrong(provider, number, found, f"its tools are {list(found.tools)}, not {list(tools)}")
+
+
+def assert_played(provider: ScriptedProvider) -> None:
+    """That each turn of the playbook was asked for. Raises AssertionError."""
+    if provider.left:
+        count = len(provider.requests)
+        raise AssertionError(f"{provider.name} was asked {count} times: {provider.left} turns are left")
+
+
+def _wrong(provider: ScriptedProvider, number: int, found: Asked, what: str) -> AssertionError:
+    place = number % len(provider.requests)
+    return AssertionError(f"request {place} to {provider.name}: {what}. It was:\n{found}")
+
+
+def _results(message: Message | TextMessage) -> tuple[ToolResult, ...]:
+    return message.results if isinstance(message, Message) else ()
+
+
+def _text(message: Message | TextMessage) -> str:
+    return message.text
+
+
+def _result(result: ToolResult) -> str:
+    shown: list[str] = []
+    for part in result.content:
+        match part:
+            case TextPart(text):
+                shown.append(text)
+            case JsonPart(value):
+                shown.append(json.dumps(value, ensure_ascii=False))
+            case _:
+                shown.append(f"[{type(part).__name__} {part.media_type}]")
+    return "".join(shown)

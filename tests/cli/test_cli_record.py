@@ -1,0 +1,69 @@
+"""`toolspeak run --record` and `--replay`, and what a run costs, as commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from terminal_harness import DEADLINE, environment
+
+CALL = '<execute>\n[{"name": "write", "args": {"path": "new.txt", "content": "new"}}]\n</execute>'
+
+
+def toolspeak(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "toolspeak", *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+    )
+
+
+def book(folder: Path) -> str:
+    usage = {"input": 1000, "output": 100}
+    turns = [{"text": CALL, "usage": usage}, {"text": "Written.", "usage": usage}]
+    (folder / "book.json").write_text(json.dumps({"turns": turns}), "utf-8")
+    return f"scripted:{folder / 'book.json'}"
+
+
+def test_a_run_is_recorded_and_played_without_its_tools(tmp_path: Path):
+    model = book(tmp_path)
+    common = ("run", "Write.", "--approve", "all")
+    first = toolspeak(tmp_path, *common, "--model", model, "--record", "run.jsonl", "--journal", "none")
+    assert (first.returncode, first.stdout) == (0, "Written.\n")
+    assert (tmp_path / "new.txt").read_text() == "new"
+    (tmp_path / "new.txt").unlink()
+    again = toolspeak(tmp_path, *common, "--replay", "run.jsonl")
+    assert (again.returncode, again.stdout) == (0, "Written.\n")
+    assert not (tmp_path / "new.txt").exists()
+    other = toolspeak(tmp_path, "run", "Read.", "--replay", "run.jsonl")
+    assert other.returncode == 1
+    assert "at model request 1 of 2" in other.stderr
+    assert "-Write.\n+Read." in other.stderr
+    both = toolspeak(tmp_path, *common, "--replay", "run.jsonl", "--record", "x")
+    assert (both.returncode, "not both" in both.stderr) == (2, True)
+
+
+def test_what_a_run_costs_is_said_and_limited(tmp_path: Path):
+    model = book(tmp_path)
+    common = ("run", "Write.", "--approve", "all", "--model", model, "--journal", "j.db")
+    unknown = toolspeak(tmp_path, *common, "--max-cost", "1")
+    assert (unknown.returncode, "is not known" in unknown.stderr) == (2, True)
+    (tmp_path / "prices.json").write_text(json.dumps({model: {"input": 100, "output": 1000}}))
+    priced = (*common, "--prices", "prices.json")
+    limited = toolspeak(tmp_path, *priced, "--max-cost", "0.0001")
+    assert limited.returncode == 0
+    assert "answered (cost): 2 steps, 1 call" in limited.stderr
+    assert "tokens (~$0." in limited.stderr  # the turn with the call is not read to its end
+    done = toolspeak(tmp_path, *priced, "--json")
+    run = json.loads(done.stdout.splitlines()[0])["run_id"]
+    lines = toolspeak(tmp_path, "show", run, "--journal", "j.db").stdout
+    assert "1,000 tokens in, 100 out, $0.2000" in lines
+    records = toolspeak(tmp_path, "show", run, "--json", "--journal", "j.db").stdout
+    costs = [record["event"]["cost"] for record in map(json.loads, records.splitlines()) if "usage" in record["event"]]
+    assert costs[-1] == 0.2

@@ -1,0 +1,85 @@
+"""What a scripted model was asked, and failures that show it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolspeak import Agent, ToolError, tool
+from toolspeak.testing import ScriptedCall, ScriptedProvider, ScriptedTurn, asked, assert_asked, assert_played
+
+PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+
+
+@tool(read_only=True)
+def size(of: str) -> dict[str, int]:
+    "Measures."
+    if of == "?":
+        raise ToolError("name a thing")
+    return {"size": len(of)}
+
+
+CALLS = [ScriptedCall("size", {"of": "ab"}), ScriptedCall("size", {"of": "?"})]
+BLOCK = '<execute>\n[{"name": "size", "args": {"of": "ab"}}]\n</execute>'
+
+
+def play(*turns):
+    provider = ScriptedProvider(list(turns))
+    Agent(provider, [size], instructions="Measure well.").run_sync("How long?")
+    return provider
+
+
+def test_native_results_are_one_text_each():
+    provider = play(ScriptedTurn("", calls=CALLS), "2")
+    assert asked(provider, 0).results == ()
+    assert asked(provider).results == ('{"size": 2}', "name a thing")
+    assert asked(provider).tools == ("size",)
+    assert_asked(provider, 1, user="How long?", system="Measure", results=["2", "name"], tools=["size"])
+    assert_played(provider)
+
+
+def test_in_a_dialect_results_are_text():
+    provider = play(BLOCK, "2")
+    assert asked(provider).tools == ()
+    (results,) = asked(provider).results
+    assert "size" in results
+    assert_asked(provider, 0, system="size", user="How long?", results=[], tools=[])
+    assert_asked(provider, 1, results=["2"])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"user": "How wide?"}, "request 1 to scripted: 'How wide?' is not in its user message"),
+        ({"system": "Measure badly"}, "is not in its system message"),
+        ({"results": ["2"]}, "it has 2 results, not 1"),
+        ({"results": ["2", "3"]}, "'3' is not in its result 1, 'name a thing'"),
+        ({"tools": ["weigh"]}, "its tools are ['size'], not ['weigh']"),
+    ],
+)
+def test_a_failure_shows_what_was_asked(wanted, told):
+    provider = play(ScriptedTurn("Hm.", calls=CALLS), "2")
+    with pytest.raises(AssertionError) as caught:
+        assert_asked(provider, **wanted)
+    shown = str(caught.value)
+    assert told in shown
+    assert "tools: size\n[system] Measure well." in shown
+    assert "[assistant] Hm.\ncalls size\ncalls size" in shown
+
+
+def test_requests_that_were_not_made_and_turns_that_were_not_asked_for():
+    provider = play("2", "3")
+    with pytest.raises(AssertionError, match="was asked 1 times: there is no request 1"):
+        asked(provider, 1)
+    with pytest.raises(AssertionError, match="1 turns are left"):
+        assert_played(provider)
+
+
+def test_the_page_runs(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert len(blocks) == 3
+    command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    assert (tmp_path / "apples.jsonl").exists()
