@@ -10,6 +10,7 @@ from typing import cast
 from toolspeak.data.messages import JSON
 
 _FENCED = re.compile(r"```[\w+.-]*[ \t]*\n(.*?)```", re.DOTALL)
+_BRACKET = re.compile(r"[\[{]")
 _MAX_PLACES = 64
 """Brackets in prose that are tried: each may be read to the end of the text before it turns out to begin nothing."""
 
@@ -21,7 +22,7 @@ def json_values(text: str) -> Iterator[JSON]:
     for found in _FENCED.finditer(text):
         yield from _read(found[1])
     decoder, tried, at = json.JSONDecoder(), 0, 0
-    while tried < _MAX_PLACES and (found := re.compile(r"[\[{]").search(text, at)) is not None:
+    while tried < _MAX_PLACES and (found := _BRACKET.search(text, at)) is not None:
         tried, at = tried + 1, found.start() + 1
         try:
             value, at = decoder.raw_decode(text, found.start())
