@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, get_type_hints
 
@@ -13,11 +12,12 @@ from anthropic.types import Message as TheirMessage
 from anthropic.types import RawMessageStreamEvent
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
 from anthropic.types.shared.error_response import ErrorResponse
+from format_server import FormatServer
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback_server import STREAM_HEAD, Exchange, chunked, serve
+from loopback_server import Exchange, serve
 from pydantic import BaseModel, TypeAdapter
-from wire_strategies import PATIENT, requests, sse, turns
+from wire_strategies import PATIENT, requests, turns
 
 from toolspeak.data.deltas import (
     ArgumentsDelta,
@@ -32,7 +32,6 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import Message, Opaque, ReasoningPart, TextPart, ToolCall, ToolChoice, ToolResult, Usage
-from toolspeak.errors import FormatError
 from toolspeak.providers.anthropic import API_VERSION
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.anthropic_answers import ERROR_TYPES
@@ -130,42 +129,18 @@ USER: Any = {"role": "user", "content": "Hi"}
 ASKED: Any = {"model": "m", "max_tokens": 99}
 
 
-class Server:
-    """Answers each request with the next turn; `asked` are the requests as our server role reads them."""
+class Server(FormatServer):
+    wire = ANTHROPIC
+    failure = 529
 
     def __init__(self, *turns: list[Delta], break_off: bool = False) -> None:
-        self.turns = list(turns)
-        self.asked: list[WireRequest] = []
+        super().__init__(*turns, break_off=break_off)
         self.headers: dict[str, str] = {}
-        self.break_off = break_off
 
-    async def __call__(self, exchange: Exchange) -> None:
+    def read(self, exchange: Exchange) -> WireRequest:
         assert exchange.request_line == "POST /v1/messages HTTP/1.1"
         self.headers = exchange.headers
-        try:
-            asked = ANTHROPIC.decode_request(exchange.json)
-        except FormatError as error:
-            await self._json(exchange, "400 Bad Request", ANTHROPIC.encode_error(str(error), 400))
-            return
-        self.asked.append(asked)
-        turn = self.turns.pop(0)
-        if not asked.stream:
-            answer = ANTHROPIC.encode_response(turn, model=asked.model, response_id="r1", created=1)
-            await self._json(exchange, "200 OK", answer)
-            return
-        encoder = ANTHROPIC.encoder(asked, response_id="r1", created=1)
-        if self.break_off:
-            frames = [*encoder.feed(turn[0]), *encoder.fail("the model broke off", 529)]
-        else:
-            frames = [frame for delta in turn for frame in encoder.feed(delta)]
-        stream = sse(frames)
-        pieces = [stream[i : i + 11] for i in range(0, len(stream), 11)]
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(pieces), b"0\r\n\r\n")
-
-    async def _json(self, exchange: Exchange, status: str, body: Any) -> None:
-        content = json.dumps(body).encode()
-        head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-        await exchange.send(head.encode(), content)
+        return super().read(exchange)
 
 
 def talk(server: Server, work: Callable[[Any], Awaitable[Any]]) -> Any:

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from format_server import FormatServer
 from google import genai
 from google.genai import errors, types
 from hypothesis import given, settings
-from loopback_server import STREAM_HEAD, Exchange, chunked, serve
+from loopback_server import Exchange, serve
 from whole_calls import said
-from wire_strategies import requests, sse, turns
+from wire_strategies import requests, turns
 
 from toolspeak.data.deltas import (
     BatchEnded,
@@ -28,7 +29,6 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import Message, Opaque, TextPart, ToolCall, ToolChoice, ToolResult, Usage
-from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.gemini import GEMINI
 
@@ -103,39 +103,11 @@ TURN: list[Delta] = [
 ANSWER: list[Delta] = [TextDelta('{"n":'), TextDelta(" 7}"), PartEnded("text", SIGNED), TurnEnded("stop", Usage(3, 2))]
 
 
-class Server:
-    """Answers each request with the next turn; `asked` are the requests as our server role reads them."""
+class Server(FormatServer):
+    wire = GEMINI
 
-    def __init__(self, *turns: list[Delta], break_off: bool = False) -> None:
-        self.turns = [*turns]
-        self.asked: list[WireRequest] = []
-        self.break_off = break_off
-
-    async def __call__(self, exchange: Exchange) -> None:
-        try:
-            asked = GEMINI.decode_request_at(exchange.request_line.split()[1], exchange.json)
-        except FormatError as error:
-            await self._json(exchange, "400 Bad Request", GEMINI.encode_error(str(error), 400))
-            return
-        self.asked.append(asked)
-        turn = self.turns.pop(0)
-        if not asked.stream:
-            answer = GEMINI.encode_response(turn, model=asked.model, response_id="r1", created=1)
-            await self._json(exchange, "200 OK", answer)
-            return
-        encoder = GEMINI.encoder(asked, response_id="r1", created=1)
-        if self.break_off:
-            frames = [*encoder.feed(turn[0]), *encoder.fail("the model broke off", 503)]
-        else:
-            frames = [frame for delta in turn for frame in encoder.feed(delta)]
-        stream = sse(frames)
-        pieces = [stream[at : at + 11] for at in range(0, len(stream), 11)]
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(pieces), b"0\r\n\r\n")
-
-    async def _json(self, exchange: Exchange, status: str, body: Any) -> None:
-        content = json.dumps(body).encode()
-        head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-        await exchange.send(head.encode(), content)
+    def read(self, exchange: Exchange) -> WireRequest:
+        return GEMINI.decode_request_at(exchange.request_line.split()[1], exchange.json)
 
 
 def talk(server: Server, work: Callable[[Any], Awaitable[Any]]) -> Any:

@@ -11,8 +11,9 @@ from typing import Any
 
 import ollama
 import pytest
+from format_server import FormatServer
 from hypothesis import given, settings
-from loopback_server import Exchange, chunked, serve
+from loopback_server import serve
 from ollama._client import _parse_host
 from ollama._types import ChatRequest, ChatResponse
 from whole_calls import said
@@ -29,9 +30,8 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import ImagePart, Message, TextPart, Usage
-from toolspeak.errors import FormatError
 from toolspeak.providers.ollama import host_url
-from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.base import Frame, ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.ollama import OLLAMA
 
 
@@ -104,40 +104,12 @@ TURN: list[Delta] = [
 ANSWER: list[Delta] = [TextDelta('{"n":'), TextDelta(" 7}"), TurnEnded("stop", Usage(3, 2))]
 
 
-class Server:
-    """Answers each request with the next turn; `asked` are the requests as our server role reads them."""
+class Server(FormatServer):
+    wire = OLLAMA
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
 
-    def __init__(self, *turns: list[Delta], break_off: bool = False) -> None:
-        self.turns = [*turns]
-        self.asked: list[WireRequest] = []
-        self.break_off = break_off
-
-    async def __call__(self, exchange: Exchange) -> None:
-        try:
-            asked = OLLAMA.decode_request(exchange.json)
-        except FormatError as error:
-            await self._json(exchange, "400 Bad Request", OLLAMA.encode_error(str(error), 400))
-            return
-        self.asked.append(asked)
-        turn = self.turns.pop(0)
-        if not asked.stream:
-            answer = OLLAMA.encode_response(turn, model=asked.model, response_id="r1", created=1)
-            await self._json(exchange, "200 OK", answer)
-            return
-        encoder = OLLAMA.encoder(asked, response_id="r1", created=1)
-        if self.break_off:
-            frames = [*encoder.feed(turn[0]), *encoder.fail("the model broke off", 503)]
-        else:
-            frames = [frame for delta in turn for frame in encoder.feed(delta)]
-        sent = "".join(json.dumps(line) + "\n" for _, line in frames).encode()
-        pieces = [sent[at : at + 11] for at in range(0, len(sent), 11)]
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
-        await exchange.send(head, chunked(pieces), b"0\r\n\r\n")
-
-    async def _json(self, exchange: Exchange, status: str, body: Any) -> None:
-        content = json.dumps(body).encode()
-        head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-        await exchange.send(head.encode(), content)
+    def write(self, frames: list[Frame]) -> bytes:
+        return "".join(json.dumps(line) + "\n" for _, line in frames).encode()
 
 
 def talk(server: Server, work: Callable[[ollama.AsyncClient], Awaitable[Any]]) -> Any:

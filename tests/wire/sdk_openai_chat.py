@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, get_type_hints
 
 import openai
 import pytest
+from format_server import FormatServer
 from hypothesis import given
-from loopback_server import STREAM_HEAD, Exchange, chunked, serve
+from loopback_server import serve
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.completion_create_params import (
     CompletionCreateParamsNonStreaming,
     CompletionCreateParamsStreaming,
 )
 from pydantic import BaseModel, TypeAdapter
-from wire_strategies import PATIENT, requests, sse, turns
+from wire_strategies import PATIENT, requests, turns
 
 from toolspeak.data.deltas import (
     ArgumentsDelta,
@@ -30,7 +30,6 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolChoice, ToolResult, Usage
-from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
@@ -92,39 +91,8 @@ TOOLS: Any = [
 USER: Any = {"role": "user", "content": "Hi"}
 
 
-class Server:
-    """Answers each request with the next turn; `asked` are the requests as our server role reads them."""
-
-    def __init__(self, *turns: list[Delta], break_off: bool = False) -> None:
-        self.turns = list(turns)
-        self.asked: list[WireRequest] = []
-        self.break_off = break_off
-
-    async def __call__(self, exchange: Exchange) -> None:
-        try:
-            asked = OPENAI_CHAT.decode_request(exchange.json)
-        except FormatError as error:
-            await self._json(exchange, "400 Bad Request", OPENAI_CHAT.encode_error(str(error), 400))
-            return
-        self.asked.append(asked)
-        turn = self.turns.pop(0)
-        if not asked.stream:
-            answer = OPENAI_CHAT.encode_response(turn, model=asked.model, response_id="r1", created=1)
-            await self._json(exchange, "200 OK", answer)
-            return
-        encoder = OPENAI_CHAT.encoder(asked, response_id="r1", created=1)
-        if self.break_off:
-            frames = [*encoder.feed(turn[0]), *encoder.fail("the model broke off", 503)]
-        else:
-            frames = [frame for delta in turn for frame in encoder.feed(delta)]
-        stream = sse(frames)
-        pieces = [stream[i : i + 11] for i in range(0, len(stream), 11)]
-        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(pieces), b"0\r\n\r\n")
-
-    async def _json(self, exchange: Exchange, status: str, body: Any) -> None:
-        content = json.dumps(body).encode()
-        head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-        await exchange.send(head.encode(), content)
+class Server(FormatServer):
+    wire = OPENAI_CHAT
 
 
 def talk(server: Server, work: Callable[[Any], Awaitable[Any]]) -> Any:
