@@ -7,7 +7,7 @@ names, the reader of a block's body and the batch rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from toolspeak.data.deltas import (
@@ -85,6 +85,21 @@ class BlockParser:
     @property
     def format(self) -> BlockFormat:
         return self._format
+
+    @property
+    def in_text(self) -> bool:
+        """Whether what was read so far ends in text, with nothing begun."""
+        return self._state == self._text and not self._held
+
+    @property
+    def in_code(self) -> bool:
+        """Whether it ends inside inline code."""
+        return self._quoting
+
+    @property
+    def thought_ends(self) -> Sequence[EndMarker]:
+        """How reasoning that the prompt opened would end."""
+        return self._thought_ends
 
     def feed(self, chunk: str) -> list[Delta]:
         if self._run is not None:
