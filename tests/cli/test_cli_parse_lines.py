@@ -112,6 +112,14 @@ def test_a_turn_starts_where_the_prompt_ended(dialect, tail, text, reasoning, co
     assert (answer["reasoning"], answer["content"], answer["calls"]) == (reasoning, content, [])
 
 
+@pytest.mark.parametrize("chunk", [None, 1])
+def test_a_finished_reply_says_where_it_began_if_nothing_else_does(chunk, tmp_path):
+    row = {"dialect": "hermes", "input": "deep</think>Hi", "chunk": chunk}
+    said = [{}, {"starts_in": "text"}, {"prompt_tail": "<think>\n\n</think>\n"}, {"reasoning_off": True}]
+    found = [(each["reasoning"], each["content"]) for each in answers([{**row, **more} for more in said], tmp_path)]
+    assert found == [("deep", "Hi"), *[("", "deep</think>Hi")] * 3]
+
+
 @pytest.mark.parametrize(
     ("dialect", "tail", "text"),
     [
