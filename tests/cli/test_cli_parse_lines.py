@@ -12,7 +12,7 @@ from command import toolspeak
 
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import get_dialect, read_turn
+from toolspeak.dialects import get_dialect, read_turn, section_of_reply
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 REPLY = '<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>'
@@ -36,7 +36,10 @@ def test_every_sample_is_read_as_by_read_turn_whole_and_in_chunks(tmp_path):
         tools = [(tool.get("function", tool)) for tool in row["tools"]]
         specs = [ToolSpec(tool["name"], "", tool.get("parameters") or {"type": "object"}) for tool in tools]
         finish = "length" if row.get("partial") else "stop"
-        turn = read_turn(dialect, row["input"], specs, finish=finish, starts_in=row.get("starts_in", "text"))
+        starts_in = row.get("starts_in")
+        if starts_in is None and not row.get("prompt_tail"):
+            starts_in = section_of_reply(dialect, row["input"], specs)
+        turn = read_turn(dialect, row["input"], specs, finish=finish, starts_in=starts_in or "text")
         assert (answer["id"], answer["dialect"]) == (row["id"], dialect.name)
         assert (answer["content"], answer["reasoning"]) == (turn.text, turn.reasoning)
         assert answer["calls"] == [
