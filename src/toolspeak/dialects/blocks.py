@@ -133,8 +133,7 @@ class BlockParser:
         elif self._held:
             self._close_candidate(out, normal)
         self._held = ""
-        if self._batch.begun and self._batch.open:
-            self._batch.end(out)
+        self._batch.close(out)
         return out
 
     def keep_reasoning(self) -> None:
@@ -167,6 +166,8 @@ class BlockParser:
                 self._emit(TextDelta, text, start, at, out)
                 if verdict.marker.kind == "reasoning":
                     self._markup(text, at, at + verdict.length, out)
+                elif verdict.marker.kind == "results":
+                    self._batch.close(out)  # what follows is built on results that the model made up
                 return self._open(verdict, at)
             if verdict != "text":
                 self._emit(TextDelta, text, start, at, out)
