@@ -268,10 +268,11 @@ class BlockParser:
         """After a complete body: white space, a code fence, then the end marker and nothing else."""
         block = self._expect_block()
         space = _SPACE.match(text, position)
-        stop = space.end() if space else position
-        if stop > position:
-            block.body.raw.add(text[position:stop])
-            return stop
+        if space and space.end() > position:
+            block.body.raw.add(space[0])
+            position = space.end()
+            if position == len(text):
+                return position
         end = self._expect_end(block)
         closed = end.match(text, position)
         if closed > 0:
