@@ -7,7 +7,7 @@ names, the reader of a block's body and the batch rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from toolspeak.data.deltas import (
@@ -86,6 +86,21 @@ class BlockParser:
     def format(self) -> BlockFormat:
         return self._format
 
+    @property
+    def in_text(self) -> bool:
+        """Whether what was read so far ends in text, with nothing begun."""
+        return self._state == self._text and not self._held
+
+    @property
+    def in_code(self) -> bool:
+        """Whether it ends inside inline code."""
+        return self._quoting
+
+    @property
+    def thought_ends(self) -> Sequence[EndMarker]:
+        """How reasoning that the prompt opened would end."""
+        return self._thought_ends
+
     def feed(self, chunk: str) -> list[Delta]:
         if self._run is not None:
             taken = self._run.take(chunk)
@@ -118,8 +133,7 @@ class BlockParser:
         elif self._held:
             self._close_candidate(out, normal)
         self._held = ""
-        if self._batch.begun and self._batch.open:
-            self._batch.end(out)
+        self._batch.close(out)
         return out
 
     def keep_reasoning(self) -> None:
@@ -152,6 +166,8 @@ class BlockParser:
                 self._emit(TextDelta, text, start, at, out)
                 if verdict.marker.kind == "reasoning":
                     self._markup(text, at, at + verdict.length, out)
+                elif verdict.marker.kind == "results":
+                    self._batch.close(out)  # what follows is built on results that the model made up
                 return self._open(verdict, at)
             if verdict != "text":
                 self._emit(TextDelta, text, start, at, out)

@@ -313,6 +313,11 @@ class EndMarker:
         self._pattern = re.compile(rf"<\s*/\s*(?ai:{re.escape(element[1])})\s*>") if element else None
         self._first = text[0]
 
+    @property
+    def first(self) -> frozenset[str]:
+        """The characters it may begin with."""
+        return frozenset(self._first).union(*(other.first for other in self._others))
+
     def find_candidate(self, text: str, at: int) -> int:
         """Where the marker may begin next; -1 for nowhere in this text."""
         return text.find(self._first, at)
