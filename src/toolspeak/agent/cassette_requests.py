@@ -25,7 +25,7 @@ def request_json(request: ModelRequest) -> dict[str, JSON]:
         ],
         "choice": request.choice.name if request.choice.mode == "specific" else request.choice.mode,
     }
-    output, earlier = request.output, request.earlier
+    output, earlier, constraint = request.output, request.earlier, request.constraint
     if output is not None:
         found["output"] = [output.name, output.schema, output.strict, output.description]
     if earlier is not None:
@@ -35,6 +35,7 @@ def request_json(request: ModelRequest) -> dict[str, JSON]:
         "options": request.options,
         "cache": request.cache,
         "keep": request.keep,
+        "constraint": constraint and [constraint.target, _digest(constraint.source)],
     }
     return found | {name: value for name, value in rest.items() if value}
 
@@ -49,7 +50,10 @@ def _message(message: Message | TextMessage) -> JSON:
 
 def digest_of(asked: Mapping[str, JSON]) -> str:
     """SHA-256 (hex) of a request."""
-    text = json.dumps(asked, sort_keys=True, default=dict)
+    return _digest(json.dumps(asked, sort_keys=True, default=dict))
+
+
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
