@@ -6,8 +6,8 @@ own, and the provider, with what that can do. Then, as they came, a line for eac
 - further `provider` that a driver asks, counted from 1;
 - request: `turn` (counted from 1), `asked` (what it has not in common with the request before: `same` is how many of
   its first messages it shares with that, tools are left out if they are the same), its `digest`, and the `answer`: a
-  text is a piece of text, all else as `data.codec` writes it; with `error` if the model's API failed behind it, and the
-  number of its `provider` if that is not the first;
+  text is a piece of text, all else as `data.codec` writes it; with `error` if the model's API failed behind it, the
+  number of its `provider` if that is not the first, and `cut` if it was cancelled;
 - result of a tool's function: the `call`'s id, its name and arguments, and the `result` as `data.codec` writes it,
   whole and before any interceptor; with `stop` if it ended the run, `recalled` if an earlier result was given in its
   place, `skipped` if the function was not called;

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn, cast
 
 from toolspeak.agent.cassette_lines import plain
-from toolspeak.agent.cassette_read import PlayedAnswer, PlayedCall, PlayedTurn, read_recording
+from toolspeak.agent.cassette_read import PlayedAnswer, PlayedCall, PlayedTurn, in_turn, read_recording
 from toolspeak.agent.cassette_requests import differences, digest_of, request_json
 from toolspeak.agent.decisions import decision_of
 from toolspeak.agent.driver import Driver
@@ -101,8 +101,8 @@ class Player(Recording):
             self._left(f"at model request {number} of {known}: {names[turn.provider]} was asked, not {names[provider]}")
         return turn
 
-    def broken_off(self) -> ReplayDiverged:
-        kind = TurnCutOff if self.left else ReplayDiverged
+    def broken_off(self, turn: PlayedTurn) -> ReplayDiverged:
+        kind = TurnCutOff if turn.cut and self.left else ReplayDiverged
         return kind(
             f"the recording {self._path} breaks off in the answer to model request {self._asked}: that run was cut off "
             "there. Record it again"
@@ -131,10 +131,13 @@ class Player(Recording):
         return found.taped
 
     def _found(self, call: ToolCall) -> PlayedCall | None:
-        found = self._recorded.calls.get((self._asked, call.id))
-        if found is not None and found.arguments is not None:
+        found = self._recorded.calls.get((self._asked, in_turn(call.id)))
+        if found is None:
+            return None
+        if found.arguments is not None:
             self._compare(call, found.name, found.arguments)
-        return found
+        taped = found.taped
+        return replace(found, taped=replace(taped, result=replace(taped.result, call_id=call.id)))
 
     def _compare(self, call: ToolCall, name: str, arguments: JSON, where: str = "at the call") -> None:
         now = plain(self._secrets.hide(plain(call.arguments)))
@@ -183,7 +186,7 @@ class Player(Recording):
             if not answer.escalated or self._pauses:
                 return answer
             paused = answer
-        if (self._asked, call.id) in self._recorded.calls:
+        if (self._asked, in_turn(call.id)) in self._recorded.calls:
             return Decision(True, by="recording")  # it ran: a rule let it, which is not there now
         standing = next(
             (self._recorded.standing[at] for at in range(self._asked, -1, -1) if at in self._recorded.standing), None
@@ -199,7 +202,7 @@ class Player(Recording):
         return paused
 
     def _answers(self, call_id: str, in_doubt: bool) -> deque[PlayedAnswer]:
-        return self._recorded.answers.get((self._asked, call_id, in_doubt), deque())
+        return self._recorded.answers.get((self._asked, in_turn(call_id), in_doubt), deque())
 
 
 def _said(fact: ApprovalDecided) -> str:
@@ -258,7 +261,7 @@ class _Played:
         if turn.error is not None:
             raise turn.error
         if not turn.answer or not isinstance(turn.answer[-1], TurnEnded):
-            raise self.player.broken_off()
+            raise self.player.broken_off(turn)
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -18,6 +19,13 @@ from toolspeak.execute import Taped
 from toolspeak.execute.approval import StandingApprover
 from toolspeak.providers.capabilities import Capabilities
 
+_NUMBER = re.compile(r"(?<=^call_)\d+")
+
+
+def in_turn(call_id: str) -> str:
+    """A call's id without the number of its turn: where a turn was lost with its process, those behind it count on."""
+    return _NUMBER.sub("", call_id)
+
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
@@ -26,6 +34,7 @@ class PlayedTurn:
     answer: tuple[Delta, ...]
     error: ProviderError | None
     provider: int = 0
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +65,9 @@ class PlayedAnswer:
 
 @dataclass(slots=True)
 class Recorded:
-    """What a file holds. Calls and answers stand with the number of requests ahead of them: a cassette may hold
-    several runs, and in each a call of this id. `requests` and `before` count what a resumed run asked again too."""
+    """What a file holds. Calls and answers stand with the number of requests ahead of them (a cassette may hold
+    several runs, and in each a call of this id) and `in_turn` of their id. `requests` and `before` count what a resumed
+    run asked again too."""
 
     id: str = ""
     providers: list[tuple[str, Capabilities]] = field(default_factory=list[tuple[str, Capabilities]])
@@ -123,9 +133,12 @@ class _Reader:
         asked = completed(line["asked"], recorded.before)
         told = line.get("error")
         error = ProviderError(told["message"], **{name: told[name] for name in ERROR_FIELDS}) if told else None
-        turn = PlayedTurn(asked, line["digest"], tuple(map(delta_of, line["answer"])), error, line.get("provider", 0))
-        if self._goes_on and recorded.turns and recorded.turns[-1].digest == turn.digest:
-            recorded.turns.pop()  # it was cut off, or the process died before it was journaled: it was asked again
+        answer, provider, cut = tuple(map(delta_of, line["answer"])), line.get("provider", 0), line.get("cut", False)
+        turn = PlayedTurn(asked, line["digest"], answer, error, provider, cut)
+        if self._goes_on and recorded.turns:
+            last = recorded.turns[-1]
+            if last.cut or last.digest == turn.digest:  # or the process died before it was journaled
+                recorded.turns.pop()
         recorded.turns.append(turn)
         recorded.requests, recorded.before, self._goes_on = recorded.requests + 1, asked, False
 
@@ -141,7 +154,7 @@ class _Reader:
             tuple(self._spent),
         )
         self._spent.clear()
-        place = len(self._recorded.turns), line["call"]
+        place = len(self._recorded.turns), in_turn(line["call"])
         self._recorded.calls[place] = PlayedCall(line["name"], line.get("arguments"), taped)
 
     def _answer(self, line: dict[str, Any]) -> None:
@@ -155,17 +168,16 @@ class _Reader:
             line.get("escalated", ""),
             line["revised"][0] if "revised" in line else None,
         )
-        place = len(self._recorded.turns), line["approval"], line.get("in_doubt", False)
+        place = len(self._recorded.turns), in_turn(line["approval"]), line.get("in_doubt", False)
         self._recorded.answers.setdefault(place, deque()).append(answer)
 
     def _resumed(self, line: dict[str, Any]) -> None:
         recorded, here = self._recorded, len(self._recorded.turns)
         self._goes_on = True
         for call_id in line["open"]:
-            recorded.calls.pop((here, call_id), None)
+            recorded.calls.pop((here, in_turn(call_id)), None)
         for call_id in line["undecided"]:
-            answers = recorded.answers.get((here, call_id, False))
-            if answers is not None:
-                kept = [answer for answer in answers if answer.escalated]
-                recorded.answers[here, call_id, False] = deque(kept)
+            place = here, in_turn(call_id), False
+            if place in recorded.answers:
+                recorded.answers[place] = deque(answer for answer in recorded.answers[place] if answer.escalated)
         recorded.standing[here] = standing_of(line)

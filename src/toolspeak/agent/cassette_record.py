@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import uuid
@@ -210,6 +211,9 @@ class Recorder(Recording):
             line["error"] = {name: getattr(error, name) for name in ERROR_FIELDS} | {"message": str(error)}
         if provider:
             line["provider"] = provider
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            line["cut"] = True
         self._before = asked
         self._write(line)
 
