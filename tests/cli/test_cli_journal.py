@@ -135,6 +135,38 @@ def test_a_killed_run_is_resumed_shown_and_compared(folder):
     assert "(~" not in parted
 
 
+def test_a_killed_run_goes_on_recording_and_is_played_as_one(folder):
+    folder.plays(
+        calling("write", path="a.txt", content="a\n"), calling("shell", command="sleep 15; echo x >> b"), "Done."
+    )
+    process = folder.start("run", "Make a file", "--approve", "all", "--record", "../run.jsonl")
+    folder.wait_for(ToolStarted, "shell")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    folder.toolspeak("resume")
+    (folder.work / "a.txt").unlink()
+
+    played = folder.toolspeak("run", "Make a file", "--replay", "../run.jsonl", "--json")
+    results = [r.event.result for r in map(loads, played.splitlines()) if hasattr(r.event, "result")]
+    assert [(result.name, result.code) for result in results] == [("write", None), ("shell", "unknown_outcome")]
+    assert loads(played.splitlines()[-1]).event.answer == "Done."
+    assert list(folder.work.iterdir()) == []
+
+
+def test_a_recording_that_is_gone_or_anothers_is_not_gone_on_with(folder):
+    folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
+    recorded = folder.work.parent / "run.jsonl"
+    other = ("run", "Else", "--approve", "none", "--record", str(recorded))
+    for meanwhile, why in ((recorded.unlink, "cannot be read"), (lambda: folder.toolspeak(*other), "another run's")):
+        folder.toolspeak("run", "Make a file", "--record", str(recorded), code=3)
+        meanwhile()
+        before = recorded.exists() and recorded.read_bytes()
+        _, told = folder.start("resume", "--approve", "all").communicate(timeout=DEADLINE)
+        assert "what follows is not recorded" in told
+        assert why in told
+        assert before == (recorded.exists() and recorded.read_bytes())
+
+
 def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder):
     folder.plays(calling("shell", command="sleep 15"), "Done.")
     killed = folder.start("run", "one", "--approve", "all")

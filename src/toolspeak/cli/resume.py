@@ -14,7 +14,7 @@ from toolspeak.cli.exits import ANSWERED
 from toolspeak.cli.find import SHORT, find_run, is_held, unfinished
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import journal_of, journal_option
-from toolspeak.cli.work import Approve, Setup, Shown, open_streams, work
+from toolspeak.cli.work import Approve, Setup, Shown, open_streams, recording_of, work
 from toolspeak.data.events import RunStarted
 from toolspeak.errors import RunBusy, ToolspeakError, UsageError
 from toolspeak.execute import InDoubt
@@ -132,4 +132,5 @@ async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
     async def begin(agent: Agent) -> Run:
         return agent.resumed(info.run_id)
 
-    return await work(setup, journal, begin, Shown(how.as_json), in_doubt=how.in_doubt)
+    shown, cassette = Shown(how.as_json), recording_of(setup)
+    return await work(setup, journal, begin, shown, in_doubt=how.in_doubt, cassette=cassette)
