@@ -8,25 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
-import httpx2
 import pytest
 from conversations import CLIENTS, have, task_of
 from loopback_server import serve
+from serving import LOG, START_SECONDS, gateway, log_end
 from upstream import CALLS, DIALECTS, Upstream
-
-LOG = Path(__file__).parents[2] / "build" / "gateway.log"
-START_SECONDS = 60.0
-LOG_LINES = 30
 
 
 @pytest.fixture(scope="session")
@@ -53,57 +44,11 @@ def upstream() -> Iterator[tuple[Upstream, str]]:
         loop.close()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
-
-
-def log_end() -> str:
-    return "\n".join(LOG.read_text(errors="replace").splitlines()[-LOG_LINES:]) if LOG.exists() else ""
-
-
-def wait_until_ready(root: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    with httpx2.Client(trust_env=False) as client:
-        while process.poll() is None and time.monotonic() < deadline:
-            try:
-                if client.get(f"{root}/healthz", timeout=5).status_code == 200:
-                    return
-            except httpx2.HTTPError:
-                pass  # not listening yet
-            time.sleep(0.05)
-    state = "did not answer in time" if process.poll() is None else f"ended with {process.returncode}"
-    pytest.fail(f"the gateway {state}\n{log_end()}", pytrace=False)
-
-
-@contextmanager
-def gateway(*arguments: str) -> Iterator[str]:
-    """`toolspeak serve` with these arguments; gives its address."""
-    port = free_port()
-    root = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "toolspeak", "serve", "--port", str(port), *arguments]
-    LOG.parent.mkdir(exist_ok=True)
-    with LOG.open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        try:
-            wait_until_ready(root, process)
-            yield root
-            assert process.poll() is None, f"the gateway ended with {process.returncode} during the tests"
-        finally:
-            process.terminate()
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-    assert process.returncode == 0, f"the gateway did not end in peace\n{log_end()}"
-
-
 @pytest.fixture(scope="session")
 def gateways(upstream: tuple[Upstream, str]) -> Iterator[dict[str, str]]:
     """The address of a gateway for each dialect, as a user starts it."""
-    LOG.unlink(missing_ok=True)
     root = upstream[1]
+    LOG.unlink(missing_ok=True)
     with ExitStack() as stack:
         yield {
             dialect: stack.enter_context(gateway("--upstream", f"{root}/{dialect}/v1", "--dialect", dialect))
