@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from conversations import CLIENTS, have, task_of
+from conversations import CLIENTS, KEY, LOCKED, SPECIAL, TALKS, Talk, have
 from loopback_server import serve
 from serving import LOG, START_SECONDS, gateway, log_end
-from upstream import CALLS, DIALECTS, Upstream
+from upstream import DIALECTS, Upstream
 
 
 @pytest.fixture(scope="session")
@@ -45,34 +45,33 @@ def upstream() -> Iterator[tuple[Upstream, str]]:
 
 
 @pytest.fixture(scope="session")
-def gateways(upstream: tuple[Upstream, str]) -> Iterator[dict[str, str]]:
-    """The address of a gateway for each dialect, as a user starts it."""
+def gateways(upstream: tuple[Upstream, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The addresses of the gateways, as a user starts them: one for each dialect, and those of `SPECIAL`."""
     root = upstream[1]
     LOG.unlink(missing_ok=True)
+    keys = tmp_path_factory.mktemp("keys") / "keys"
+    keys.write_text(f"# the clients'\n{KEY}\n", "utf-8")
+    arguments = {**{dialect: (dialect,) for dialect in DIALECTS}, **SPECIAL}
     with ExitStack() as stack:
-        yield {
-            dialect: stack.enter_context(gateway("--upstream", f"{root}/{dialect}/v1", "--dialect", dialect))
-            for dialect in DIALECTS
-        }
+        addresses: dict[str, str] = {}
+        for name, (dialect, *others) in arguments.items():
+            command = ["--upstream", f"{root}/{dialect}/v1", "--dialect", dialect, "--api-keys", str(keys), *others]
+            addresses[name] = stack.enter_context(gateway(*command))
+        command = ["--upstream", f"{root}/hermes/v1", "--dialect", "hermes"]
+        addresses[LOCKED] = stack.enter_context(gateway(*command, TOOLSPEAK_API_KEYS="another-key-altogether"))
+        yield addresses
 
 
 @pytest.fixture(scope="session")
-def told(gateways: dict[str, str]) -> Callable[[str], dict[str, Any]]:
-    """What a client saw of all its conversations, by the task; it has them once, whichever test asks first."""
+def told(gateways: dict[str, str]) -> Callable[[Talk], dict[str, Any]]:
+    """What a client saw of a conversation. It has all of its conversations when it is first asked for one."""
 
     @functools.cache
     def all_of(client: str) -> dict[str, Any]:
-        return have(
-            CLIENTS[client],
-            [
-                {"url": root, "task": task_of(topic, client, dialect, stream), "stream": stream}
-                for dialect, root in gateways.items()
-                for topic in CALLS
-                for stream in (False, True)
-            ],
-        )
+        talks = [talk for talk in TALKS if talk.client == client]
+        return have(CLIENTS[client], [talk.case(gateways[talk.gateway]) for talk in talks])
 
-    return all_of
+    return lambda talk: all_of(talk.client)[talk.task]
 
 
 @pytest.hookimpl(wrapper=True)

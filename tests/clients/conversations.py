@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from upstream import CALLS, DIALECTS
 
 HERE = Path(__file__).parent
 SECONDS = 300
@@ -57,9 +59,48 @@ CLIENTS = {
 }
 
 
-def task_of(topic: str, client: str, dialect: str, stream: bool) -> str:
-    """What the user says: the topic picks the conversation, the rest tells the requests apart."""
-    return f"{topic} {client}_{dialect}_{'streamed' if stream else 'plain'}"
+KEY = "a-key-of-the-client"
+"""What the programs send."""
+SPECIAL = {
+    "holding": ("hermes", "--hold-calls"),
+    "repairing": ("hermes", "--repair", "1"),
+    "sure": ("hermes", "--hold-calls", "--repair", "1"),
+}
+"""Gateways besides those that have the name of their dialect: the dialect, and what else they are told."""
+LOCKED = "locked"
+"""One that has another key."""
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A conversation: whose, through which gateway, about what (see `upstream.py`)."""
+
+    client: str
+    gateway: str
+    topic: str
+    stream: bool
+
+    @property
+    def task(self) -> str:
+        """What the user says: the topic picks the conversation, the rest tells the requests apart."""
+        return f"{self.topic} {self.client}_{self.gateway}_{'streamed' if self.stream else 'plain'}"
+
+    def case(self, url: str) -> dict[str, Any]:
+        """As the programs read it."""
+        return {"url": url, "task": self.task, "stream": self.stream}
+
+    def __str__(self) -> str:
+        return self.task
+
+
+def talks(gateways: Iterable[str], topics: Iterable[str]) -> list[Talk]:
+    return [Talk(*each) for each in itertools.product(CLIENTS, gateways, topics, (False, True))]
+
+
+REGULAR = talks(DIALECTS, CALLS)
+MALFORMED = talks(["hermes", *SPECIAL], ["#malformed"])
+FAILING = [*talks(["hermes"], ["#broken"]), *talks([LOCKED], ["#one"])]
+TALKS = [*REGULAR, *MALFORMED, *FAILING]
 
 
 def have(client: Client, cases: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 LOG = Path(__file__).parents[2] / "build" / "gateway.log"
 START_SECONDS = 60.0
-LOG_LINES = 30
+LOG_LINES = 12
 
 
 def free_port() -> int:
@@ -64,4 +65,5 @@ def gateway(*arguments: str, **environ: str) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-    assert process.returncode == 0, f"the gateway did not end in peace\n{log_end()}"
+    # uvicorn ends as the signal would have ended it, once everything is closed.
+    assert process.returncode in (0, -signal.SIGTERM), f"the gateway ended with {process.returncode}\n{log_end()}"

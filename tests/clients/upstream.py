@@ -58,6 +58,17 @@ FIRST_TURNS: dict[str, dict[str, str]] = {
         "<|call|>",
     },
 }
+FAULTS = {
+    # A call that nobody can read, and what the model says once it is told.
+    "#malformed": [
+        '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "days": }}\n</tool_call>',
+        '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "days": 2}}\n</tool_call>',
+        ANSWER,
+    ],
+    # The server dies in the middle of it.
+    "#broken": ['Let me look.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "da'],
+}
+REPAIRED = ("get_weather", {"city": "Rome", "days": 2})
 ANSWERS = {
     "hermes": ANSWER,
     "qwen3-coder": f"<think>\nNow I know.\n</think>\n\n{ANSWER}",
@@ -115,34 +126,44 @@ class Upstream:
         task, topic = re.findall(r"((#\w+) [\w-]+)", json.dumps(users))[0]
         self.asked.setdefault(task, []).append(body)
         said_before = sum(message["role"] == "assistant" for message in body["messages"])
+        if topic in FAULTS and "days of rain" in json.dumps(body["messages"][-1]):
+            said_before = len(FAULTS[topic]) - 1  # the gateway's own turn with the model is not in the client's messages
         if body.get("stream"):
             deltas, finish = self._deltas(dialect, topic, said_before)
             await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n")
+            if topic == "#broken":
+                await exchange.send(chunked(event(chunk) for chunk in [*self._chunks(deltas, finish)][:-2]))
+                exchange.writer.close()
+                return
             stream = b"".join(event(chunk) for chunk in self._chunks(deltas, finish)) + event("[DONE]")
             await exchange.send(chunked(pieces(stream, (7, 300, 1))), b"0\r\n\r\n")
+        elif topic == "#broken":
+            exchange.writer.close()
         else:
             message, finish = self._message(dialect, topic, said_before)
             choice = {"index": 0, "message": message, "finish_reason": finish}
             answer = {"id": "up", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
             await self._whole(exchange, json.dumps({**answer, "usage": USAGE}).encode())
 
-    def _text(self, dialect: str, task: str, said_before: int) -> str:
-        return ANSWERS[dialect] if said_before else FIRST_TURNS[dialect][task]
+    def _text(self, dialect: str, topic: str, said_before: int) -> str:
+        if topic in FAULTS:
+            return FAULTS[topic][said_before]
+        return ANSWERS[dialect] if said_before else FIRST_TURNS[dialect][topic]
 
-    def _deltas(self, dialect: str, task: str, said_before: int) -> tuple[Iterator[dict[str, Any]], str]:
+    def _deltas(self, dialect: str, topic: str, said_before: int) -> tuple[Iterator[dict[str, Any]], str]:
         if dialect != NATIVE:
-            cut = pieces(self._text(dialect, task, said_before), (3, 1, 4, 1, 5))
+            cut = pieces(self._text(dialect, topic, said_before), (3, 1, 4, 1, 5))
             return ({"content": piece} for piece in cut), "stop"
         if said_before:
             return ({"content": piece} for piece in pieces(ANSWER, (3, 1))), "stop"
-        return native_deltas(task), "tool_calls"
+        return native_deltas(topic), "tool_calls"
 
-    def _message(self, dialect: str, task: str, said_before: int) -> tuple[dict[str, Any], str]:
+    def _message(self, dialect: str, topic: str, said_before: int) -> tuple[dict[str, Any], str]:
         if dialect != NATIVE or said_before:
-            text = ANSWER if dialect == NATIVE else self._text(dialect, task, said_before)
+            text = ANSWER if dialect == NATIVE else self._text(dialect, topic, said_before)
             return {"role": "assistant", "content": text}, "stop"
-        text = LOOK if task == "#one" else None
-        return {"role": "assistant", "content": text, "tool_calls": native_calls(task)}, "tool_calls"
+        text = LOOK if topic == "#one" else None
+        return {"role": "assistant", "content": text, "tool_calls": native_calls(topic)}, "tool_calls"
 
     def _chunks(self, deltas: Iterator[dict[str, Any]], finish: str) -> Iterator[dict[str, Any]]:
         head = {"id": "up", "object": "chat.completion.chunk", "created": 1, "model": "m"}
