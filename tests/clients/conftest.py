@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from conversations import CLIENTS, KEY, LOCKED, SPECIAL, TALKS, Talk, have
+from gateway_process import LOG, START_SECONDS, gateway, log_end
 from loopback_server import serve
-from serving import LOG, START_SECONDS, gateway, log_end
 from upstream import DIALECTS, Upstream
 
 

@@ -127,7 +127,9 @@ class Upstream:
         self.asked.setdefault(task, []).append(body)
         said_before = sum(message["role"] == "assistant" for message in body["messages"])
         if topic in FAULTS and "days of rain" in json.dumps(body["messages"][-1]):
-            said_before = len(FAULTS[topic]) - 1  # the gateway's own turn with the model is not in the client's messages
+            said_before = (
+                len(FAULTS[topic]) - 1
+            )  # the gateway's own turn with the model is not in the client's messages
         if body.get("stream"):
             deltas, finish = self._deltas(dialect, topic, said_before)
             await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n")

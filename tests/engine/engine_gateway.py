@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 from asking import CHOICES, SMALL, VALID, Engine
-from serving import LOG, gateway
+from gateway_process import LOG, gateway
 
 from toolspeak.data.deltas import BatchEnded, CallCompleted, Delta
 from toolspeak.data.messages import Message
