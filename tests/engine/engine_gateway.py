@@ -55,20 +55,20 @@ capabilities = {{ reasoning = false }}
 
 
 def asked(number: int) -> dict[str, Any]:
-    """The requests differ in everything that may matter."""
-    body: dict[str, Any] = {
-        "model": DIALECTS[number % len(DIALECTS)],
-        "messages": [{"role": "user", "content": SAID[number % len(SAID)]}],
+    """Each dialect meets everything that is said, plain and streamed, with any tool required and with a named one."""
+    block, dialect = divmod(number, len(DIALECTS))
+    again, said = divmod(block, len(SAID))
+    named = {"type": "function", "function": {"name": "wait"}}
+    return {
+        "model": DIALECTS[dialect],
+        "messages": [{"role": "user", "content": SAID[said]}],
         "tools": TOOLS,
-        "tool_choice": "required",
-        "stream": number // len(DIALECTS) % 2 == 1,
+        "tool_choice": named if (block + again) % 3 == 0 else "required",
+        "parallel_tool_calls": False,  # without a bound nonsense may call for ever
+        "stream": again % 2 == 1,
         "seed": number,
         "max_tokens": 1500,
     }
-    if number % 7 == 0:
-        body["tool_choice"] = {"type": "function", "function": {"name": "wait"}}
-    # Without a bound nonsense may call for ever.
-    return {**body, "parallel_tool_calls": False}
 
 
 async def events(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
