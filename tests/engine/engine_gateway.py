@@ -82,7 +82,7 @@ async def streamed(response: httpx2.Response) -> dict[str, Any]:
     calls: dict[int, dict[str, Any]] = {}
     text = finish = ""
     async for chunk in events(response):
-        assert "error" not in chunk, chunk
+        assert not {"error", "toolspeak"} & chunk.keys(), chunk
         for choice in chunk["choices"]:
             finish += choice["finish_reason"] or ""
             text += choice["delta"].get("content") or ""
