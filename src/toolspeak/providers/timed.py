@@ -12,8 +12,8 @@ from toolspeak.providers.failures import SilentServer
 
 
 class TimedStream(httpx2.AsyncByteStream):
-    """A response's body whose first byte comes until `deadline` (the event loop's time), which is `first_byte` seconds
-    after the request, and later ones with at most `silence` seconds in between. None is for ever. Raises SilentServer."""
+    """A response's body whose first byte comes until `deadline` (the event loop's time), `first_byte` seconds after the
+    request, and later ones with at most `silence` seconds in between; None is for ever. Raises SilentServer."""
 
     def __init__(
         self, stream: httpx2.AsyncByteStream, deadline: float | None, first_byte: float | None, silence: float | None
