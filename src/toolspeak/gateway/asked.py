@@ -54,6 +54,7 @@ def _rules(asked: WireRequest, route: Route, choice: ToolChoice, asked_format: s
         repairs=upstream.repair,
         insists=1 if requires else 0,
         takes_back=asked_format == "openai-chat",
+        in_text=route.is_text,
     )
 
 
