@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -121,9 +122,10 @@ def test_an_answer_that_breaks_off_anywhere_is_told_as_broken(path: str):
     ends = WHOLE.index(b'"finish_reason": "stop"')
 
     async def run():
-        for cut in range(0, ends, 61):
-            answer = dropped(HEAD, chunked([WHOLE[:cut]]))
-            async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
+        cuts = [cut for cut in range(0, ends, 61) for _ in range(2)]
+        answers = [dropped(HEAD, chunked([WHOLE[:cut]])) for cut in cuts]
+        async with serve(*answers) as server, gateway(at(server, dialect="hermes", retries=0)) as served:
+            for cut in cuts[::2]:
                 for stream in (True, False):
                     response = await served.client.post(path, json=body(path, stream=stream))
                     if response.status_code == 200:
@@ -166,7 +168,7 @@ def test_a_stream_that_turns_into_nonsense(path: str, broken: bytes):
 @settings(max_examples=40)
 def test_however_the_upstream_is_cut_the_client_reads_the_same(cuts: list[int], path: str):
     places = [0, *sorted(cuts), len(WHOLE)]
-    sent = [WHOLE[a:b] for a, b in zip(places, places[1:], strict=False)]
+    sent = [WHOLE[a:b] for a, b in pairwise(places)]
 
     async def run():
         async with serve(in_turn(sent)) as server, gateway(at(server, dialect="hermes")) as served:
@@ -361,7 +363,7 @@ def test_who_is_let_in():
         ({"authorization": "Bearer wrong"}, 401),
         ({"authorization": f"Basic {key}"}, 401),
         ({"authorization": f"Bearer {key}"}, 200),
-        ({"authorization": f"bearer {key} "}, 200),
+        ({"authorization": f"bearer  {key}"}, 200),
         ({"x-api-key": key}, 200),
         ({"x-api-key": key + "x"}, 401),
     ]
@@ -451,12 +453,13 @@ def test_the_log_tells_of_a_request_and_not_what_was_said(caplog):
     caplog.set_level(logging.INFO, "toolspeak.gateway")
 
     async def run(**more):
-        async with serve(in_turn(texts(*pieces(written("hermes", *CALLS), 4)))) as server:
-            async with gateway(at(server, dialect="hermes"), keys=(digest("k" * 20),), **more) as served:
-                headers = {"authorization": f"Bearer {'k' * 20}"}
-                response = await served.client.post(CHAT, json=body(), headers=headers)
-                metrics = (await served.client.get("/metrics", headers=headers)).text
-                return response, metrics
+        answer = in_turn(texts(*pieces(written("hermes", *CALLS), 4)))
+        keys = (digest("k" * 20),)
+        async with serve(answer) as server, gateway(at(server, dialect="hermes"), keys=keys, **more) as served:
+            headers = {"authorization": f"Bearer {'k' * 20}"}
+            response = await served.client.post(CHAT, json=body(), headers=headers)
+            metrics = (await served.client.get("/metrics", headers=headers)).text
+            return response, metrics
 
     response, metrics = asyncio.run(run())
     (fields,) = [record.fields for record in caplog.records if record.getMessage() == "request"]
