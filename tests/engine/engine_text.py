@@ -7,14 +7,25 @@ import time
 from typing import Any
 
 import httpx2
-import jsonschema_rs
 import pytest
-from asking import SPECS, TOOLS, Engine, ask, end_of, plain_and_streamed, provider, text_of
+from asking import (
+    CHOICES,
+    SMALL,
+    SPECS,
+    TOOLS,
+    VALID,
+    Engine,
+    ask,
+    end_of,
+    plain_and_streamed,
+    provider,
+    text_of,
+)
 
 from toolspeak import Agent
 from toolspeak.data.messages import Message, ToolCall, ToolChoice
-from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
+from toolspeak.providers.capabilities import Capabilities
 
 PARIS = "3 days of rain in Paris"
 RUNS = [
@@ -72,24 +83,6 @@ def test_the_server_stops_once_the_calls_are_known(engine: Engine):
 # --- grammars ----------------------------------------------------------------------------------------------------
 
 
-def closed(name: str, **properties: Any) -> ToolSpec:
-    schema = {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties)[:1],
-        "additionalProperties": False,
-    }
-    return ToolSpec(name, "", schema)
-
-
-HOURS: dict[str, Any] = {"enum": [1, 2, 3]}
-TOWN: dict[str, Any] = {"enum": ["Paris", "Rome"]}
-SMALL = (closed("book", city=TOWN, days=HOURS, now={"type": "boolean"}), closed("wait", hours=HOURS))
-"""Tools whose arguments are short, whatever a model without a mind writes."""
-VALID = {spec.name: jsonschema_rs.validator_for(dict(spec.parameters)).is_valid for spec in SMALL}
-CHOICES = {"required": ToolChoice("required"), "named": ToolChoice("specific", "wait")}
-
-
 def check_calls(engine: Engine, dialect: Dialect, choice: ToolChoice, said: str, stream: bool, seed: int) -> None:
     grammar = dialect.grammar(SMALL, choice, target="gbnf", max_calls=2, reasoning=False)
     options = {"grammar": grammar.source, "seed": seed, "max_tokens": 1500}
@@ -125,3 +118,17 @@ def test_what_a_grammar_admits_is_not_changed(engine: Engine):
     deltas = ask(engine, [Message.user("#two")], tools=(), options={"grammar": grammar.source})
     found = [(call.name, call.arguments) for call in read_turn(get_dialect("hermes"), text_of(deltas)).calls]
     assert found == [("get_weather", {"city": "Rome", "days": 1}), ("get_time", {"city": "Rome"})]
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "deepseek-v31", "cogency-json"])
+def test_a_required_call_of_an_agent_is_held_to_the_grammar(engine: Engine, dialect: str):
+    """The model wants to say a sentence (`#done`); it is the server that makes it call."""
+    model = provider(engine, capabilities=Capabilities(grammar="gbnf"))
+
+    async def go() -> Any:
+        async with Agent(model, TOOLS, dialect=dialect) as agent:
+            return await agent.run("#done", tool_choice="get_time")
+
+    result = asyncio.run(go())
+    called = [call.name for message in result.messages for call in message.calls if isinstance(call, ToolCall)]
+    assert called == ["get_time"]

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
+from toolspeak.agent.media import Media, marked, restored
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
-from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage
+from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage, no_extra
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, History, Section
 from toolspeak.dialects.schema_text import choice_text
-from toolspeak.errors import ProviderError
+from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.base import Provider
-from toolspeak.wire.base import ModelRequest, OutputSchema
+from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
+
+_Wanted: TypeAlias = tuple[Sequence[ToolSpec], ToolChoice, bool | None]
+"""What a grammar depends on, of a request."""
+
+_STRAY_CHARACTERS = 256
+"""How much a model may say behind its calls before its end is no longer waited for."""
 
 
 async def _unheard(_piece: Delta) -> None:
@@ -29,7 +37,9 @@ class TurnRequest:
 
     `memo` is what a driver keeps between the turns of one run, whose messages only grow. `heard` is told of each piece
     of text and reasoning as the provider sent it, the text of calls included, before anything is made of it: so that a
-    turn that is cut off is kept as it was. `output` is the form the answer has to have.
+    turn that is cut off is kept as it was. `output` is the form the answer has to have. `parallel`: whether a turn may
+    hold several calls; None leaves it to the API and the dialect. `options` go to the API as they are
+    (`ModelRequest.options`).
     """
 
     messages: Sequence[Message]
@@ -39,6 +49,8 @@ class TurnRequest:
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
     heard: Callable[[Delta], Awaitable[None]] = _unheard
     output: OutputSchema | None = None
+    parallel: bool | None = None
+    options: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
 class Driver(Protocol):
@@ -63,20 +75,41 @@ class Driver(Protocol):
     async def aclose(self) -> None: ...
 
 
+_TOOK_CALLS = (
+    "the server took the model's tool calls out of its text, although no tools were sent to it; switch its own "
+    "tool-call parser off (vLLM: start it without --enable-auto-tool-choice)"
+)
+
+
+_GO_ON = "Go on."
+
+
 class TextDriver:
     """Implements `Driver` for models whose calls are text, over any provider.
 
     `starts_in="reasoning"` is for chat templates that open the reasoning block in the prompt. A turn whose
     batch is known before its end is not read further, for what follows the calls is a guess at their results,
     unless no call counts in it anyway. Native calls, which nobody asked for, are an error of the server's.
+
+    Where calls are required the turn is held to a grammar, if the server takes one (`Capabilities.grammar`); it may
+    think first if it can (`reasoning`). Where the dialect has no grammar for these tools, or the server refuses it, the
+    model is only asked.
+
+    `grace`: how many seconds a turn whose batch is known is read on, for its usage alone: a model that ends by itself
+    does so at once. Nothing of what it says then is used.
     """
 
-    def __init__(self, provider: Provider, dialect: Dialect, *, starts_in: Section = "text") -> None:
+    def __init__(
+        self, provider: Provider, dialect: Dialect, *, starts_in: Section = "text", grace: float = 0.0
+    ) -> None:
         self.provider = provider
         self.dialect = dialect
+        self.grace = grace
         self._starts_in: Section = starts_in
         self._prompted: tuple[str, Sequence[ToolSpec]] | None = None
         self._prompt = ""
+        # One value, for several turns may be under way: what was wanted, and the grammar for it.
+        self._constraint: tuple[_Wanted, Constraint | None] | None = None
 
     @property
     def name(self) -> str:
@@ -97,37 +130,78 @@ class TextDriver:
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         prompt = self.prompt(request)
-        messages = [TextMessage("system", prompt)] if prompt else []
-        messages += _with_choice(self._history(request), request)
+        messages: list[Message | TextMessage] = [TextMessage("system", prompt)] if prompt else []
+        media: list[Media] = request.memo.setdefault("media", [])
+        rendered = _with_choice(self._history(request, media), request)
+        messages += restored(rendered, media) if media else rendered
         parser = self.dialect.parser(request.tools, self._starts_in)
-        stream = cast("AsyncGenerator[Delta]", self.provider.stream(ModelRequest(messages)))
-        async with aclosing(stream):
-            async for piece in stream:
-                await request.heard(piece)
-                match piece:
-                    case TextDelta(text):
-                        for delta in parser.feed(text):
-                            yield delta
-                            if isinstance(delta, BatchEnded) and request.choice.mode != "none":
-                                yield TurnEnded("closed_by_us", Usage())
+        held = self._held(request)
+        while True:
+            asked = ModelRequest(messages, constraint=held, options=request.options)
+            said = False
+            try:
+                async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
+                    async for piece in stream:
+                        said = True
+                        await request.heard(piece)
+                        match piece:
+                            case TextDelta(text):
+                                for delta in parser.feed(text):
+                                    yield delta
+                                    if isinstance(delta, BatchEnded) and request.choice.mode != "none":
+                                        usage = await _usage_behind(stream, self.grace) if self.grace else Usage()
+                                        yield TurnEnded("closed_by_us", usage)
+                                        return
+                            case TurnEnded(finish):
+                                for delta in parser.close(finish):
+                                    yield delta
+                                yield piece
                                 return
-                    case TurnEnded(finish):
-                        for delta in parser.close(finish):
-                            yield delta
-                        yield piece
-                        return
-                    case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
-                        raise ProviderError(
-                            "the server took the model's tool calls out of its text, although no tools were sent to "
-                            "it; switch its own tool-call parser off (vLLM: start it without --enable-auto-tool-choice)"
-                        )
-                    case _:
-                        yield piece
-        raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
+                            case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
+                                raise ProviderError(_TOOK_CALLS)
+                            case _:
+                                yield piece
+                raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
+            except ProviderError as error:
+                if said or held is None or not _refuses_grammar(error):
+                    raise
+                held = None
+                self._constraint = (self._wanted(request), None)
 
-    def _history(self, request: TurnRequest) -> list[TextMessage]:
+    def _held(self, request: TurnRequest) -> Constraint | None:
+        """The grammar that this turn is held to. The last one is kept: turns of a run ask the same again."""
+        target = self.provider.capabilities.grammar
+        choice = request.choice
+        if target is None or choice.mode not in ("required", "specific"):
+            return None
+        if any(request.options.get(name) is not None for name in ("grammar", "response_format")):
+            return None  # the caller has one of its own
+        wanted = self._wanted(request)
+        if self._constraint is None or self._constraint[0] != wanted:
+            most = 1 if request.parallel is False else None
+            try:
+                made = self.dialect.grammar(
+                    request.tools,
+                    choice,
+                    target=target,
+                    max_calls=most,
+                    starts_in=self._starts_in,
+                    reasoning=self.provider.capabilities.reasoning,
+                )
+                constraint = Constraint(target, made.source)
+            except UsageError:
+                constraint = None
+            self._constraint = (wanted, constraint)
+        return self._constraint[1]
+
+    @staticmethod
+    def _wanted(request: TurnRequest) -> _Wanted:
+        return request.tools, request.choice, request.parallel
+
+    def _history(self, request: TurnRequest, media: list[Media]) -> list[TextMessage]:
         memo = cast("tuple[History, Sequence[ToolSpec], int] | None", request.memo.get("history"))
         if memo is None or memo[1] != request.tools:
+            media.clear()
             memo = (
                 self.dialect.history(request.tools, tool_role=self.provider.capabilities.tool_role),
                 request.tools,
@@ -135,7 +209,7 @@ class TextDriver:
             )
         history, tools, known = memo
         for i in range(known, len(request.messages)):
-            history.add(request.messages[i])
+            history.add(marked(request.messages[i], media))
         request.memo["history"] = (history, tools, len(request.messages))
         return history.messages
 
@@ -143,15 +217,40 @@ class TextDriver:
         await self.provider.aclose()
 
 
+async def _usage_behind(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
+    """The usage that the end of a turn tells, if it comes within `seconds`; else it is unknown."""
+    said = 0
+    with suppress(TimeoutError, ProviderError):
+        async with asyncio.timeout(seconds):
+            async for piece in stream:
+                if isinstance(piece, TurnEnded):
+                    return piece.usage
+                said += len(piece.text) if isinstance(piece, TextDelta) else 0
+                if said > _STRAY_CHARACTERS:
+                    break
+    return Usage()
+
+
 def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Sequence[TextMessage]:
     """The messages with the tool choice asked for at their end: the prompt stays as it is (see `prompt`)."""
     asked = choice_text(request.choice, request.tools) if request.choice.mode in ("required", "specific") else ""
+    if messages and messages[-1].role == "assistant":  # a turn that paused: not all models take one to go on with
+        return [*messages, TextMessage("user", asked or _GO_ON)]
     if not asked:
         return messages
-    if not messages or messages[-1].role == "assistant":
-        return [*messages, TextMessage("user", asked)]
+    if not messages:
+        return [TextMessage("user", asked)]
     last = messages[-1]
     return [*messages[:-1], TextMessage(last.role, f"{last.text}\n\n{asked}")]
+
+
+def _refuses_grammar(error: ProviderError) -> bool:
+    """Whether a server that has grammars will not take this one: one that it cannot compile (vLLM `Invalid grammar`,
+    llama.cpp `Failed to parse grammar`) is an error of the schema's, and no reason to fail the turn."""
+    told = str(error).lower()
+    return error.status in (400, 422, 500) and any(
+        word in told for word in ("grammar", "structural", "response_format", "schema", "structured")
+    )
 
 
 def schema_asked(schema: Mapping[str, JSON]) -> str:

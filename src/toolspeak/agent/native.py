@@ -37,14 +37,22 @@ class NativeDriver:
 
     `leaks` reads calls that the server left in the text (see `dialects.leaked`); None leaves them there. With `resume`
     only what is new is sent, where the server keeps conversations; if it forgot, everything is sent again. `fallback`
-    takes over for good from a server that says it takes no tools.
+    takes over for good from a server that says it takes no tools. `late_leaks`: calls left in the text come at the
+    turn's end, those alone that did not come natively too.
     """
 
     def __init__(
-        self, provider: Provider, *, leaks: Dialect | None = None, resume: bool = False, fallback: Driver | None = None
+        self,
+        provider: Provider,
+        *,
+        leaks: Dialect | None = None,
+        resume: bool = False,
+        fallback: Driver | None = None,
+        late_leaks: bool = False,
     ) -> None:
         self.provider = provider
         self._leaks = leaks
+        self._late_leaks = late_leaks
         self._resume = resume and provider.capabilities.resume
         self._fallback = fallback
         self._fell_back = False
@@ -63,70 +71,60 @@ class NativeDriver:
         return request.instructions
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
-        if self._fell_back and self._fallback is not None:
-            async for delta in self._fallback.turn(request):
-                yield delta
-            return
-        said = False
-        try:
-            async with aclosing(cast("AsyncGenerator[Delta]", self._turn(request))) as deltas:
-                async for delta in deltas:
-                    said = True
-                    yield delta
-            return
-        except ProviderError as error:
-            if said or self._fallback is None or not request.tools or not _refuses_tools(error):
-                raise
-        self._fell_back = True
-        request.memo.clear()
+        while self._fallback is None or not self._fell_back:
+            sent = self._sent(request)
+            earlier = sent.earlier if _is_kept(sent) else None
+            asked = self._asked(request, sent, earlier)
+            text = self._text(request)
+            said = False
+            try:
+                async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
+                    async for piece in stream:
+                        said = True
+                        await request.heard(piece)
+                        ended = isinstance(piece, TurnEnded)
+                        if ended and self._resume and piece.response_id is not None:
+                            sent.earlier = Earlier(piece.response_id, len(sent.messages))
+                        if text is None:
+                            yield piece
+                        else:
+                            for delta in text.feed(piece):
+                                yield delta
+                        if ended:
+                            return
+                raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
+            except ProviderError as error:
+                if said:
+                    raise
+                if earlier is not None and error.code == "forgotten":
+                    sent.earlier = None
+                elif self._fallback is not None and request.tools and _refuses_tools(error):
+                    self._fell_back = True
+                    request.memo.clear()
+                else:
+                    raise
         async for delta in self._fallback.turn(request):
             yield delta
 
-    async def _turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
-        sent = self._sent(request)
-        earlier = sent.earlier if _is_kept(sent) else None
-        try:
-            async with aclosing(cast("AsyncGenerator[Delta]", self._ask(request, sent, earlier))) as deltas:
-                async for delta in deltas:
-                    yield delta
-            return
-        except ProviderError as error:
-            if earlier is None or error.code != "forgotten":
-                raise
-        sent.earlier = None
-        async with aclosing(cast("AsyncGenerator[Delta]", self._ask(request, sent, None))) as deltas:
-            async for delta in deltas:
-                yield delta
+    def _text(self, request: TurnRequest) -> LeakedCalls | None:
+        leaks, tools = self._leaks, request.tools
+        if leaks is None or not tools:
+            return None
+        echoes = request.output is None
+        return LeakedCalls(lambda: leaks.parser(tools), echoes=echoes, late=self._late_leaks)
 
-    async def _ask(self, request: TurnRequest, sent: _Sent, earlier: Earlier | None) -> AsyncIterator[Delta]:
-        capabilities = self.provider.capabilities
-        asked = ModelRequest(
+    def _asked(self, request: TurnRequest, sent: _Sent, earlier: Earlier | None) -> ModelRequest:
+        return ModelRequest(
             sent.messages,
             request.tools,
             request.choice,
+            parallel=request.parallel,
             output=request.output,
-            cache=capabilities.cache_markers,
+            options=request.options,
+            cache=self.provider.capabilities.cache_markers,
             earlier=earlier,
             keep=self._resume,
         )
-        text, leaks = None, self._leaks
-        if leaks is not None and request.tools:
-            text = LeakedCalls(lambda: leaks.parser(request.tools), echoes=request.output is None)
-        ended = False
-        async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
-            async for piece in stream:
-                await request.heard(piece)
-                if isinstance(piece, TurnEnded):
-                    ended = True
-                    if self._resume and piece.response_id is not None:
-                        sent.earlier = Earlier(piece.response_id, len(sent.messages))
-                if text is None:
-                    yield piece
-                    continue
-                for delta in text.feed(piece):
-                    yield delta
-        if not ended:
-            raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
 
     def _sent(self, request: TurnRequest) -> _Sent:
         prompt = self.prompt(request)
