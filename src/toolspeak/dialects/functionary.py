@@ -154,7 +154,9 @@ FUNCTIONARY_V32 = _FunctionaryV32(
         reasoning="",
         stop=("<|eot_id|>",),
     ),
-    table=MarkerTable([Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, Follows(_behind_v32))], specials=("<|eot_id|>",)),
+    table=MarkerTable(
+        [Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, Follows(_behind_v32))], specials=("<|eot_id|>",)
+    ),
     new_body=_body_v32,
     write_calls=_write_v32,
     write_results=_write_results_v32,
