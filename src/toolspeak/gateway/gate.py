@@ -88,9 +88,9 @@ class TurnGate:
     """Takes one turn's deltas, gives those that leave. `outcome` is there once `TurnEnded` was fed.
 
     Calls that do not count, that the tool choice forbids, or that come after the only one that is allowed, never leave.
-    Where a call was sent and turns out not to count, it is spoiled, or the turn fails (`Rules.takes_back`). In a turn in
-    text (`Rules.in_text`), white space leaves only with the text behind it, and the line breaks between thoughts, calls
-    and text never do: clients would show them as a message.
+    Where a call was sent and turns out not to count, it is spoiled, or the turn fails (`Rules.takes_back`). In a turn
+    in text (`Rules.in_text`), white space leaves only with the text behind it, and the line breaks between thoughts,
+    calls and text never do: clients would show them as a message.
     """
 
     def __init__(self, rules: Rules, spent: Usage = Usage()) -> None:

@@ -122,7 +122,7 @@ def _provider(upstream: Upstream, model: str, environ: Mapping[str, str]) -> Pro
     name = upstream.provider
     settings: dict[str, Any] = {}
     if name != "scripted":
-        settings = {"timeout": upstream.timeouts}
+        settings = {"timeout": upstream.timeouts, "retries": upstream.retries}
         if upstream.options:
             settings["options"] = {**_own_options(name), **upstream.options}
         if upstream.capabilities:

@@ -77,6 +77,9 @@ class _Watch:
             self._fired = False
             task.uncancel()
         self._deadline = None if seconds is None else self._loop.time() + seconds
+        if self._timer is not None and (self._deadline is None or self._deadline < self._timer.when()):
+            self._timer.cancel()  # the first byte may take longer than any other
+            self._timer = None
 
     def expired(self) -> bool:
         """Whether it was this watch that cancelled the wait, and nobody else besides."""
