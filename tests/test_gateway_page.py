@@ -66,6 +66,11 @@ def test_there_are_commands_for_the_servers_it_names():
         assert any(f"--upstream {provider} " in command for command in SERVING)
 
 
+@pytest.mark.parametrize("page", [PAGE, README], ids=["page", "readme"])
+def test_clients_are_sent_to_the_port_it_listens_on(page: str):
+    assert f"http://127.0.0.1:{Settings(()).port}/v1" in page
+
+
 class Model:
     """A model server with one answer, a call: in text where no tools are asked for, in the API that is asked."""
 
