@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.admission import Admission
@@ -186,6 +186,7 @@ class Gateway:
         async with self.admission.place():
             body = await read_body(request.scope, request.receive, bounds.body_bytes)
             asked = request.wire.decode_request(decoded(body, bounds.depth))
+            asked = replace(asked, request=replace(asked.request, tools=self.router.tools.same(asked.request.tools)))
             request.model, request.stream = asked.model, asked.stream
             route = self.router.route(asked.model)
             answering = Answering(

@@ -84,7 +84,7 @@ class Settings:
 
     upstreams: tuple[Upstream, ...]
     host: str = "127.0.0.1"
-    port: int = 8080
+    port: int = 8665
     keys: tuple[str, ...] = ()
     bounds: Bounds = Bounds()
     workers: int = 1
