@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import pytest
 from clocks import TestClock
-from loopback_server import Answer, Server, dropped, event, serve, stream, whole
+from loopback_server import Answer, Exchange, Server, chunked, dropped, event, serve, stream, whole
+from openai_turns import CHUNKED_HEAD
 from pydantic import BaseModel
 
 from toolspeak import Agent, RunResult, tool
@@ -220,6 +221,31 @@ def test_half_arguments_never_run_whatever_the_finish_reason(finish: str):
 def test_a_connection_that_it_closes_although_it_promised_to_keep_it_costs_nothing():
     result = run(CALL, dropped(), DONE)
     assert (result.answer, PLACES) == ("Done.", ["Rome"])
+
+
+def test_a_read_starts_while_the_server_still_writes_the_next_call():
+    started = asyncio.Event()
+
+    @tool(read_only=True)
+    async def look(place: str) -> str:
+        "Looks."
+        started.set()
+        return place
+
+    def piece(index: int, text: str, **fields: Any) -> bytes:
+        function = {"arguments": text, **({"name": "look"} if fields else {})}
+        return chunk({"tool_calls": [{"index": index, **fields, "function": function}]})
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(
+            CHUNKED_HEAD, chunked([piece(0, "{", id="a"), piece(0, '"place": "x"}'), piece(1, "{", id="b")])
+        )
+        await started.wait()  # for ever, if it waits for the end of the turn
+        rest = [piece(1, '"place": "y"}'), chunk({}, "tool_calls"), event("[DONE]")]
+        await exchange.send(chunked(rest), b"0\r\n\r\n")
+
+    result = run(answer, DONE, tools=[look])
+    assert [each.text for each in result.messages[2].results] == ["x", "y"]
 
 
 # --- transformers serve -------------------------------------------------------------------------------------------
