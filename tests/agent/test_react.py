@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, tool
 from toolspeak.agent import ReActDriver
-from toolspeak.agent.extract import json_object, json_values
 from toolspeak.agent.react_decision import BadDecision, Decision, read_decision
+from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import MalformedCall, ToolCall, Usage
+from toolspeak.dialects.extract import json_object, json_values, only_object
 from toolspeak.errors import UsageError
 from toolspeak.execute.observe import DecisionExtractionFailed, DecisionValidationFailed, ToolCallStarted
 from toolspeak.providers import Capabilities
@@ -164,6 +166,25 @@ def test_usage_counts_every_attempt():
     assert run(counted)[1].usage == Usage(30, 6, 3, 0)
 
 
+def test_usage_that_is_unknown_of_one_attempt_is_estimated():
+    """A sum of the others would count as if it were all."""
+
+    class Silent(ScriptedProvider):
+        async def stream(self, request):
+            async for delta in super().stream(request):
+                unknown = isinstance(delta, TurnEnded) and len(self.requests) == 1
+                yield replace(delta, usage=Usage()) if unknown else delta
+
+    counted = [ScriptedTurn(text, usage=Usage(10_000, 2)) for text in ("no", final())]
+    result = Agent(ReActDriver(Silent(counted)), TOOLS).run_sync("Go.")
+    assert result.state.tokens_estimated
+    assert 0 < result.usage.input < 10_000
+    known = [Usage(1, 2, 1), Usage(3, 4, None, 2)]
+    assert Usage.of_one_turn(known) == Usage(4, 6, 1, 2)
+    assert Usage.of_one_turn([*known, Usage(5, None)]) == Usage()
+    assert Usage.of_one_turn([]) == Usage()
+
+
 def test_an_api_with_schemas_is_asked_for_one():
     class Structured(ScriptedProvider):
         capabilities = Capabilities(output=True)
@@ -221,3 +242,23 @@ def test_an_object_is_found_whatever_stands_around_it(value, prose):
 def test_brackets_without_json_take_no_long():
     assert list(json_values("{" * 100_000)) == []
     assert list(json_values("[" * 100_000 + "1")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        (' \n{"a": 1}\n', {"a": 1}),
+        ('```json\n{"a": 1}\n```', {"a": 1}),
+        ('```{"a": 1}```', {"a": 1}),
+        ('```json {"a": 1}```', {"a": 1}),
+        ('So: {"a": 1}', None),
+        ('```\n{"a": 1}\n```\nand more', None),
+        ('[{"a": 1}]', None),
+        ("", None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_what_is_nothing_but_an_object(text, found):
+    assert only_object(text) == found
+    assert found is None or json_object(text) == found

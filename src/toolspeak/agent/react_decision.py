@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
 
-from toolspeak.agent.extract import json_object
 from toolspeak.data.messages import (
     JSON,
     MalformedCall,
@@ -23,6 +22,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.extract import json_object
 from toolspeak.errors import suggest
 from toolspeak.wire.base import OutputSchema
 from toolspeak.wire.history import text_of

@@ -30,7 +30,7 @@ class CallFragments:
     Every method gives the deltas that follow. A call is complete when the API says so (`complete`), when its arguments
     are one JSON object and the API has gone on to something else (`complete_read`), else when the turn ends: its
     arguments are then one JSON object or the call is malformed. No arguments at all are `{}`, unless the turn was cut
-    off. What comes for a call that is complete takes nothing back: unless it is white space, it is malformed for itself.
+    off. What comes for a call that is complete takes nothing back; if it is not white space it is a malformed call.
     """
 
     def __init__(self) -> None:
