@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, tool
 from toolspeak.agent import ReActDriver
+from toolspeak.agent.driver import TurnRequest
 from toolspeak.agent.react_decision import BadDecision, Decision, read_decision
 from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.events import Limits
-from toolspeak.data.messages import MalformedCall, ToolCall, Usage
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects.extract import json_object, json_values, only_object
 from toolspeak.errors import UsageError
 from toolspeak.execute.observe import DecisionExtractionFailed, DecisionValidationFailed, ToolCallStarted
@@ -79,6 +81,9 @@ def test_it_is_chosen_by_name():
 
 # text, what it says
 REPLIES = [
+    ('I have {"a": 1} so far.\n' + call("ping"), ("call_tool", "ping")),
+    ('```json\n[{"b": {}}]\n```\n```json\n' + final("Done.") + "\n```", ("final_answer", "Done.")),
+    (f"{call('ping')}\nObservation: pong\n{final('Made up.')}", ("call_tool", "ping")),
     (call("ping"), ("call_tool", "ping")),
     (f"```json\n{call('ping')}\n```", ("call_tool", "ping")),
     (f"I think so:\n```\n{call('ping')}\n```\nThere.", ("call_tool", "ping")),
@@ -262,3 +267,14 @@ def test_brackets_without_json_take_no_long():
 def test_what_is_nothing_but_an_object(text, found):
     assert only_object(text) == found
     assert found is None or json_object(text) == found
+
+
+def test_options_of_a_turn_go_to_the_api():
+    provider = ScriptedProvider([final()])
+
+    async def turn():
+        request = TurnRequest([Message.user("Go.")], TOOLS.specs, options={"temperature": 0})
+        return [delta async for delta in ReActDriver(provider).turn(request)]
+
+    asyncio.run(turn())
+    assert provider.requests[0].options == {"temperature": 0}

@@ -140,8 +140,8 @@ class ReActDriver:
         """The whole text of a reply: JSON says nothing before its end."""
         output = decision_schema(request.tools) if self.provider.capabilities.output else None
         pieces: list[str] = []
-        stream = cast("AsyncGenerator[Delta]", self.provider.stream(ModelRequest(messages, output=output)))
-        async with aclosing(stream):
+        asked = ModelRequest(messages, output=output, options=request.options)
+        async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
             async for delta in stream:
                 await request.heard(delta)
                 if isinstance(delta, TextDelta):

@@ -31,13 +31,17 @@ def json_values(text: str) -> Iterator[JSON]:
         yield value
 
 
-def json_object(text: str) -> Mapping[str, JSON] | None:
-    """The first object among them, alone in a list or not; None if there is none."""
+def json_objects(text: str) -> Iterator[Mapping[str, JSON]]:
+    """The objects among them, alone in a list or not."""
     for value in json_values(text):
         listed = cast("list[JSON]", value) if isinstance(value, list) else [value]
         if len(listed) == 1 and isinstance(listed[0], dict):
-            return cast("dict[str, JSON]", listed[0])
-    return None
+            yield cast("dict[str, JSON]", listed[0])
+
+
+def json_object(text: str) -> Mapping[str, JSON] | None:
+    """The first of them; None if there is none."""
+    return next(json_objects(text), None)
 
 
 def only_object(text: str) -> Mapping[str, JSON] | None:
