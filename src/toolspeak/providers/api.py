@@ -12,6 +12,7 @@ from typing import Unpack
 import httpx2
 
 from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
+from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
@@ -28,7 +29,7 @@ class Endpoint:
     """Where and how an API is asked: `path` below the base URL, `query` beside it, `headers` and the key in them.
 
     `lines`: a stream is lines of JSON, not server-sent events. `done`: `[DONE]` alone ends a turn. `hint`: what to
-    check if the answer is of another type.
+    check if the answer is of another type. `listing`: where the API lists its models.
     """
 
     base_url: str
@@ -40,6 +41,7 @@ class Endpoint:
     query: Mapping[str, str] | None = None
     lines: bool = False
     done: bool = False
+    listing: str = "models"
 
 
 class ApiProvider:
@@ -75,6 +77,11 @@ class ApiProvider:
         anything is asked again (`retry.py`)."""
         request = replace(request, options={**self._options, **request.options})
         return retried(lambda: self._turn(request), self._api.retries, self._api.clock)
+
+    async def probe(self) -> JSON:
+        """What the API lists as its models, as JSON; None if it answers something else. Raises ProviderError if it does
+        not answer at all."""
+        return await self._api.get(self._endpoint.listing)
 
     async def aclose(self) -> None:
         """Closes the connections; no turn can be asked for afterwards."""

@@ -214,6 +214,19 @@ class HttpApi:
             received = None if reply is None else reply.received
             raise transport_error(self.address, why, error, received, self._timeouts.connect or 0) from error
 
+    async def get(self, path: str) -> JSON:
+        """What stands at `path` below the base URL, as JSON; None if it is none, or no success. Raises ProviderError if
+        nobody answers."""
+        url = self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
+        try:
+            response = await self._client().get(url, timeout=self._timeouts.first_byte)
+            return decode_json(response.content, "a list") if response.is_success else None
+        except ProviderError:
+            return None
+        except httpx2.HTTPError as error:
+            why = self.hide(shortened(str(error))) or type(error).__name__
+            raise transport_error(self.address, why, error, None, self._timeouts.connect or 0) from error
+
     def hide(self, text: str) -> str:
         """The text without the provider's secrets and without anything that looks like an API key."""
         for secret in self._secrets:
