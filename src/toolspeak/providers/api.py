@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Unpack
+from typing import TypeAlias, Unpack, cast, get_args
 
 import httpx2
 
@@ -19,6 +19,9 @@ from toolspeak.providers.failures import decode_json
 from toolspeak.providers.http import DRAIN_SECONDS, ConnectionOptions, HttpApi, Reply
 from toolspeak.providers.retry import retried
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
+
+_Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
+_PIECES = frozenset(get_args(_Piece))
 
 _DONE = "[DONE]"
 """What OpenAI's Chat Completions end a stream with; servers of other formats send it too."""
@@ -127,8 +130,8 @@ class ApiProvider:
             async with aclosing(reply.lines() if self._endpoint.lines else reply.events(last=_DONE)) as frames:
                 async for frame in frames:
                     for delta in decoder.feed(decode_json(frame, what)):
-                        if isinstance(delta, TextDelta | ReasoningDelta | ArgumentsDelta):
-                            reply.received += len(delta.text)
+                        if delta.__class__ in _PIECES:
+                            reply.received += len(cast("_Piece", delta).text)
                         yield delta
                     if self._over(decoder):
                         await _drain(frames)
