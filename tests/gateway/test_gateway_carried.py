@@ -62,7 +62,7 @@ def test_several_ids_carry_each_its_own():
     ]
 
 
-@pytest.mark.parametrize("size", [100, 10_000, 1_000_000])
+@pytest.mark.parametrize("size", [100, 5_000, 100_000])
 def test_results_are_shortened_until_the_id_is_short_enough(size):
     text = "".join(str(n) for n in range(size // 4))  # nothing that packs well
     made = carrying("c", a_run([("read", {"path": "x"}, (TextPart(text), ImagePart("image/png", text.encode())))] * 20))

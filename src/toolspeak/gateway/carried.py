@@ -36,8 +36,8 @@ MARK = "__ran_"
 MAX_ID = 32 * 1024
 """Characters: clients keep ids in databases and send them back twice with every request."""
 
-_MAX_READ = 4 * 1024 * 1024
-"""Bytes that an id may unfold to."""
+_MAX_UNFOLDED = 1024 * 1024
+"""Bytes of JSON that an id may unfold to: who asks could send one that unfolds to gigabytes."""
 
 _SHORTER = (None, 4096, 1024, 256)
 """How much of a result is kept, in bytes, until the id is short enough."""
@@ -49,6 +49,8 @@ def carrying(call_id: str, ran: Sequence[Message]) -> str | None:
     for most in _SHORTER:
         kept = [message if most is None else _shortened(message, most) for message in ran]
         packed = json.dumps([dump(message) for message in kept], separators=(",", ":")).encode()
+        if len(packed) > _MAX_UNFOLDED:
+            continue
         text = base64.urlsafe_b64encode(zlib.compress(packed, 9)).decode().rstrip("=")
         made = f"{call_id}{MARK}{text}"
         if len(made) <= MAX_ID:
@@ -88,7 +90,7 @@ def _read(call_id: str) -> tuple[str, list[Message]]:
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         unpack = zlib.decompressobj()
-        data = unpack.decompress(packed, _MAX_READ)
+        data = unpack.decompress(packed, _MAX_UNFOLDED)
         if not unpack.eof:
             return call_id, []
         read: JSON = json.loads(data)
