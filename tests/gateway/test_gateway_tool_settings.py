@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx2
 import pytest
+from mcp_helpers import is_running, program, traces
 
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.dialects import get_dialect
 from toolspeak.errors import UsageError
 from toolspeak.gateway.config import ToolSettings, approved_names, read_config
 
@@ -79,3 +84,25 @@ def test_what_cannot_be_served_is_told_at_the_start(tmp_path):
     broken = serving(tmp_path, "--tools", "mcp.json")
     assert broken.returncode != 0
     assert "the MCP server 'gone' cannot be used: FileNotFoundError" in broken.stderr
+
+
+def test_a_gateway_that_is_stopped_leaves_no_server_behind(tmp_path):
+    server = program(tmp_path)
+    listed = {"mcpServers": {"s": {"command": server.command, "args": list(server.args)}}}
+    (tmp_path / "mcp.json").write_text(json.dumps(listed), encoding="utf-8")
+    turn = get_dialect("hermes").render([Message("assistant", (ToolCall("", "s__echo", {"text": "hello from afar"}),))])[0].text
+    (tmp_path / "book.json").write_text(json.dumps({"turns": [turn, "It says {{find:hello from \\w+}} back."]}), encoding="utf-8")
+    command = [sys.executable, "-m", "toolspeak", "serve", "--upstream", f"scripted:{tmp_path / 'book.json'}"]
+    command += ["--dialect", "hermes", "--port", "0", "--tools", "mcp.json"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        address = next(line for line in serving.stderr if "serves at" in line).split()[-1]
+        body = {"model": "m", "messages": [{"role": "user", "content": "hello?"}]}
+        with httpx2.Client(trust_env=False, timeout=60) as client:
+            answer = client.post(f"{address}/v1/chat/completions", json=body).json()
+        serving.terminate()
+        log = serving.stderr.read()
+        serving.wait(30)
+    assert answer["choices"][0]["message"]["content"] == "It says hello from afar back."
+    assert not any(is_running(int(pid)) for pid in traces(tmp_path, "starts"))
+    assert "Traceback" not in log
