@@ -90,8 +90,10 @@ def test_a_gateway_that_is_stopped_leaves_no_server_behind(tmp_path):
     server = program(tmp_path)
     listed = {"mcpServers": {"s": {"command": server.command, "args": list(server.args)}}}
     (tmp_path / "mcp.json").write_text(json.dumps(listed), encoding="utf-8")
-    turn = get_dialect("hermes").render([Message("assistant", (ToolCall("", "s__echo", {"text": "hello from afar"}),))])[0].text
-    (tmp_path / "book.json").write_text(json.dumps({"turns": [turn, "It says {{find:hello from \\w+}} back."]}), encoding="utf-8")
+    made = ToolCall("", "s__echo", {"text": "hello from afar"})
+    turn = get_dialect("hermes").render([Message("assistant", (made,))])[0].text
+    turns = [turn, "It says {{find:hello from \\w+}} back."]
+    (tmp_path / "book.json").write_text(json.dumps({"turns": turns}), encoding="utf-8")
     command = [sys.executable, "-m", "toolspeak", "serve", "--upstream", f"scripted:{tmp_path / 'book.json'}"]
     command += ["--dialect", "hermes", "--port", "0", "--tools", "mcp.json"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as serving:
