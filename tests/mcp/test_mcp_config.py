@@ -61,8 +61,8 @@ def test_the_folder_of_an_editors_file_is_the_one_around_it(tmp_path):
 
 
 def test_what_is_secret_is_not_shown():
-    server = StdioServer("s", "x", env={"TOKEN": "t0ken"})
-    assert "t0ken" not in repr((server, HttpServer("h", "http://x", {"authorization": "t0ken"})))
+    server = StdioServer("s", "x", ("--key=t0ken",), env={"TOKEN": "t0ken"})
+    assert "t0ken" not in repr((server, HttpServer("h", "http://x/t0ken", {"authorization": "t0ken"})))
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,7 @@ def test_leaving_ends_every_server_that_was_started(tmp_path):
 def test_one_server_that_fails_to_start_ends_the_others_and_is_named(tmp_path):
     async def main():
         broken = StdioServer("broken", sys.executable, ("-c", "raise SystemExit('no such database')"))
-        missing = StdioServer("missing", str(tmp_path / "nowhere"))
+        missing = StdioServer("missing", str(tmp_path / "nowhere"), ("--key", "s3cret"))
         async with connected(program(tmp_path), broken, missing):
             raise AssertionError("entered")
 
@@ -324,7 +324,8 @@ def test_one_server_that_fails_to_start_ends_the_others_and_is_named(tmp_path):
     assert "'broken' cannot be used" in told
     assert "no such database" in told
     assert "'missing' cannot be used: FileNotFoundError" in told
-    assert "Try to start it by hand" in told
+    assert f"Try to start '{tmp_path}/nowhere' by hand" in told
+    assert "s3cret" not in told
     assert not any(is_running(int(pid)) for pid in traces(tmp_path, "starts"))
 
 
@@ -346,7 +347,7 @@ def test_an_address_where_nothing_is_served_is_named():
         async with connected(HttpServer("far", "http://127.0.0.1:9/mcp")):
             raise AssertionError("entered")
 
-    with pytest.raises(McpError, match=r"'far' cannot be used: ConnectError: .*127\.0\.0\.1:9"):
+    with pytest.raises(McpError, match=r"'far' cannot be used: ConnectError: .*http://127\.0\.0\.1,"):
         run(main())
 
 

@@ -31,7 +31,7 @@ class StdioServer:
 
     name: str
     command: str
-    args: tuple[str, ...] = ()
+    args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=_no_values, repr=False)
     cwd: str | None = None
 
@@ -41,7 +41,7 @@ class HttpServer:
     """A server at an address (MCP's streamable HTTP)."""
 
     name: str
-    url: str
+    url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=_no_values, repr=False)
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any, Self, cast
+from urllib.parse import urlsplit
 
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters, types
@@ -155,9 +156,9 @@ class Link:
     def _fail(self, error: BaseException | str) -> None:
         self._failure = McpError(error) if isinstance(error, str) else error
         if not self._opened.done():
-            self._opened.set_exception(
-                McpError(f"{about(self.server)} cannot be used: {self.why()}. {remedy(self.server)}")
-            )
+            told = f"{about(self.server)} cannot be used: {self.why()}. {remedy(self.server)}"
+            self._opened.set_exception(McpError(told))
+            self._opened.exception()  # whoever asked may be gone
 
     async def _listen(self, client: Client) -> None:
         """Waits for the end; hears of changed tools on the way (newer servers tell those alone who ask)."""
@@ -249,9 +250,11 @@ def about(server: Server) -> str:
 
 
 def remedy(server: Server) -> str:
+    """What a person may try. Arguments and paths are not named: a key may stand in them, and models read this too."""
     if isinstance(server, HttpServer):
-        return f"Look whether it is served at {server.url}, and whether its headers are right"
-    return f"Try to start it by hand: {' '.join((server.command, *server.args))}"
+        at = urlsplit(server.url)
+        return f"Look whether it is served at {at.scheme}://{at.hostname}, and whether its path and headers are right"
+    return f"Try to start {server.command!r} by hand, with its arguments"
 
 
 def describe(error: BaseException) -> str:
