@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, MalformedCall, TextPart, ToolCall, ToolResult
+from toolspeak.data.values import quick
 from toolspeak.execute import ANSWERED_FROM
 
 _SORTED = json.JSONEncoder(sort_keys=True)
@@ -22,6 +23,7 @@ _FAILED = (
 )
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Progress:
     """`last` are the digests of the last two steps (calls and results), `repeats` how many steps in a row were the

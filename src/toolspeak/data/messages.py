@@ -54,6 +54,7 @@ class TextPart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ReasoningPart:
     """What the model thought; kept, never shown to the model again unless its API asks for it."""
@@ -160,6 +161,7 @@ def failure(call: ToolCall | MalformedCall, code: FailureCode, message: str) -> 
 Part: TypeAlias = TextPart | ReasoningPart | JsonPart | ImagePart | FilePart | ToolCall | MalformedCall | ToolResult
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Message:
     """A role and its parts, in the order they were written."""
@@ -194,6 +196,7 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TextMessage:
     """A message as a text-only model API takes it: a dialect has turned calls and results into text."""
@@ -202,6 +205,7 @@ class TextMessage:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one or more turns. None is *unknown* (the provider did not say, or we closed the stream).

@@ -31,6 +31,7 @@ from toolspeak.data.messages import (
     Usage,
 )
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import Dialect, Section
 
 
@@ -42,6 +43,7 @@ class IgnoredCall:
     reason: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ParsedTurn:
     """What the runtime sees in a reply.
