@@ -161,6 +161,9 @@ def failure(call: ToolCall | MalformedCall, code: FailureCode, message: str) -> 
 Part: TypeAlias = TextPart | ReasoningPart | JsonPart | ImagePart | FilePart | ToolCall | MalformedCall | ToolResult
 
 
+_CALLS = (ToolCall, MalformedCall)
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -189,7 +192,7 @@ class Message:
 
     @property
     def calls(self) -> tuple[ToolCall | MalformedCall, ...]:
-        return tuple(part for part in self.parts if isinstance(part, ToolCall | MalformedCall))
+        return tuple([part for part in self.parts if isinstance(part, _CALLS)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
@@ -246,7 +249,9 @@ class Usage:
 
 
 def _sum(count: int | None, other: int | None, sign: int = 1) -> int | None:
-    return None if count is None and other is None else (count or 0) + sign * (other or 0)
+    if other is None:
+        return count
+    return sign * other if count is None else count + sign * other
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
+from toolspeak.data.values import same_json
 from toolspeak.errors import AgentStop
 from toolspeak.execute.approval import (
     ApprovalRequest,
@@ -20,7 +21,6 @@ from toolspeak.execute.approval import (
     ask_together,
     request_digest,
 )
-from toolspeak.execute.arguments import same_arguments
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
 from toolspeak.execute.doubts import ASKED, Doubts, has_person, unknown_outcome
 from toolspeak.execute.early import EarlyStart
@@ -272,7 +272,7 @@ class Admission:
             if decision.ends_run:
                 self.stop = StopRequested("terminated", decision.reason, call.id, by=decision.by)
             return Settled(failure(call, "rejected", f"the call was rejected{told}"), by=decision.by)
-        if decision.arguments is None or same_arguments(decision.arguments, call.arguments):
+        if decision.arguments is None or same_json(decision.arguments, call.arguments):
             return ready
         changed = self.questions.ready(replace(call, arguments=decision.arguments))
         if isinstance(changed, Ready):
