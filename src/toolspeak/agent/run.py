@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -112,8 +112,12 @@ class Run:
 
     async def record(self, event: Event) -> None:
         """Makes an event durable, then true, then visible."""
-        async with self._lock:
+        lock = self._lock
+        await lock.acquire()
+        try:
             await self._record(event)
+        finally:
+            lock.release()
 
     async def _record(self, event: Event) -> None:
         state, settings = self._state, self._settings
@@ -131,31 +135,37 @@ class Run:
 
     async def finish(self) -> RunState:
         """Runs to the end, or to where it waits for approval. Raises ProviderError when the model API fails."""
-        async for _ in self.states():
-            pass
-        return self.state
+        self._claim()
+        return await self._drive()
+
+    async def _drive(self) -> RunState:
+        async with self._held():
+            while await self._advance():
+                pass
+        return self._outcome()
 
     async def states(self) -> AsyncGenerator[RunState]:
         """The state after each step and at the end. Leaving the loop early stops the run where it is."""
         self._claim()
-        async with aclosing(self._advance()) as states:
-            async for state in states:
-                yield state
+        async with self._held():
+            while await self._advance():
+                yield self.state
+            yield self.state
+        self._outcome()
 
     def _claim(self) -> None:
         if self._driven:
             raise RunError(f"run {self.run_id} has been driven already; a run is driven once, start another")
         self._driven = True
 
-    async def _advance(self) -> AsyncGenerator[RunState]:
+    @asynccontextmanager
+    async def _held(self) -> AsyncGenerator[None]:
+        """What surrounds a run while it is driven."""
         try:
-            async with (
-                holding(self.journal, self.run_id, self.suspend) as self._lease,
-                aclosing(self._steps()) as steps,
-            ):
+            async with holding(self.journal, self.run_id, self.suspend) as self._lease:
                 with as_parent(self.run_id, self._add_sub_run):
-                    async for state in steps:
-                        yield state
+                    await self._open()
+                    yield
         finally:
             self._ended = True
             await self._spending.tell(self._state, self._settings.agent)
@@ -163,10 +173,11 @@ class Run:
                 await self._frame.leave()
             await self._turns.close()
 
-    async def _steps(self) -> AsyncGenerator[RunState]:
-        await self._open()
+    async def _advance(self) -> bool:
+        """Goes on until there is a step more; False once the run has come to its end, or to rest."""
         while self.state.status not in _FINAL:
-            await self._read_inbox()
+            if self._inbox:
+                await self._read_inbox()
             action = decide(self.state, self._settings.window)
             if self._pause.asked and not isinstance(action, AwaitApproval | Finish):
                 await self._suspend()
@@ -182,14 +193,18 @@ class Run:
                 case Finish():
                     await self._accept(action)
             if self.state.status == "running":
-                yield self.state
-            elif self.state.status == "suspended":
+                return True
+            if self.state.status == "suspended":
                 break
         if self._frame is not None and self.state.status in PAUSED:
             await self.record_all((await self._frame.end(Finish(self.state.status, "", "")))[1])
-        yield self.state
+        return False
+
+    def _outcome(self) -> RunState:
+        """The state at the end. Raises ProviderError if the model API ended the run."""
         if self._turns.error is not None and self.state.status == "failed":
             raise self._turns.error
+        return self.state
 
     async def _open(self) -> None:
         """Records how the run begins, and enters what surrounds it."""
@@ -298,12 +313,8 @@ class Run:
         channel: Channel[Watched] = Channel()
         self.publish, self._progress = channel.put, channel.offer
 
-        async def work() -> None:
-            async for _ in self._advance():
-                pass
-
         try:
-            async with aclosing(channel.read(work())) as items:
+            async with aclosing(channel.read(self._drive())) as items:
                 async for item in items:
                     yield item
         finally:
