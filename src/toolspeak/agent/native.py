@@ -63,70 +63,59 @@ class NativeDriver:
         return request.instructions
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
-        if self._fell_back and self._fallback is not None:
-            async for delta in self._fallback.turn(request):
-                yield delta
-            return
-        said = False
-        try:
-            async with aclosing(cast("AsyncGenerator[Delta]", self._turn(request))) as deltas:
-                async for delta in deltas:
-                    said = True
+        # One generator for all attempts: a turn is thousands of deltas, and each generator is a hop for each.
+        while True:
+            if self._fell_back and self._fallback is not None:
+                async for delta in self._fallback.turn(request):
                     yield delta
+                return
+            sent, text, heard = self._sent(request), self._reader(request), request.heard
+            asked = self._asked(request, sent)
+            said = ended = False
+            try:
+                async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
+                    async for piece in stream:
+                        await heard(piece)
+                        if isinstance(piece, TurnEnded):
+                            ended = True
+                            if self._resume and piece.response_id is not None:
+                                sent.earlier = Earlier(piece.response_id, len(sent.messages))
+                        if text is None:
+                            said = True
+                            yield piece
+                            continue
+                        for delta in text.feed(piece):
+                            said = True
+                            yield delta
+            except ProviderError as error:
+                if asked.earlier is not None and error.code == "forgotten":
+                    sent.earlier = None
+                    continue
+                if said or self._fallback is None or not request.tools or not _refuses_tools(error):
+                    raise
+                self._fell_back = True
+                request.memo.clear()
+                continue
+            if not ended:
+                raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
             return
-        except ProviderError as error:
-            if said or self._fallback is None or not request.tools or not _refuses_tools(error):
-                raise
-        self._fell_back = True
-        request.memo.clear()
-        async for delta in self._fallback.turn(request):
-            yield delta
 
-    async def _turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
-        sent = self._sent(request)
-        earlier = sent.earlier if _is_kept(sent) else None
-        try:
-            async with aclosing(cast("AsyncGenerator[Delta]", self._ask(request, sent, earlier))) as deltas:
-                async for delta in deltas:
-                    yield delta
-            return
-        except ProviderError as error:
-            if earlier is None or error.code != "forgotten":
-                raise
-        sent.earlier = None
-        async with aclosing(cast("AsyncGenerator[Delta]", self._ask(request, sent, None))) as deltas:
-            async for delta in deltas:
-                yield delta
-
-    async def _ask(self, request: TurnRequest, sent: _Sent, earlier: Earlier | None) -> AsyncIterator[Delta]:
-        capabilities = self.provider.capabilities
-        asked = ModelRequest(
+    def _asked(self, request: TurnRequest, sent: _Sent) -> ModelRequest:
+        return ModelRequest(
             sent.messages,
             request.tools,
             request.choice,
             output=request.output,
-            cache=capabilities.cache_markers,
-            earlier=earlier,
+            cache=self.provider.capabilities.cache_markers,
+            earlier=sent.earlier if _is_kept(sent) else None,
             keep=self._resume,
         )
-        text, leaks = None, self._leaks
-        if leaks is not None and request.tools:
-            text = LeakedCalls(lambda: leaks.parser(request.tools), echoes=request.output is None)
-        ended = False
-        async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
-            async for piece in stream:
-                await request.heard(piece)
-                if isinstance(piece, TurnEnded):
-                    ended = True
-                    if self._resume and piece.response_id is not None:
-                        sent.earlier = Earlier(piece.response_id, len(sent.messages))
-                if text is None:
-                    yield piece
-                    continue
-                for delta in text.feed(piece):
-                    yield delta
-        if not ended:
-            raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
+
+    def _reader(self, request: TurnRequest) -> LeakedCalls | None:
+        leaks = self._leaks
+        if leaks is None or not request.tools:
+            return None
+        return LeakedCalls(lambda: leaks.parser(request.tools), echoes=request.output is None)
 
     def _sent(self, request: TurnRequest) -> _Sent:
         prompt = self.prompt(request)

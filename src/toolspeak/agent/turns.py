@@ -19,7 +19,7 @@ from toolspeak.agent.redact import Shown
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.agent.summary import compact
-from toolspeak.data.deltas import CallCompleted, Delta
+from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
 from toolspeak.data.events import Event, ModelAsked, ModelFailed, Record
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.prices import cost
@@ -146,11 +146,13 @@ class Turns:
         state, settings, publish = self._run.state, self._settings, self._run.publish
         number = state.turns_before + state.step
         collector, partial = TurnCollector(lambda index: call_id(number, index)), self._partial
-        shown = None if publish is None else Shown(settings.secrets, publish)
-        await self.drop_early()
+        show = publish
+        if publish is not None and settings.secrets:
+            show = Shown(settings.secrets, publish).put
+        if self._early is not None:
+            await self.drop_early()
         partial.begin()
-        if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
-            self._early = settings.executor.early(self._run.batch_context())
+        starts_early = settings.early_start and settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", settings.driver.turn(request))
         try:
             async with aclosing(stream):
@@ -158,19 +160,23 @@ class Turns:
                     collector.add(delta)
                     if not partial.heard:
                         await partial.add(delta)
-                    if self._early is not None and isinstance(delta, CallCompleted):
-                        self._offer(self._early, collector.call(delta.index))
-                    if shown is not None:
-                        await shown.put(delta)
+                    if starts_early and isinstance(delta, CallCompleted):
+                        self._offer(collector.call(delta.index))
+                    if show is not None and (show is not publish or not isinstance(delta, TurnEnded)):
+                        await show(delta)
         except (Exception, asyncio.CancelledError):
             await partial.keep()
             raise
         await partial.end()
         return collector.turn()
 
-    def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:
-        if isinstance(call, ToolCall):
-            early.offer(hide_call(call, self._settings.secrets))
+    def _offer(self, call: ToolCall | MalformedCall) -> None:
+        """Has a complete call begin early, if it may."""
+        settings = self._settings
+        if self._early is None:
+            self._early = settings.executor.early(self._run.batch_context())
+        if self._early is not None and isinstance(call, ToolCall):
+            self._early.offer(hide_call(call, settings.secrets))
 
     def take_early(self) -> EarlyStart | None:
         """What has begun of the turn's calls, for the batch that goes on with it."""
