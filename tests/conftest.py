@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 
 from hypothesis import settings
@@ -10,6 +11,11 @@ from hypothesis import settings
 if not os.environ.get("CI"):  # there hypothesis has a profile of its own, which has no deadline either
     settings.register_profile("toolspeak", deadline=None)  # a loaded machine is no fault of the code
     settings.load_profile("toolspeak")
+
+# What runs in the background (`&` in a script, `nohup`) is started with these ignored, and so are its children.
+for each in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(each) == signal.SIG_IGN:
+        signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_configure(config):

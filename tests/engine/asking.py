@@ -47,16 +47,23 @@ def get_time(city: str) -> str:
 
 
 TOOLS = (get_weather, get_time)
+NATIVE = Capabilities(tools=True, output=True)
 SPECS: Sequence[ToolSpec] = Toolset(TOOLS).specs
 
 
-def provider(engine: Engine, *, stream: bool = True, **options: Any) -> OpenAIProvider:
+def provider(
+    engine: Engine,
+    *,
+    stream: bool = True,
+    capabilities: Capabilities = NATIVE,
+    **options: Any,
+) -> OpenAIProvider:
     plain = {} if stream else {"stream": False, "stream_options": None}
     return OpenAIProvider(
         "tiny",
         base_url=engine.base_url,
         options={"seed": 1, "max_tokens": 400, **plain, **options},
-        capabilities=Capabilities(tools=True, output=True),
+        capabilities=capabilities,
         clock=TestClock(),  # a retry is not waited for
     )
 

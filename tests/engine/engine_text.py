@@ -15,6 +15,7 @@ from toolspeak import Agent
 from toolspeak.data.messages import Message, ToolCall, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
+from toolspeak.providers.capabilities import Capabilities
 
 PARIS = "3 days of rain in Paris"
 RUNS = [
@@ -125,3 +126,17 @@ def test_what_a_grammar_admits_is_not_changed(engine: Engine):
     deltas = ask(engine, [Message.user("#two")], tools=(), options={"grammar": grammar.source})
     found = [(call.name, call.arguments) for call in read_turn(get_dialect("hermes"), text_of(deltas)).calls]
     assert found == [("get_weather", {"city": "Rome", "days": 1}), ("get_time", {"city": "Rome"})]
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "deepseek-v31", "cogency-json"])
+def test_a_required_call_of_an_agent_is_held_to_the_grammar(engine: Engine, dialect: str):
+    """The model wants to say a sentence (`#done`); it is the server that makes it call."""
+    model = provider(engine, capabilities=Capabilities(grammar="gbnf"))
+
+    async def go() -> Any:
+        async with Agent(model, TOOLS, dialect=dialect) as agent:
+            return await agent.run("#done", tool_choice="get_time")
+
+    result = asyncio.run(go())
+    called = [call.name for message in result.messages for call in message.calls if isinstance(call, ToolCall)]
+    assert called == ["get_time"]

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
-from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage
+from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage, no_extra
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, History, Section
 from toolspeak.dialects.schema_text import choice_text
-from toolspeak.errors import ProviderError
+from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.base import Provider
-from toolspeak.wire.base import ModelRequest, OutputSchema
+from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
 
 
 async def _unheard(_piece: Delta) -> None:
@@ -29,7 +29,9 @@ class TurnRequest:
 
     `memo` is what a driver keeps between the turns of one run, whose messages only grow. `heard` is told of each piece
     of text and reasoning as the provider sent it, the text of calls included, before anything is made of it: so that a
-    turn that is cut off is kept as it was. `output` is the form the answer has to have.
+    turn that is cut off is kept as it was. `output` is the form the answer has to have. `parallel`: whether a turn may
+    hold several calls; None leaves it to the API and the dialect. `options` go to the API as they are
+    (`ModelRequest.options`).
     """
 
     messages: Sequence[Message]
@@ -39,6 +41,8 @@ class TurnRequest:
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
     heard: Callable[[Delta], Awaitable[None]] = _unheard
     output: OutputSchema | None = None
+    parallel: bool | None = None
+    options: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
 class Driver(Protocol):
@@ -63,12 +67,22 @@ class Driver(Protocol):
     async def aclose(self) -> None: ...
 
 
+_TOOK_CALLS = (
+    "the server took the model's tool calls out of its text, although no tools were sent to it; switch its own "
+    "tool-call parser off (vLLM: start it without --enable-auto-tool-choice)"
+)
+
+
 class TextDriver:
     """Implements `Driver` for models whose calls are text, over any provider.
 
     `starts_in="reasoning"` is for chat templates that open the reasoning block in the prompt. A turn whose
     batch is known before its end is not read further, for what follows the calls is a guess at their results,
     unless no call counts in it anyway. Native calls, which nobody asked for, are an error of the server's.
+
+    Where calls are required the turn is held to a grammar, if the server takes one (`Capabilities.grammar`); it may
+    think first if it can (`reasoning`). Where the dialect has no grammar for these tools, or the server refuses it, the
+    model is only asked.
     """
 
     def __init__(self, provider: Provider, dialect: Dialect, *, starts_in: Section = "text") -> None:
@@ -77,6 +91,8 @@ class TextDriver:
         self._starts_in: Section = starts_in
         self._prompted: tuple[str, Sequence[ToolSpec]] | None = None
         self._prompt = ""
+        self._constraint: Constraint | None = None
+        self._constrained: tuple[Sequence[ToolSpec], ToolChoice, bool | None] | None = None
 
     @property
     def name(self) -> str:
@@ -100,30 +116,62 @@ class TextDriver:
         messages = [TextMessage("system", prompt)] if prompt else []
         messages += _with_choice(self._history(request), request)
         parser = self.dialect.parser(request.tools, self._starts_in)
-        stream = cast("AsyncGenerator[Delta]", self.provider.stream(ModelRequest(messages)))
-        async with aclosing(stream):
-            async for piece in stream:
-                await request.heard(piece)
-                match piece:
-                    case TextDelta(text):
-                        for delta in parser.feed(text):
-                            yield delta
-                            if isinstance(delta, BatchEnded) and request.choice.mode != "none":
-                                yield TurnEnded("closed_by_us", Usage())
+        held = self._held(request)
+        while True:
+            asked = ModelRequest(messages, constraint=held, options=request.options)
+            said = False
+            try:
+                async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
+                    async for piece in stream:
+                        said = True
+                        await request.heard(piece)
+                        match piece:
+                            case TextDelta(text):
+                                for delta in parser.feed(text):
+                                    yield delta
+                                    if isinstance(delta, BatchEnded) and request.choice.mode != "none":
+                                        yield TurnEnded("closed_by_us", Usage())
+                                        return
+                            case TurnEnded(finish):
+                                for delta in parser.close(finish):
+                                    yield delta
+                                yield piece
                                 return
-                    case TurnEnded(finish):
-                        for delta in parser.close(finish):
-                            yield delta
-                        yield piece
-                        return
-                    case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
-                        raise ProviderError(
-                            "the server took the model's tool calls out of its text, although no tools were sent to "
-                            "it; switch its own tool-call parser off (vLLM: start it without --enable-auto-tool-choice)"
-                        )
-                    case _:
-                        yield piece
-        raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
+                            case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
+                                raise ProviderError(_TOOK_CALLS)
+                            case _:
+                                yield piece
+                raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
+            except ProviderError as error:
+                if said or held is None or not _refuses_grammar(error):
+                    raise
+                held = self._constraint = None
+
+    def _held(self, request: TurnRequest) -> Constraint | None:
+        """The grammar that this turn is held to. The last one is kept: turns of a run ask the same again."""
+        target = self.provider.capabilities.grammar
+        choice = request.choice
+        if target is None or choice.mode not in ("required", "specific"):
+            return None
+        if any(request.options.get(name) is not None for name in ("grammar", "response_format")):
+            return None  # the caller has one of its own
+        wanted = (request.tools, choice, request.parallel)
+        if self._constrained != wanted:
+            most = 1 if request.parallel is False else None
+            try:
+                made = self.dialect.grammar(
+                    request.tools,
+                    choice,
+                    target=target,
+                    max_calls=most,
+                    starts_in=self._starts_in,
+                    reasoning=self.provider.capabilities.reasoning,
+                )
+                self._constraint = Constraint(target, made.source)
+            except UsageError:
+                self._constraint = None
+            self._constrained = wanted
+        return self._constraint
 
     def _history(self, request: TurnRequest) -> list[TextMessage]:
         memo = cast("tuple[History, Sequence[ToolSpec], int] | None", request.memo.get("history"))
@@ -152,6 +200,15 @@ def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Seque
         return [*messages, TextMessage("user", asked)]
     last = messages[-1]
     return [*messages[:-1], TextMessage(last.role, f"{last.text}\n\n{asked}")]
+
+
+def _refuses_grammar(error: ProviderError) -> bool:
+    """Whether a server that has grammars will not take this one: one that it cannot compile (vLLM `Invalid grammar`,
+    llama.cpp `Failed to parse grammar`) is an error of the schema's, and no reason to fail the turn."""
+    told = str(error).lower()
+    return error.status in (400, 422, 500) and any(
+        word in told for word in ("grammar", "structural", "response_format", "schema", "structured")
+    )
 
 
 def schema_asked(schema: Mapping[str, JSON]) -> str:

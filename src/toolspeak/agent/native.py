@@ -63,59 +63,59 @@ class NativeDriver:
         return request.instructions
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
-        # One generator for all attempts: a turn is thousands of deltas, and each generator is a hop for each.
-        while True:
-            if self._fell_back and self._fallback is not None:
-                async for delta in self._fallback.turn(request):
-                    yield delta
-                return
-            sent, text, heard = self._sent(request), self._reader(request), request.heard
-            asked = self._asked(request, sent)
-            said = ended = False
+        while self._fallback is None or not self._fell_back:
+            sent = self._sent(request)
+            earlier = sent.earlier if _is_kept(sent) else None
+            asked = self._asked(request, sent, earlier)
+            text = self._text(request)
+            said = False
             try:
                 async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
                     async for piece in stream:
-                        await heard(piece)
-                        if isinstance(piece, TurnEnded):
-                            ended = True
-                            if self._resume and piece.response_id is not None:
-                                sent.earlier = Earlier(piece.response_id, len(sent.messages))
+                        said = True
+                        await request.heard(piece)
+                        ended = isinstance(piece, TurnEnded)
+                        if ended and self._resume and piece.response_id is not None:
+                            sent.earlier = Earlier(piece.response_id, len(sent.messages))
                         if text is None:
-                            said = True
                             yield piece
-                            continue
-                        for delta in text.feed(piece):
-                            said = True
-                            yield delta
-            except ProviderError as error:
-                if asked.earlier is not None and error.code == "forgotten":
-                    sent.earlier = None
-                    continue
-                if said or self._fallback is None or not request.tools or not _refuses_tools(error):
-                    raise
-                self._fell_back = True
-                request.memo.clear()
-                continue
-            if not ended:
+                        else:
+                            for delta in text.feed(piece):
+                                yield delta
+                        if ended:
+                            return
                 raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
-            return
+            except ProviderError as error:
+                if said:
+                    raise
+                if earlier is not None and error.code == "forgotten":
+                    sent.earlier = None
+                elif self._fallback is not None and request.tools and _refuses_tools(error):
+                    self._fell_back = True
+                    request.memo.clear()
+                else:
+                    raise
+        async for delta in self._fallback.turn(request):
+            yield delta
 
-    def _asked(self, request: TurnRequest, sent: _Sent) -> ModelRequest:
+    def _text(self, request: TurnRequest) -> LeakedCalls | None:
+        leaks, tools = self._leaks, request.tools
+        if leaks is None or not tools:
+            return None
+        return LeakedCalls(lambda: leaks.parser(tools), echoes=request.output is None)
+
+    def _asked(self, request: TurnRequest, sent: _Sent, earlier: Earlier | None) -> ModelRequest:
         return ModelRequest(
             sent.messages,
             request.tools,
             request.choice,
+            parallel=request.parallel,
             output=request.output,
+            options=request.options,
             cache=self.provider.capabilities.cache_markers,
-            earlier=sent.earlier if _is_kept(sent) else None,
+            earlier=earlier,
             keep=self._resume,
         )
-
-    def _reader(self, request: TurnRequest) -> LeakedCalls | None:
-        leaks = self._leaks
-        if leaks is None or not request.tools:
-            return None
-        return LeakedCalls(lambda: leaks.parser(request.tools), echoes=request.output is None)
 
     def _sent(self, request: TurnRequest) -> _Sent:
         prompt = self.prompt(request)

@@ -15,17 +15,17 @@ from typing import Any, Literal, cast
 class Capabilities:
     """`None` of a number is unknown.
 
-    `tools`: native tool calls. `parallel`: several in one turn. `output`: an answer of a JSON Schema. `grammar`: what
-    constrains what the model writes, if anything. `reasoning`: the API keeps reasoning apart. `tool_choice`:
-    `required` and a named tool are enforced. `tool_role`: messages of role `tool` that carry no call id are taken.
-    `context`: the model's window in tokens. `resume`: the server keeps a conversation, so that only what is new is
-    sent. `cache_markers`: a prompt is only cached where the request says so.
+    `tools`: native tool calls. `parallel`: several in one turn. `output`: an answer of a JSON Schema. `grammar`: the
+    language of the grammars that a request may hold the model to (`wire.base.Constraint`), if any. `reasoning`: the
+    API keeps reasoning apart. `tool_choice`: `required` and a named tool are enforced. `tool_role`: messages of role
+    `tool` that carry no call id are taken. `context`: the model's window in tokens. `resume`: the server keeps a
+    conversation, so that only what is new is sent. `cache_markers`: a prompt is only cached where the request says so.
     """
 
     tools: bool = False
     parallel: bool = True
     output: bool = False
-    grammar: Literal["gbnf", "lark", "xgrammar", "regex"] | None = None
+    grammar: Literal["gbnf", "xgrammar"] | None = None
     reasoning: bool = False
     tool_choice: bool = False
     tool_role: bool = False

@@ -18,6 +18,7 @@ from toolspeak.wire.anthropic_encoder import AnthropicEncoder, error_body, write
 from toolspeak.wire.anthropic_history import NAME, Block, HistoryReader, encode_history, mark_cached, split_system
 from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.checks import check_request
 from toolspeak.wire.reading import without_lone_surrogates
 
 MAX_TOKENS = 32_000
@@ -44,9 +45,7 @@ class AnthropicFormat:
 
     def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
         """See `WireFormat`. `Earlier` changes nothing: this API keeps no conversation."""
-        for name in _OWN_FIELDS:
-            if name in request.options:
-                raise UsageError(f"the option {name!r} cannot be set: the request's own {name} goes there")
+        check_request(request, _OWN_FIELDS, format_name=NAME)
         system, rest = split_system(request.messages)
         messages = encode_history(rest, model)
         tools = [_tool(spec) for spec in request.tools]

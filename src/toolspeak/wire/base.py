@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, no_extra
@@ -26,6 +26,17 @@ class OutputSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class Constraint:
+    """What holds the model's text to a grammar: `source` in the language of `target`.
+
+    `gbnf` is llama.cpp's (its field `grammar`), `xgrammar` a structural tag (vLLM and SGLang, as `response_format`).
+    """
+
+    target: Literal["gbnf", "xgrammar"]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Earlier:
     """The server keeps the first `messages` messages under `response_id`, and its answer: the message after them."""
 
@@ -39,10 +50,10 @@ class ModelRequest:
 
     `messages` begin with the system messages; `TextMessage` where calls are text. `tools` are those the API is told
     of: none where a dialect tells them in the text. `parallel`: whether a turn may hold several calls, None is the
-    API's default. `cache`: mark what stays the same from turn to turn, for APIs that cache a prompt only then.
-    `earlier`: send only what the server does not have. `keep`: the server is to keep the turn, so that a later one can
-    name it as `earlier`. `options` go into the body as they are (`temperature`, …); one that is None removes the field
-    of that name.
+    API's default. `constraint`: a grammar that the text keeps to, for servers that have them. `cache`: mark what stays
+    the same from turn to turn, for APIs that cache a prompt only then. `earlier`: send only what the server does not
+    have. `keep`: the server is to keep the turn, so that a later one can name it as `earlier`. `options` go into the
+    body as they are (`temperature`, …); one that is None removes the field of that name.
     """
 
     messages: Sequence[Message | TextMessage]
@@ -54,6 +65,7 @@ class ModelRequest:
     cache: bool = False
     earlier: Earlier | None = None
     keep: bool = False
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True, slots=True)

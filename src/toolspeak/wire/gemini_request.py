@@ -30,8 +30,8 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import UsageError
 from toolspeak.wire.base import ModelRequest
+from toolspeak.wire.checks import check_request
 from toolspeak.wire.history import call_ids, text_of
 from toolspeak.wire.reading import without_lone_surrogates
 
@@ -73,9 +73,7 @@ def third_generation(model: str) -> bool:
 
 def encode_request(request: ModelRequest, model: str) -> dict[str, JSON]:
     """The body; the model and whether to stream stand in the path."""
-    for name in OWN_FIELDS:
-        if name in request.options:
-            raise UsageError(f"the option {name!r} cannot be set: the request's own goes there")
+    check_request(request, OWN_FIELDS, format_name=NAME)
     writer = _Contents(request.messages, short_name(model))
     body: dict[str, JSON] = {"contents": writer.contents}
     if writer.system:

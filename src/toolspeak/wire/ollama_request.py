@@ -26,10 +26,11 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import FormatError, UsageError
+from toolspeak.errors import FormatError
 from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, wrong
 from toolspeak.wire.asked_calls import Awaiting, asked_bytes, optional_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.checks import check_request
 from toolspeak.wire.history import call_ids, text_of
 from toolspeak.wire.reading import without_lone_surrogates
 
@@ -56,9 +57,7 @@ ANY_IMAGE = "image/*"
 
 
 def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str, JSON]:
-    for name in OWN_FIELDS:
-        if name in request.options:
-            raise UsageError(f"the option {name!r} cannot be set: the request's own {name} goes there")
+    check_request(request, OWN_FIELDS, format_name=NAME)
     body: dict[str, JSON] = {"model": model, "messages": encode_messages(request.messages), "stream": stream}
     tools = _offered(request)
     if tools:

@@ -6,6 +6,7 @@ written and read in `openai_chat_messages.py`, the server role is in `openai_cha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,7 +15,8 @@ from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ProviderError, UsageError
-from toolspeak.wire.base import ModelRequest, WireRequest
+from toolspeak.wire.base import Constraint, ModelRequest, WireRequest
+from toolspeak.wire.checks import check_request
 from toolspeak.wire.openai_chat_decoder import ChunkDecoder
 from toolspeak.wire.openai_chat_messages import NAME, encode_messages
 from toolspeak.wire.openai_chat_server import ChunkEncoder, decode_request, encode_error, encode_response
@@ -65,6 +67,8 @@ class OpenAIChat:
             described = {"description": output.description} if output.description else {}
             schema = {"name": output.name, **described, "schema": output.schema, "strict": output.strict}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if request.constraint is not None:
+            body.update(_constraint(request.constraint))
         body.update(request.options)
         return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
 
@@ -107,14 +111,23 @@ OPENAI_CHAT = OpenAIChat()
 
 
 def _check_options(request: ModelRequest) -> None:
-    for name in _OWN_FIELDS:
-        if name in request.options:
-            raise UsageError(f"the option {name!r} cannot be set: the request's own {name} goes there")
+    check_request(request, _OWN_FIELDS, format_name=NAME, grammars=True)
     for name, field in _FIELDS_OF_THE_REQUEST.items():
         if request.options.get(name) is not None:
             raise UsageError(f"the option {name!r} cannot be set: the request's own {field!r} says it")
     if request.output is not None and request.options.get("response_format") is not None:
         raise UsageError("the option 'response_format' cannot be set beside an output schema, which goes there")
+    if request.constraint is not None:
+        for name in ("grammar", "response_format"):
+            if request.options.get(name) is not None:
+                raise UsageError(f"the option {name!r} cannot be set beside a constraint, which goes there")
+
+
+def _constraint(constraint: Constraint) -> dict[str, JSON]:
+    """Where a grammar goes: llama.cpp's README of its server, vLLM's and SGLang's `StructuralTagResponseFormat`."""
+    if constraint.target == "gbnf":
+        return {"grammar": constraint.source}
+    return {"response_format": json.loads(constraint.source)}
 
 
 def _tool(tool: ToolSpec) -> JSON:

@@ -33,6 +33,7 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import UsageError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.checks import check_request
 from toolspeak.wire.history import call_ids, text_of
 from toolspeak.wire.media import data_url, image_url
 from toolspeak.wire.openai_responses_asked import decode_request
@@ -83,9 +84,7 @@ OPENAI_RESPONSES = OpenAIResponses()
 
 
 def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
-    for name in _OWN_FIELDS:
-        if name in request.options:
-            raise UsageError(f"the option {name!r} cannot be set: the request's own {name} goes there")
+    check_request(request, _OWN_FIELDS, format_name=NAME)
     instructions, messages = _split_instructions(request.messages)
     ids = call_ids(request.messages)
     new = _not_kept(request, ids)
