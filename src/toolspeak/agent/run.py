@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.decisions import decision_of, doubts_of
-from toolspeak.agent.family import Spending, as_parent
+from toolspeak.agent.family import Spending
 from toolspeak.agent.frame import RunFrame
 from toolspeak.agent.history import without_secrets
-from toolspeak.agent.hold import holding
+from toolspeak.agent.hold import Hold
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering
 from toolspeak.agent.memory import Memory
 from toolspeak.agent.pricing import check_priced
@@ -36,7 +36,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message
 from toolspeak.errors import AgentStop, RunError, ToolDefinitionError, ToolFailed
-from toolspeak.execute import Answer, BatchContext, BatchPaused, Doubts, HookContext, HookNotes, Pause, RunScope
+from toolspeak.execute import NO_DOUBTS, Answer, BatchContext, BatchPaused, Doubts, HookContext, HookNotes, Pause, RunScope
 from toolspeak.journal.base import Journal, Lease
 
 Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event], dict[str, Any]]]]
@@ -82,7 +82,9 @@ class Run:
         self._stage = Stage(settings.pipelines, self._hook_context, settings.secrets.hide_text)
         self._turns = Turns(settings, self._stage, self)
         self._frame: RunFrame | None = None
-        self._spending = Spending()
+        self._hold = Hold(settings.journal, run_id, self.suspend)
+        self._spending = Spending(run_id, self._add_sub_run)
+        self._hooked = any(settings.pipelines.values())
 
     @property
     def journal(self) -> Journal:
@@ -139,18 +141,24 @@ class Run:
         return await self._drive()
 
     async def _drive(self) -> RunState:
-        async with self._held():
+        try:
+            await self._begin()
             while await self._advance():
                 pass
+        finally:
+            await self._leave()
         return self._outcome()
 
     async def states(self) -> AsyncGenerator[RunState]:
         """The state after each step and at the end. Leaving the loop early stops the run where it is."""
         self._claim()
-        async with self._held():
+        try:
+            await self._begin()
             while await self._advance():
                 yield self.state
             yield self.state
+        finally:
+            await self._leave()
         self._outcome()
 
     def _claim(self) -> None:
@@ -158,14 +166,16 @@ class Run:
             raise RunError(f"run {self.run_id} has been driven already; a run is driven once, start another")
         self._driven = True
 
-    @asynccontextmanager
-    async def _held(self) -> AsyncGenerator[None]:
-        """What surrounds a run while it is driven."""
+    async def _begin(self) -> None:
+        self._lease = await self._hold.take()
+        self._spending.begin()
+        await self._open()
+
+    async def _leave(self) -> None:
+        """Gives back what the run has while it is driven, however it ended."""
+        self._spending.end()
         try:
-            async with holding(self.journal, self.run_id, self.suspend) as self._lease:
-                with as_parent(self.run_id, self._add_sub_run):
-                    await self._open()
-                    yield
+            await self._hold.give_back()
         finally:
             self._ended = True
             await self._spending.tell(self._state, self._settings.agent)
@@ -184,7 +194,7 @@ class Run:
                 break
             match action:
                 case AskModel() | RunTools():
-                    await self._step(action)
+                    await (self._step(action) if self._stage.has("step") else self._take_step(action))
                 case Compact(plan):
                     await self._turns.compact(plan)
                     continue
@@ -213,7 +223,7 @@ class Run:
             self.memory.update(remembered)
         if self._state is not None:
             check_priced(self._state.limits, self._settings.driver.name, self._settings.prices)
-        self._spending.begin(self._state)
+        self._spending.has_told(self._state)
         start, facts = RunStart(()), list[Event]()
         for event in self._opening:
             if isinstance(event, RunStarted):
@@ -263,10 +273,7 @@ class Run:
             await self.record(event)
 
     async def _step(self, action: AskModel | RunTools) -> None:
-        """One turn and its batch; what remains of them when the run goes on after a pause."""
-        if not self._stage.has("step"):
-            await self._take_step(action)
-            return
+        """A step with what surrounds it."""
         step: Step | None = Step(self.state.step + isinstance(action, AskModel))
         if isinstance(action, AskModel):
             verdict, facts = await self._stage.before("step", step, self.state.metadata)
@@ -288,6 +295,7 @@ class Run:
             await self.record(UserMessageQueued(without_secrets(Message.user(text), self._settings.secrets)))
 
     async def _take_step(self, action: AskModel | RunTools) -> None:
+        """One turn and its batch; what remains of them when the run goes on after a pause."""
         if isinstance(action, AskModel):
             ended = await self._turns.ask(action)
             if ended is not None:
@@ -307,18 +315,19 @@ class Run:
         await self._turns.drop_early()
         await self.record(RunPaused("suspended"))
 
-    async def stream(self) -> AsyncGenerator[Watched]:
+    def stream(self) -> AsyncGenerator[Watched]:
         """Deltas as they come and records once they are durable. Leaving the loop early cancels the run."""
-        self._claim()
         channel: Channel[Watched] = Channel()
-        self.publish, self._progress = channel.put, channel.offer
 
-        try:
-            async with aclosing(channel.read(self._drive())) as items:
-                async for item in items:
-                    yield item
-        finally:
-            self.publish = self._progress = None
+        async def work() -> None:
+            self._claim()
+            self.publish, self._progress = channel.put, channel.offer
+            try:
+                await self._drive()
+            finally:
+                self.publish = self._progress = None
+
+        return channel.read(work)
 
     def batch_context(self) -> BatchContext:
         """What the calls of the next batch are told of the run."""
@@ -358,7 +367,7 @@ class Run:
         """Whether a call of this tool may have changed the memory: the tool, or an interceptor."""
         tool = self._settings.toolset.get(name)
         reached = tool is not None and "context" in tool.injected.values()
-        return reached or any(self._settings.pipelines.values())
+        return reached or self._hooked
 
     async def _run_tools(self, action: RunTools) -> None:
         state, settings = self.state, self._settings
@@ -373,7 +382,7 @@ class Run:
                 approver=settings.approver,
                 decided={decided.call_id: decision_of(decided) for decided in state.decisions},
                 finished={result.call_id: result for result in state.results},
-                doubts=Doubts(doubts_of(state.in_doubt), settings.in_doubt),
+                doubts=Doubts(doubts_of(state.in_doubt), settings.in_doubt) if state.begun else NO_DOUBTS,
                 deadline=seconds,
                 max_calls=action.max_calls,
                 early=early,

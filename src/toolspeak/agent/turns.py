@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -66,6 +65,7 @@ class Turns:
         self._partial = PartialTurn(settings.secrets, run.record)
         self._specs = tuple(settings.toolset.specs)
         self._digest = tools_digest(self._specs)
+        self._hear = self._partial.hear
         self._early: EarlyStart | None = None
         self.error: ProviderError | None = None
 
@@ -75,10 +75,10 @@ class Turns:
         if action.reached is not None:
             await run.record(action.reached)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
-        heard = self._partial.hear
+        heard, intercepted = self._hear, self._stage.has("model")
         request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo, heard, output)
         ready, own_messages = None, False
-        if self._stage.has("model"):
+        if intercepted:
             sent = replace(request, messages=(*run.state.history, *run.state.queued))
             given, facts = await self._stage.before("model", sent, run.state.metadata)
             await run.record_all(facts)
@@ -88,20 +88,25 @@ class Turns:
             request = sent if isinstance(given, Answer) else given
             own_messages = request.messages is not sent.messages
         await self._record_asked(request)
+        state = run.state
         # A driver keeps what it has rendered of a run's messages: it must not take others for those.
         if own_messages:
             request = replace(request, memo={})
-        elif request.messages is not run.state.messages:
-            request = replace(request, messages=run.state.messages)
-        if request.heard != heard:  # an interceptor's own
+        elif request.messages is not state.messages:
+            request = replace(request, messages=state.messages)
+        if request.heard is not heard:  # an interceptor's own
             request = replace(request, heard=heard)
-        wrapping_up = run.state.limit is not None
-        scope = asyncio.timeout(_WRAP_UP_SECONDS if wrapping_up else seconds_left(run.state, settings.clock))
+        wrapping_up = state.limit is not None
+        seconds = _WRAP_UP_SECONDS if wrapping_up else seconds_left(state, settings.clock)
+        scope = None if seconds is None else asyncio.timeout(seconds)
         try:
-            async with scope:
-                turn = await self._turn(request, ready)
+            if scope is None:
+                turn = await (self._turn(request, ready) if intercepted else self._read_turn(request))
+            else:
+                async with scope:
+                    turn = await self._turn(request, ready)
         except TimeoutError:
-            if not scope.expired():
+            if scope is None or not scope.expired():
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
             if wrapping_up:
@@ -155,7 +160,7 @@ class Turns:
         starts_early = settings.early_start and settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", settings.driver.turn(request))
         try:
-            async with aclosing(stream):
+            try:
                 async for delta in stream:
                     collector.add(delta)
                     if not partial.heard:
@@ -164,6 +169,8 @@ class Turns:
                         self._offer(collector.call(delta.index))
                     if show is not None and (show is not publish or not isinstance(delta, TurnEnded)):
                         await show(delta)
+            finally:
+                await stream.aclose()
         except (Exception, asyncio.CancelledError):
             await partial.keep()
             raise

@@ -12,7 +12,7 @@ from toolspeak.execute.approval import (
     resolve_approver,
 )
 from toolspeak.execute.batch import Batch, BatchContext, Emit
-from toolspeak.execute.doubts import Doubts, InDoubt
+from toolspeak.execute.doubts import NO_DOUBTS, Doubts, InDoubt
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.executor import Executor
 from toolspeak.execute.gates import Concurrency
@@ -42,6 +42,7 @@ __all__ = [
     "Block",
     "Concurrency",
     "Decision",
+    "NO_DOUBTS",
     "Doubts",
     "EarlyStart",
     "Emit",
