@@ -36,7 +36,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message
 from toolspeak.errors import AgentStop, RunError, ToolDefinitionError, ToolFailed
-from toolspeak.execute import NO_DOUBTS, Answer, BatchContext, BatchPaused, Doubts, HookContext, HookNotes, Pause, RunScope
+from toolspeak.execute import NO_DOUBTS, Answer, BatchContext, BatchPaused, Doubts, HookContext, HookNotes, Pause, RunScope, Timers
 from toolspeak.journal.base import Journal, Lease
 
 Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event], dict[str, Any]]]]
@@ -77,7 +77,7 @@ class Run:
         self.run_id = run_id
         self.memory: dict[str, Any] = {} if memory is None else memory
         self._remembered: Memory | None = None
-        self._scope = RunScope()
+        self._scope = RunScope(timers=Timers())
         self._pause = Pause()
         self._stage = Stage(settings.pipelines, self._hook_context, settings.secrets.hide_text)
         self._turns = Turns(settings, self._stage, self)
@@ -174,6 +174,8 @@ class Run:
     async def _leave(self) -> None:
         """Gives back what the run has while it is driven, however it ended."""
         self._spending.end()
+        if self._scope.timers is not None:
+            self._scope.timers.close()
         try:
             await self._hold.give_back()
         finally:

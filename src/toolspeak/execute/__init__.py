@@ -27,6 +27,7 @@ from toolspeak.execute.schedule import ScheduleName, plan
 from toolspeak.execute.scope import RunScope
 from toolspeak.execute.secrets import Secrets
 from toolspeak.execute.tape import Tape, Taped
+from toolspeak.execute.timers import Timers
 
 __all__ = [
     "ANSWERED_FROM",
@@ -67,6 +68,7 @@ __all__ = [
     "StandingRules",
     "Tape",
     "Taped",
+    "Timers",
     "ToolCallBlocked",
     "ToolCallCompleted",
     "ToolCallStarted",
