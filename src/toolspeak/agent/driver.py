@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage, no_extra
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, History, Section
 from toolspeak.dialects.schema_text import choice_text
 from toolspeak.errors import ProviderError, UsageError
@@ -23,6 +24,7 @@ async def _unheard(_piece: Delta) -> None:
     return None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
     """What a turn is asked with. `instructions` are the agent's own, without the dialect's.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolspeak.data.events import Limits
-from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import ContentPart, FilePart, ImagePart, JsonPart, MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.data.values import quick, same_json
 from toolspeak.execute import ANSWERED_FROM
 
@@ -71,14 +71,13 @@ def _same_step(earlier: tuple[_Calls, _Results], calls: _Calls, results: _Result
                 return False
         elif not isinstance(other, MalformedCall) or call.raw != other.raw:
             return False
-    return all(map(_same_result, results, earlier[1]))
-
-
-def _same_result(result: ToolResult, other: ToolResult) -> bool:
-    if result.status != other.status or result.code != other.code:
-        return False
-    content, before = _brought(result), _brought(other)
-    return len(content) == len(before) and all(map(_same_part, content, before))
+    for result, other in zip(results, earlier[1], strict=True):
+        if result.status != other.status or result.code != other.code:
+            return False
+        content, before = _brought(result), _brought(other)
+        if len(content) != len(before) or not all(map(_same_part, content, before)):
+            return False
+    return True
 
 
 def _brought(result: ToolResult) -> Sequence[ContentPart]:
@@ -87,20 +86,10 @@ def _brought(result: ToolResult) -> Sequence[ContentPart]:
 
 
 def _same_part(part: ContentPart, other: ContentPart) -> bool:
-    if type(part) is not type(other):
-        return False
+    if isinstance(part, TextPart):
+        return isinstance(other, TextPart) and part.text == other.text
     if isinstance(part, JsonPart):
-        return same_json(_told(part), _told(other))
-    return _told(part) == _told(other)
-
-
-def _told(part: ContentPart) -> JSON:
-    match part:
-        case JsonPart(value):
-            return value
-        case ImagePart(_, data, url):
-            return data or url
-        case FilePart(data=data):
-            return data
-        case _:
-            return part.text
+        return isinstance(other, JsonPart) and same_json(part.value, other.value)
+    if isinstance(part, ImagePart):
+        return isinstance(other, ImagePart) and (part.data, part.url) == (other.data, other.url)
+    return isinstance(other, FilePart) and part.data == other.data
