@@ -185,7 +185,7 @@ class Agent:
             in_doubt=in_doubt,
             output=wanted,
             window=Window(window) if isinstance(window, int) else window,
-            prices={**PRICES, **prices},
+            prices={**PRICES, **prices} if prices else PRICES,
             clock=clock,
         )
 

@@ -219,12 +219,6 @@ def schema_asked(schema: Mapping[str, JSON]) -> str:
     return f"Your final answer must be one JSON value of this schema, without prose or code fence:\n{shown}"
 
 
-def tools_digest(tools: Sequence[ToolSpec]) -> str:
-    """SHA-256 (hex) over names, descriptions and parameters."""
-    listed = [[spec.name, spec.description, spec.parameters] for spec in tools]
-    return text_digest(json.dumps(listed, sort_keys=True, default=dict))
-
-
 def text_digest(text: str) -> str:
     """SHA-256 (hex) of a text; lone surrogates count as they are."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -11,7 +11,6 @@ from toolspeak.data.events import SubRunUsed
 from toolspeak.data.messages import Usage
 from toolspeak.errors import ToolspeakError
 
-
 _GOING_ON: dict[str, Spending] = {}
 """The runs that go on in this process, by id: a sub-run knows no more of its parent than that (`parent_run_id`)."""
 

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolspeak.data.events import Limits
-from toolspeak.data.messages import ContentPart, FilePart, ImagePart, JsonPart, MalformedCall, TextPart, ToolCall, ToolResult
+from toolspeak.data.messages import (
+    ContentPart,
+    FilePart,
+    ImagePart,
+    JsonPart,
+    MalformedCall,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
 from toolspeak.data.values import quick, same_json
 from toolspeak.execute import ANSWERED_FROM
 

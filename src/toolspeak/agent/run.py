@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -36,7 +35,18 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message
 from toolspeak.errors import AgentStop, RunError, ToolDefinitionError, ToolFailed
-from toolspeak.execute import NO_DOUBTS, Answer, BatchContext, BatchPaused, Doubts, HookContext, HookNotes, Pause, RunScope, Timers
+from toolspeak.execute import (
+    NO_DOUBTS,
+    Answer,
+    BatchContext,
+    BatchPaused,
+    Doubts,
+    HookContext,
+    HookNotes,
+    Pause,
+    RunScope,
+    Timers,
+)
 from toolspeak.journal.base import Journal, Lease
 
 Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event], dict[str, Any]]]]
@@ -79,7 +89,7 @@ class Run:
         self._remembered: Memory | None = None
         self._scope = RunScope(timers=Timers())
         self._pause = Pause()
-        self._stage = Stage(settings.pipelines, self._hook_context, settings.secrets.hide_text)
+        self._stage = Stage(settings.pipelines, settings.secrets, self)
         self._turns = Turns(settings, self._stage, self)
         self._frame: RunFrame | None = None
         self._hold = Hold(settings.journal, run_id, self.suspend)
@@ -238,6 +248,7 @@ class Run:
                         facts = [*facts, answering(verdict.value)]
                     event = replace(event, messages=start.messages)
             await self.record(event)
+        self._opening = ()
         await self.record_all(facts)
         if self._stage.has("run") and self.state.stop is None:
             self._frame = RunFrame(self._stage, start, lambda: self.state.metadata)
@@ -346,7 +357,7 @@ class Run:
             parent_run_id=self._settings.parent_run_id,
         )
 
-    def _hook_context(self, notes: HookNotes, name: str) -> HookContext:
+    def hook_context(self, notes: HookNotes, name: str) -> HookContext:
         step = 0 if self._state is None else self._state.step
         return HookContext(self.run_id, step, self._settings.deps, self.memory, self._state, notes, name)
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from toolspeak.agent.compaction import Plan
 from toolspeak.agent.decide import AskModel, Finish
-from toolspeak.agent.driver import TurnRequest, text_digest, tools_digest
+from toolspeak.agent.driver import TurnRequest, text_digest
 from toolspeak.agent.history import call_id, hide_call
 from toolspeak.agent.interceptors import Stage, turn_of
 from toolspeak.agent.partial import PartialTurn
@@ -25,6 +25,7 @@ from toolspeak.data.prices import cost
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ProviderError
 from toolspeak.execute import Answer, BatchContext, EarlyStart
+from toolspeak.tools.toolset import tools_digest
 
 Watched: TypeAlias = Delta | Record
 """What `Run.stream` yields: the transient pieces of a turn, and every record once it is durable."""
@@ -60,11 +61,10 @@ class Turns:
         self._stage = stage
         self._run = run
         self._prompt = self._prompt_digest = ""
-        self._estimate = Estimate()
+        self._estimate: Estimate | None = None  # where the provider does not say what a turn took
         self._memo: dict[str, Any] = {}
         self._partial = PartialTurn(settings.secrets, run.record)
-        self._specs = tuple(settings.toolset.specs)
-        self._digest = tools_digest(self._specs)
+        self._specs = settings.toolset.specs
         self._hear = self._partial.hear
         self._early: EarlyStart | None = None
         self.error: ProviderError | None = None
@@ -121,6 +121,8 @@ class Turns:
             return None
         usage, estimated = turn.usage, turn.usage.total is None
         if estimated:
+            if self._estimate is None:
+                self._estimate = Estimate()
             usage = self._estimate.of(run.state.history, self._prompt, turn)
         # A turn that an interceptor gave in the model's place costs nothing.
         spent = cost(usage, settings.driver.name, settings.prices) if ready is None else 0.0
@@ -132,7 +134,8 @@ class Turns:
         prompt = driver.prompt(request)
         if prompt is not self._prompt:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
-        digest = self._digest if request.tools is self._specs else tools_digest(request.tools)
+        tools = self._settings.toolset
+        digest = tools.digest if request.tools is self._specs else tools_digest(request.tools)
         await self._run.record(ModelAsked(driver.name, digest, self._prompt_digest, request.choice))
 
     async def _turn(self, request: TurnRequest, ready: ParsedTurn | None) -> ParsedTurn | None:
@@ -202,7 +205,7 @@ class Turns:
         request = TurnRequest(state.history, self._specs, settings.instructions)
         await self._run.record(await compact(plan, settings, request, seconds_left(state, settings.clock)))
         self._memo.clear()  # what the driver rendered is no longer what was said
-        self._estimate = Estimate()
+        self._estimate = None
 
     async def close(self) -> None:
         """The run has ended: nothing goes on and nothing is being recorded any more."""

@@ -268,7 +268,12 @@ class ToolChoice:
     @classmethod
     def of(cls, choice: str, *, every_step: bool = False) -> ToolChoice:
         """`auto`, `required`, `none`, or a tool's name."""
+        if choice == "auto" and not every_step:
+            return _AUTO
         for mode in ("auto", "required", "none"):
             if choice == mode:
                 return cls(mode, every_step=every_step)
         return cls("specific", choice, every_step)
+
+
+_AUTO = ToolChoice()

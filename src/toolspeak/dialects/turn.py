@@ -90,7 +90,7 @@ class TurnCollector:
         self._open: _Streamed | None = None  # the last part, if it may go on
         self._calls: dict[int, ToolCall | MalformedCall] = {}
         self._ignored: dict[int, str] = {}
-        self._forged: list[str] = []
+        self._forged: tuple[str, ...] = ()
         self._notes: tuple[str, ...] = ()
         self._end = TurnEnded("stop")
         self.batch_ended = False
@@ -126,7 +126,7 @@ class TurnCollector:
             case BatchEnded():
                 self._notes, self.batch_ended = delta.notes, True
             case ForgedResults(raw):
-                self._forged.append(raw)
+                self._forged = (*self._forged, raw)
             case TurnEnded():
                 self._end = delta
             case _:
@@ -178,7 +178,7 @@ class TurnCollector:
             message=Message("assistant", tuple(parts)),
             calls=tuple([counting[index] for index in sorted(counting)]),
             ignored=tuple(ignored),
-            forged=tuple(self._forged),
+            forged=self._forged,
             notes=self._notes,
             finish=self._end.finish,
             usage=self._end.usage,

@@ -31,6 +31,7 @@ from toolspeak.execute.timers import Timers
 
 __all__ = [
     "ANSWERED_FROM",
+    "NO_DOUBTS",
     "Action",
     "Answer",
     "ApprovalRequest",
@@ -43,7 +44,6 @@ __all__ = [
     "Block",
     "Concurrency",
     "Decision",
-    "NO_DOUBTS",
     "Doubts",
     "EarlyStart",
     "Emit",

@@ -93,7 +93,7 @@ class Admission:
             else:
                 self.holds = self.holds or isinstance(entry, Held)
                 if looks_back:
-                    self._earlier.append(call_of(entry))
+                    self._earlier.append(entry.call if isinstance(entry, Ready) else entry.ready.call)
             entries.append(entry)
         return entries
 

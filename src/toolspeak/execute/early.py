@@ -132,7 +132,7 @@ class EarlyStart:
     @property
     def is_wanted(self) -> bool:
         """Whether all that has begun was taken. If not, nothing of it may be used: the calls share a memory."""
-        return all([begun.taken for begun in self._begun.values()])
+        return all(begun.taken for begun in self._begun.values())
 
     async def drop(self) -> None:
         """Cancels what is still going on, waits for its tasks, and forgets what they brought."""
