@@ -200,22 +200,24 @@ class AtOnce:
         pass
 
 
-@pytest.mark.parametrize(("error", "entered"), [(None, ["look file:a"]), (ProviderError("overloaded"), [])])
-def test_of_a_turn_that_is_over_at_once_nothing_is_early(error, entered):
-    bench, journal = Bench(), WatchedJournal()
+def test_of_a_turn_that_is_over_at_once_nothing_is_early():
+    bench = Bench()
+    result = asyncio.run(Agent(AtOnce(None), bench.tools).run("go"))
+    assert (result.status, bench.entered) == ("answered", ["look file:a"])
+    assert [event.early for event in result.state.started_calls] == [False]
+
+
+def test_of_a_turn_that_fails_at_once_nothing_begins():
+    bench = Bench()
 
     async def main():
-        try:
-            return (await Agent(AtOnce(error), bench.tools, journal=journal).run("go")).status
-        except ProviderError:
-            return "failed"
-        finally:
-            for _ in range(5):  # what was to begin would
-                await asyncio.sleep(0)
+        with pytest.raises(ProviderError, match="overloaded"):
+            await Agent(AtOnce(ProviderError("overloaded")), bench.tools).run("go")
+        for _ in range(5):  # what was to begin would
+            await asyncio.sleep(0)
 
-    assert asyncio.run(main()) == ("failed" if error else "answered")
-    assert bench.entered == entered
-    assert [event.early for event in journal.all(ToolStarted)] == [False] * len(entered)
+    asyncio.run(main())
+    assert bench.entered == []
 
 
 def test_what_a_limit_forbids_is_dropped():

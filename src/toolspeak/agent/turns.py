@@ -183,8 +183,8 @@ class Turns:
         return collector.turn()
 
     def _offer(self, call: ToolCall | MalformedCall) -> None:
-        """Has a complete call begin early, if it may, as soon as the event loop goes round. By then most turns of an API
-        are over, whose calls are complete with their end; of those nothing is early."""
+        """Has a complete call begin early, if it may, as soon as the event loop goes round. Most turns with an API's
+        own calls are over by then: of those nothing is early."""
         if not isinstance(call, ToolCall):
             return
         self._offered.append(call)
