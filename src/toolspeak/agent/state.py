@@ -317,7 +317,7 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
             fruitless = state.fruitless_turns + 1
             history = history.append(Message.user(_FORGED_TURN if event.forged else _EMPTY_TURN))
     usage, choice, unheeded = event.usage, state.choice, False
-    if choice.mode in ("required", "specific") and not state.limit:
+    if choice.mode != "auto" and choice.mode != "none" and not state.limit:
         unheeded = not state.unheeded and not event.forged and not _follows(choice, calls)
         if unheeded and not calls and answer is not None:
             answer = None
