@@ -36,6 +36,7 @@ _PLACES = {
     "read_results": "toolspeak.dialects.results",
     "read_turn": "toolspeak.dialects.turn",
     "repaired": "toolspeak.dialects.repair",
+    "section_of_reply": "toolspeak.dialects.prompt_tail",
     "translate": "toolspeak.dialects.translation",
 }
 """Each public name and where it is. The catalogue is large: it is imported by whoever asks for a dialect, and not by
@@ -67,6 +68,7 @@ __all__ = [
     "read_results",
     "read_turn",
     "repaired",
+    "section_of_reply",
     "translate",
 ]
 
