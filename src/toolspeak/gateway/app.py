@@ -127,6 +127,7 @@ class Gateway:
     async def aclose(self) -> None:
         """Closes the connections to the upstreams."""
         await self.router.aclose()
+        self.metrics.close()
 
     # --- who may ask what --------------------------------------------------------------------------------------
 
@@ -144,8 +145,6 @@ class Gateway:
             await self._models(request, path.removeprefix("/v1/models").removeprefix("/"))
         elif path == "/metrics":
             self._expect(method, "GET")
-            self.metrics.active.set(self.admission.active)
-            self.metrics.queued.set(self.admission.queued)
             await request.respond(200, self.metrics.text(), content_type=CONTENT_TYPE.encode())
         else:
             known = ", ".join([*FORMATS, "/v1/models", "/healthz", "/readyz", "/metrics"])
@@ -187,6 +186,7 @@ class Gateway:
             raise Failure(415, "send the request as JSON: content-type: application/json", "content_type")
         bounds = self.settings.bounds
         async with self.admission.place():
+            self.metrics.show_load(self.admission.active, self.admission.queued)
             body = await read_body(request.scope, request.receive, bounds.body_bytes)
             asked = request.wire.decode_request(decoded(body, bounds.depth))
             asked = replace(asked, request=replace(asked.request, tools=self.router.tools.same(asked.request.tools)))
@@ -266,6 +266,7 @@ class Gateway:
     def _finish(self, request: Request) -> None:
         if request.path not in FORMATS:
             return
+        self.metrics.show_load(self.admission.active, self.admission.queued)
         seconds = time.perf_counter() - request.begun
         labels = self._labels(request)
         streamed = "true" if request.stream else "false"
