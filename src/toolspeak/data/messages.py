@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -54,6 +54,7 @@ class TextPart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ReasoningPart:
     """What the model thought; kept, never shown to the model again unless its API asks for it."""
@@ -160,6 +161,10 @@ def failure(call: ToolCall | MalformedCall, code: FailureCode, message: str) -> 
 Part: TypeAlias = TextPart | ReasoningPart | JsonPart | ImagePart | FilePart | ToolCall | MalformedCall | ToolResult
 
 
+_CALLS = (ToolCall, MalformedCall)
+
+
+@quick
 @dataclass(frozen=True, slots=True)
 class Message:
     """A role and its parts, in the order they were written."""
@@ -187,13 +192,14 @@ class Message:
 
     @property
     def calls(self) -> tuple[ToolCall | MalformedCall, ...]:
-        return tuple(part for part in self.parts if isinstance(part, ToolCall | MalformedCall))
+        return tuple([part for part in self.parts if isinstance(part, _CALLS)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TextMessage:
     """A message as a text-only model API takes it: a dialect has turned calls and results into text."""
@@ -202,6 +208,7 @@ class TextMessage:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one or more turns. None is *unknown* (the provider did not say, or we closed the stream).
@@ -220,8 +227,20 @@ class Usage:
     def total(self) -> int | None:
         return None if self.input is None or self.output is None else self.input + self.output
 
+    @classmethod
+    def of_one_turn(cls, requests: Iterable[Usage]) -> Usage:
+        """What the requests that made one turn used. Unknown as a whole if the tokens in or out of one of them are:
+        a sum that is known to be too low would count, and one that is unknown is estimated."""
+        whole = cls()
+        for used in requests:
+            if used.total is None:
+                return cls()
+            whole = whole.plus(used)
+        return whole
+
     def plus(self, more: Usage) -> Usage:
-        """The two together; what is unknown of one adds nothing to the other."""
+        """The two together; what is unknown of one adds nothing to the other (`cached`, say, which many APIs leave
+        out). Of turns whose tokens are unknown they are estimated first."""
         return Usage(
             _sum(self.input, more.input),
             _sum(self.output, more.output),
@@ -242,7 +261,9 @@ class Usage:
 
 
 def _sum(count: int | None, other: int | None, sign: int = 1) -> int | None:
-    return None if count is None and other is None else (count or 0) + sign * (other or 0)
+    if other is None:
+        return count
+    return sign * other if count is None else count + sign * other
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +280,12 @@ class ToolChoice:
     @classmethod
     def of(cls, choice: str, *, every_step: bool = False) -> ToolChoice:
         """`auto`, `required`, `none`, or a tool's name."""
+        if choice == "auto" and not every_step:
+            return _AUTO
         for mode in ("auto", "required", "none"):
             if choice == mode:
                 return cls(mode, every_step=every_step)
         return cls("specific", choice, every_step)
+
+
+_AUTO = ToolChoice()

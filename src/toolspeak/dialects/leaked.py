@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
 
 from toolspeak.data.deltas import (
     LEAKED,
@@ -21,8 +19,8 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
-from toolspeak.data.messages import JSON
 from toolspeak.dialects.base import Parser
+from toolspeak.dialects.extract import only_object
 
 _MAX_ECHO = 64 * 1024
 """Characters that text is held back for that may be nothing but a call's arguments."""
@@ -57,8 +55,9 @@ class LeakedCalls:
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if isinstance(delta, TextDelta):
             return self._text(delta.text)
-        if isinstance(delta, ArgumentsDelta) and self._numbers.get((False, delta.index)) == delta.index:
-            return (delta,)  # most pieces of a turn with calls
+        if isinstance(delta, ArgumentsDelta):  # most pieces of a turn with calls
+            number = self._number(False, delta.index)
+            return (delta if number == delta.index else replace(delta, index=number),)
         if isinstance(delta, TurnEnded):
             return [*self._end(delta), delta]
         return self._renumbered(delta, leaked=False)
@@ -132,10 +131,11 @@ class LeakedCalls:
                 return [delta]
 
     def _number(self, leaked: bool, index: int) -> int:
-        return self._numbers.setdefault((leaked, index), len(self._numbers))
+        numbers = self._numbers
+        return numbers.setdefault((leaked, index), len(numbers))
 
     def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
-        selected = tuple(self._number(leaked, index) for index in ended.selected)
+        selected = tuple([self._number(leaked, index) for index in ended.selected])
         return ended if selected == ended.selected else replace(ended, selected=selected)
 
     def _end(self, ended: TurnEnded) -> list[Delta]:
@@ -147,6 +147,8 @@ class LeakedCalls:
             out += [delta] if isinstance(delta, TextDelta) else self._found(delta)
         if not self._ends:
             return out + (self._late or [])
+        if not self._leaked and not self._late and len(self._ends) == 1:
+            return [*out, BatchEnded(tuple(sorted(self._ends[0].selected)), self._ends[0].ok)]
         selected = {index for end in self._ends for index in end.selected}
         for call in self._leaked:
             if any(_same(call, native) for native in self._native):
@@ -165,24 +167,12 @@ class LeakedCalls:
             self._late = [delta for delta in self._late if getattr(delta, "index", None) != index]
 
     def _is_echo(self, text: str) -> bool:
-        said = _only_object(text)
+        said = only_object(text)
         return bool(said) and any(
-            said == (call.arguments if isinstance(call, CallCompleted) else _only_object(call.raw))
+            said == (call.arguments if isinstance(call, CallCompleted) else only_object(call.raw))
             for call in self._native
         )
 
 
 def _same(leaked: CallCompleted, native: CallCompleted | CallMalformed) -> bool:
     return isinstance(native, CallCompleted) and (leaked.name, leaked.arguments) == (native.name, native.arguments)
-
-
-def _only_object(text: str) -> Mapping[str, JSON] | None:
-    """The JSON object that a text is, with or without a code fence around it."""
-    bare = text.strip()
-    if bare.startswith("```") and bare.endswith("```"):
-        bare = bare[3:-3].removeprefix("json").strip()
-    try:
-        value: JSON = json.loads(bare)
-    except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, JSON]", value) if isinstance(value, dict) else None
