@@ -124,6 +124,24 @@ def test_usage_is_that_of_all_attempts(stream: bool):
     assert asyncio.run(run()) == {"input": 60, "output": 24}
 
 
+def test_an_attempt_that_nobody_counted_is_estimated(stream: bool):
+    async def run():
+        first, second = texts(BROKEN, usage=False), texts(written("hermes", ROME))
+        async with (
+            serve(in_turn(first, second)) as server,
+            gateway(at(server, dialect="hermes", repair=1, hold_calls=True)) as served,
+        ):
+            more = {"stream_options": {"include_usage": True}} if stream else {}
+            request = ModelRequest([QUESTION], TOOLS)
+            turn, response = await served.ask("/v1/chat/completions", request, stream=stream, **more)
+            return turn, warnings(response, stream)
+
+    turn, told = asyncio.run(run())
+    assert told == ["repaired_call", "usage_estimated"]
+    assert (turn.usage.input or 0) > 30
+    assert (turn.usage.output or 0) > 12
+
+
 @pytest.mark.parametrize("path", ENDPOINTS)
 @pytest.mark.parametrize(
     "choice", [ToolChoice("required"), ToolChoice("specific", "weather")], ids=["required", "named"]

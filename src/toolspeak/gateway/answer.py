@@ -107,7 +107,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
             await write(b"".join([event(frame) for frame in frames]))
 
     try:
-        await watched(_play(answering, put), answering.receive, stream, settings.ping_seconds)
+        await watched(_play(answering, put), answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
     except ToolspeakError as error:
         if stream.begun is None:
             raise
@@ -129,7 +129,8 @@ async def _whole(answering: Answering, response_id: str) -> None:
         deltas.extend(more)
 
     begun = asyncio.get_running_loop().time()
-    await watched(_play(answering, put), answering.receive, None, answering.settings.ping_seconds)
+    settings = answering.settings
+    await watched(_play(answering, put), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
     body: Any = answering.wire.encode_response(
         deltas, model=asked.model, response_id=response_id, created=int(time.time())
     )

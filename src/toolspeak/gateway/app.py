@@ -46,6 +46,9 @@ FORMATS: Mapping[str, WireFormat] = {
 }
 """The endpoints that ask a model, each with its API."""
 
+CLIENT_LEFT = 499
+"""The status that the log and the metrics have where nobody was there to be answered, as nginx's."""
+
 _PROBED_SECONDS = 2.0
 _OPEN = ("/healthz", "/readyz")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
@@ -110,7 +113,7 @@ class Gateway:
         try:
             await self._answer(request)
         except ClientGone:
-            request.facts["client_left"] = True
+            request.status, request.facts["client_left"] = CLIENT_LEFT, True
             self.metrics.gone.labels(*self._labels(request)).inc()
         except Failure as failure:
             await self._fail(request, failure)
@@ -134,6 +137,7 @@ class Gateway:
         await self.router.aclose()
         if self.tools is not None:
             await self.tools.aclose()
+        self.metrics.close()
 
     # --- who may ask what --------------------------------------------------------------------------------------
 
@@ -151,8 +155,6 @@ class Gateway:
             await self._models(request, path.removeprefix("/v1/models").removeprefix("/"))
         elif path == "/metrics":
             self._expect(method, "GET")
-            self.metrics.active.set(self.admission.active)
-            self.metrics.queued.set(self.admission.queued)
             await request.respond(200, self.metrics.text(), content_type=CONTENT_TYPE.encode())
         else:
             known = ", ".join([*FORMATS, "/v1/models", "/healthz", "/readyz", "/metrics"])
@@ -194,6 +196,7 @@ class Gateway:
             raise Failure(415, "send the request as JSON: content-type: application/json", "content_type")
         bounds = self.settings.bounds
         async with self.admission.place():
+            self.metrics.show_load(self.admission.active, self.admission.queued)
             body = await read_body(request.scope, request.receive, bounds.body_bytes)
             asked = request.wire.decode_request(decoded(body, bounds.depth))
             asked = replace(asked, request=replace(asked.request, tools=self.router.tools.same(asked.request.tools)))
@@ -279,6 +282,7 @@ class Gateway:
     def _finish(self, request: Request) -> None:
         if request.path not in FORMATS:
             return
+        self.metrics.show_load(self.admission.active, self.admission.queued)
         seconds = time.perf_counter() - request.begun
         labels = self._labels(request)
         streamed = "true" if request.stream else "false"

@@ -6,7 +6,7 @@ Pure: no I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast
 
 from toolspeak.data.deltas import (
@@ -24,7 +24,7 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
-from toolspeak.data.messages import NORMAL_END, ToolChoice, Usage
+from toolspeak.data.messages import NORMAL_END, ToolChoice
 from toolspeak.errors import ProviderError
 
 NoteCode = Literal[
@@ -95,7 +95,7 @@ class TurnGate:
     calls and text never do: clients would show them as a message.
     """
 
-    def __init__(self, rules: Rules, spent: Usage = Usage()) -> None:
+    def __init__(self, rules: Rules) -> None:
         self.outcome: Outcome | None = None
         self.notes: list[Note] = []
         self.characters = 0
@@ -105,7 +105,6 @@ class TurnGate:
         self.malformed = 0
         self.forged = 0
         self._rules = rules
-        self._spent = spent
         self._text: list[Delta] | None = [] if rules.hold_text else None
         self._live: set[int] = set()
         self._whole: set[int] = set()
@@ -256,7 +255,7 @@ class TurnGate:
             elif rules.requires and not calls and rules.insists > 0:
                 again = "no_call"
             if again is not None:
-                self.outcome = Outcome(again, replace(end, usage=self._spent.plus(end.usage)))
+                self.outcome = Outcome(again, end)
                 return ()
         out: list[Delta] = self._release()
         if self._blank and not self._behind:
@@ -274,9 +273,8 @@ class TurnGate:
         if self._left_out:
             names = ", ".join(sorted(set(self._left_out)))
             self._note("call_left_out", f"calls that the request does not allow were left out: {names}")
-        ended = replace(end, usage=self._spent.plus(end.usage))
-        self.outcome = Outcome(None, ended)
-        return [*out, ended]
+        self.outcome = Outcome(None, end)
+        return [*out, end]
 
     def _counting(self) -> list[CallCompleted]:
         """The held calls that count and may leave."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import (
+    MultiProcessCollector,
+    mark_process_dead,  # pyright: ignore[reportUnknownVariableType] - it has no types
+)
 
 from toolspeak.gateway.turn import Report
 
@@ -81,6 +84,16 @@ class Metrics:
         for kind, count in (("input", usage.input), ("output", usage.output)):
             if count:
                 self.tokens.labels(model, kind).inc(count)
+
+    def show_load(self, active: int, queued: int) -> None:
+        """How much there is to do just now."""
+        self.active.set(active)
+        self.queued.set(queued)
+
+    def close(self) -> None:
+        """This process has nothing to do any more; what it counted stays."""
+        if os.environ.get(MULTIPROCESS):
+            mark_process_dead(os.getpid())
 
     def text(self) -> bytes:
         """The metrics as Prometheus reads them."""

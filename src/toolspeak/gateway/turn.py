@@ -39,7 +39,6 @@ class Report:
     calls: int = 0
     malformed: int = 0
     forged: int = 0
-    characters: int = 0
     end: TurnEnded = TurnEnded("error")
 
 
@@ -51,9 +50,9 @@ async def play(
     `prompt_characters` is for the estimate where nobody counts; None: nobody wants one. `report` is filled on the way.
     Raises ProviderError, UsageError.
     """
-    spent = Usage()
+    total, estimated = Usage(), False
     while True:
-        gate = TurnGate(rules, spent)
+        gate = TurnGate(rules)
         report.attempts += 1
         # Only a turn that may be asked again has to be known as a whole.
         collector = TurnCollector(_naming(report.attempts)) if rules.repairs or rules.insists else None
@@ -74,9 +73,12 @@ async def play(
             report.calls += gate.calls
             report.malformed += gate.malformed
             report.forged += gate.forged
-            report.characters += gate.characters
         outcome = gate.outcome
         assert outcome is not None, "a driver ends its turn"
+        usage = outcome.end.usage
+        if usage.total is None and prompt_characters is not None:
+            usage, estimated = _estimate(usage, prompt_characters, gate.characters), True
+        total = total.plus(usage)
         if outcome.again is None or collector is None:
             break
         turn = collector.turn()
@@ -86,26 +88,21 @@ async def play(
             repairs=rules.repairs - (outcome.again == "malformed"),
             insists=rules.insists - (outcome.again == "no_call"),
         )
-        spent = outcome.end.usage
         report.notes.append(_again(outcome.again, turn))
-    report.end = outcome.end
-    if report.end.usage.total is None and prompt_characters is not None:
-        last = _estimated(last, report, prompt_characters)
-    await put(last)
+    if estimated:
+        report.notes.append(Note("usage_estimated", "the server did not count all tokens: the usage is an estimate"))
+    report.end = replace(outcome.end, usage=total)
+    await put([*last[:-1], report.end])
 
 
-def _estimated(leaving: Sequence[Delta], report: Report, prompt_characters: int) -> Sequence[Delta]:
-    """What leaves last, with an estimate in place of a usage that is not known: the stream was closed behind the calls,
-    or the server does not count."""
-    end = report.end
-    usage = replace(
-        end.usage,
-        input=prompt_characters // CHARACTERS_PER_TOKEN if end.usage.input is None else end.usage.input,
-        output=-(-report.characters // CHARACTERS_PER_TOKEN) if end.usage.output is None else end.usage.output,
+def _estimate(usage: Usage, prompt: int, said: int) -> Usage:
+    """A usage in place of one that is not known whole: the stream was closed behind the calls, or the server does not
+    count. `prompt` and `said` are characters."""
+    return replace(
+        usage,
+        input=prompt // CHARACTERS_PER_TOKEN if usage.input is None else usage.input,
+        output=-(-said // CHARACTERS_PER_TOKEN) if usage.output is None else usage.output,
     )
-    report.end = replace(end, usage=usage)
-    report.notes.append(Note("usage_estimated", "the server did not count all tokens: the usage is an estimate"))
-    return [*leaving[:-1], report.end]
 
 
 def _naming(attempt: int) -> Callable[[int], str]:
