@@ -1,4 +1,4 @@
-"""The package `anthropic`: its tool runner, which runs the tools itself, and would have the server keep what was said."""
+"""The package `anthropic`: its tool runner, which runs the tools itself, and would have the server keep the talk."""
 
 from __future__ import annotations
 
