@@ -25,7 +25,7 @@ help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
 	@echo "make test          set up and run all tests"
 	@echo "make test-slow     the long sweeps alone: hundreds of killed processes"
-	@echo "make test-grammar  the grammars at length, with xgrammar too (large: it brings torch)"
+	@echo "make test-grammar  the grammars at length, with xgrammar too"
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
 	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm (600 MB)"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
@@ -59,10 +59,10 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses 2
 
-# xgrammar brings torch (several GB if it is one with CUDA), so it has an environment of its own.
+# xgrammar without torch and transformers (several GB), of which matching text uses nothing (tests/dialects/grammar_xgrammar.py).
 $(GRAMMAR_VENV)/.ready: requirements/xgrammar.txt requirements/dev.txt requirements/runtime.txt pyproject.toml
 	$(MAKE) $(GRAMMAR_VENV)/.dev VENV=$(GRAMMAR_VENV)
-	$(GRAMMAR_VENV)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/xgrammar.txt
+	$(GRAMMAR_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/xgrammar.txt
 	@touch $@
 
 test-grammar: $(GRAMMAR_VENV)/.ready
@@ -169,6 +169,7 @@ requirements: $(VENV)/.dev
 	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
 	@# llama.cpp's source, and of its Python package nothing else: what that one needs is not installed.
 	printf 'llama-cpp-python>=0.3.36,<0.4\n' | uv pip compile - --no-deps --universal --generate-hashes --no-header --quiet -o requirements/engine-source.txt
+	printf 'xgrammar>=0.2.8,<0.3\napache-tvm-ffi\nnumpy\n' | uv pip compile - --no-deps --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/xgrammar.txt
 	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
 
 clean:

@@ -15,6 +15,7 @@ from toolspeak.agent.history import call_id, hide_call
 from toolspeak.agent.interceptors import Stage, turn_of
 from toolspeak.agent.partial import PartialTurn
 from toolspeak.agent.record import Estimate, answered, seconds_left, time_is_over
+from toolspeak.agent.recording import TurnCutOff
 from toolspeak.agent.redact import Shown
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
@@ -100,8 +101,9 @@ class Turns:
         try:
             async with scope:
                 turn = await self._turn(request, ready)
-        except TimeoutError:
-            if not scope.expired():
+        except (TimeoutError, TurnCutOff) as error:
+            limited = wrapping_up or run.state.limits.seconds is not None
+            if not (limited if isinstance(error, TurnCutOff) else scope.expired()):
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
             if wrapping_up:

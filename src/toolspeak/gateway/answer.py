@@ -96,7 +96,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
         await play(driver, request, rules, put, report, prompt_characters(asked) if asked.usage_wanted else None)
 
     try:
-        await watched(work(), answering.receive, stream, settings.ping_seconds)
+        await watched(work(), answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
     except ToolspeakError as error:
         if stream.begun is None:
             raise
@@ -122,7 +122,8 @@ async def _whole(answering: Answering, response_id: str) -> None:
         await play(driver, request, rules, put, report, prompt_characters(asked) if asked.usage_wanted else None)
 
     begun = asyncio.get_running_loop().time()
-    await watched(work(), answering.receive, None, answering.settings.ping_seconds)
+    settings = answering.settings
+    await watched(work(), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
     body: Any = answering.wire.encode_response(
         deltas, model=asked.model, response_id=response_id, created=int(time.time())
     )

@@ -28,9 +28,6 @@ _DISCARD_BYTES = 16 * 1024 * 1024
 _DISCARD_SECONDS = 2.0
 """How much of a request that is too large is read, and thrown away, before it is refused."""
 
-STALLED_SECONDS = 120.0
-"""How long a client may read nothing of what waits for it."""
-
 _JSON_DEPTH = 200
 """pydantic_core's own bound for what it reads."""
 
@@ -128,6 +125,7 @@ class EventStream:
         self._send = send
         self._headers = headers
         self._loop = asyncio.get_running_loop()
+        self._head = asyncio.Lock()
         self._writing: float | None = None
         self._wrote = self._loop.time()
 
@@ -144,7 +142,12 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _begin(self) -> None:
-        self.begun = self._loop.time()
+        async with self._head:  # a comment and the first event may come together
+            if self.begun is None:
+                await self._send_head()
+                self.begun = self._loop.time()
+
+    async def _send_head(self) -> None:
         head = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-cache"),
@@ -153,22 +156,24 @@ class EventStream:
         ]
         await self._send({"type": "http.response.start", "status": 200, "headers": head})
 
-    async def tick(self, silence: float) -> None:
+    async def tick(self, silence: float, stall: float) -> None:
         """Called now and then: says that the stream is alive if it said nothing for `silence` seconds.
 
-        Raises ClientGone if nothing of what waits is read any more."""
+        Raises ClientGone if nothing of what waits was read for `stall` seconds."""
         now = self._loop.time()
         if self._writing is not None:
-            if now - self._writing > STALLED_SECONDS:
+            if now - self._writing > stall:
                 raise ClientGone
         elif now - self._wrote >= silence:
             await self.write(PING)
 
 
-async def watched(work: Awaitable[None], receive: Receive, stream: EventStream | None, silence: float) -> None:
+async def watched(
+    work: Awaitable[None], receive: Receive, stream: EventStream | None, silence: float, stall: float
+) -> None:
     """Does the work while the client is there; raises ClientGone if it leaves before, with the work cancelled.
 
-    Keeps `stream` alive in a long silence.
+    Keeps `stream` alive in a silence of so many seconds. A client that reads nothing for `stall` seconds has left.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -185,7 +190,7 @@ async def watched(work: Awaitable[None], receive: Receive, stream: EventStream |
                 if stream is None:
                     continue
                 try:
-                    await stream.tick(silence)
+                    await stream.tick(silence, stall)
                     continue
                 except ClientGone:
                     pass
