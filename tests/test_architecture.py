@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "agent": CORE,
     "ui": {"errors", "data", "tools", "execute", "agent"},
     "mcp": CORE,
-    "gateway": CORE,
+    "gateway": CORE | {"mcp"},
     "durable": CORE,
     "telemetry": CORE,
     "web": CORE | {"ui"},
