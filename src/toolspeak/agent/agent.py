@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack, get_args
@@ -54,6 +53,7 @@ from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, Toolset
 
 _NO_SECRETS = Secrets()
+_IN_DOUBT: tuple[InDoubt, ...] = get_args(InDoubt)
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
 
@@ -156,8 +156,8 @@ class Agent:
             if chosen is None:
                 raise UsageError("schedule='native' needs a text dialect; name a schedule")
             schedule = chosen.info.native_schedule
-        if in_doubt not in get_args(InDoubt):
-            raise UsageError(f"in_doubt is {', '.join(map(repr, get_args(InDoubt)))}, not {in_doubt!r}")
+        if in_doubt not in _IN_DOUBT:
+            raise UsageError(f"in_doubt is {', '.join(map(repr, _IN_DOUBT))}, not {in_doubt!r}")
         pipelines = by_level(interceptors)
         self.rules = StandingRules() if rules is None else rules
         if recording is not None and recording.replays:
@@ -192,7 +192,7 @@ class Agent:
             in_doubt=in_doubt,
             output=wanted,
             window=Window(window) if isinstance(window, int) else window,
-            prices={**PRICES, **prices},
+            prices={**PRICES, **prices} if prices else PRICES,
             recording=recording,
             clock=clock,
         )
@@ -248,17 +248,13 @@ class Agent:
         """`run` for code without an event loop, and inside of one (Jupyter). Ctrl-C cancels the run."""
         return run_sync(self.run(task, **options))
 
-    async def iterate(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[RunState]:
+    def iterate(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[RunState]:
         """The state after each step, the final one last."""
-        async with aclosing(self.start(task, **options).states()) as states:
-            async for state in states:
-                yield state
+        return self.start(task, **options).states()
 
-    async def stream(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[Watched]:
+    def stream(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[Watched]:
         """Deltas as they come and records once they are durable; the last record is `RunFinished` or `RunPaused`."""
-        async with aclosing(self.start(task, **options).stream()) as watched:
-            async for item in watched:
-                yield item
+        return self.start(task, **options).stream()
 
     async def resume(
         self,
