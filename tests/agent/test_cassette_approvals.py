@@ -42,9 +42,10 @@ KINDS = ApprovalRequested | ApprovalDecided | ModelAnswered | ToolFinished | Run
 
 
 def facts(journal):
-    """All that does not differ from run to run."""
+    """All that does not differ from run to run: of calls made together any may be the first to end."""
     kept = [event for event in journal.events if isinstance(event, KINDS)]
-    return [replace(event, memory={}) if isinstance(event, ToolFinished) else event for event in kept]
+    ended = [replace(event, memory={}) for event in kept if isinstance(event, ToolFinished)]
+    return [event for event in kept if not isinstance(event, ToolFinished)], sorted(ended, key=str)
 
 
 def run(cassette, turns, approve, tools=(write, note), **options):

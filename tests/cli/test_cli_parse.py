@@ -155,6 +155,15 @@ def test_starts_in_reasoning(tmp_path):
     assert (seen["reasoning"], seen["content"]) == ("deep", "Hi")
 
 
+@pytest.mark.parametrize("options", [(), ("--dialect", "tool-call"), ("--dialect", "hermes", "--repair")])
+def test_a_reply_with_only_reasonings_end_began_inside_it_unless_said_otherwise(options, tmp_path):
+    reply = 'deep</think>Hi\n<tool_call>\n{"name": "a", "arguments": {}}\n</tool_call>'
+    seen = parse(reply, tmp_path, *options)
+    assert (seen["reasoning"], seen["content"], len(seen["calls"])) == ("deep", "Hi\n", 1)
+    seen = parse(reply, tmp_path, *options, "--starts-in", "text")
+    assert (seen["reasoning"], seen["content"], len(seen["calls"])) == ("", "deep</think>Hi\n", 1)
+
+
 def test_lone_surrogates_and_nul_leave_as_escapes(tmp_path):
     seen = parse(
         '<tool_call>{"name": "a", "arguments": {"x": "\\ud800\\u0000"}}</tool_call>', tmp_path, "--dialect", "tool-call"

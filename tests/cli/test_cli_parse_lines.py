@@ -12,7 +12,7 @@ from command import toolspeak
 
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import get_dialect, read_turn
+from toolspeak.dialects import get_dialect, read_turn, section_of_reply
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 REPLY = '<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>'
@@ -36,7 +36,10 @@ def test_every_sample_is_read_as_by_read_turn_whole_and_in_chunks(tmp_path):
         tools = [(tool.get("function", tool)) for tool in row["tools"]]
         specs = [ToolSpec(tool["name"], "", tool.get("parameters") or {"type": "object"}) for tool in tools]
         finish = "length" if row.get("partial") else "stop"
-        turn = read_turn(dialect, row["input"], specs, finish=finish, starts_in=row.get("starts_in", "text"))
+        starts_in = row.get("starts_in")
+        if starts_in is None and not row.get("prompt_tail"):
+            starts_in = section_of_reply(dialect, row["input"], specs)
+        turn = read_turn(dialect, row["input"], specs, finish=finish, starts_in=starts_in or "text")
         assert (answer["id"], answer["dialect"]) == (row["id"], dialect.name)
         assert (answer["content"], answer["reasoning"]) == (turn.text, turn.reasoning)
         assert answer["calls"] == [
@@ -110,6 +113,14 @@ def test_tools_in_every_form_and_the_options_for_what_a_line_leaves_open(tmp_pat
 def test_a_turn_starts_where_the_prompt_ended(dialect, tail, text, reasoning, content, tmp_path):
     (answer,) = answers([{"dialect": dialect, "input": text, "prompt_tail": tail, "chunk": 1}], tmp_path)
     assert (answer["reasoning"], answer["content"], answer["calls"]) == (reasoning, content, [])
+
+
+@pytest.mark.parametrize("chunk", [None, 1])
+def test_a_finished_reply_says_where_it_began_if_nothing_else_does(chunk, tmp_path):
+    row = {"dialect": "hermes", "input": "deep</think>Hi", "chunk": chunk}
+    said = [{}, {"starts_in": "text"}, {"prompt_tail": "<think>\n\n</think>\n"}, {"reasoning_off": True}]
+    found = [(each["reasoning"], each["content"]) for each in answers([{**row, **more} for more in said], tmp_path)]
+    assert found == [("deep", "Hi"), *[("", "deep</think>Hi")] * 3]
 
 
 @pytest.mark.parametrize(

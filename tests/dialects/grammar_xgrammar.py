@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any
 
-import xgrammar
+import tvm_ffi  # looks for torch itself, before anything stands in for it
 from grammar_checks import Damage
 
 from toolspeak.dialects import Grammar
+
+assert tvm_ffi
+
+
+class _Absent(ModuleType):
+    """A package of several GB that xgrammar imports for its tensors and tokenizers, and matching a text never uses:
+    whatever is asked of it is an empty class."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {"__init__": lambda *_args, **_named: None})
+
+
+for _name in ("torch", "transformers"):
+    if importlib.util.find_spec(_name) is None:
+        sys.modules[_name] = _Absent(_name)
+
+import xgrammar  # noqa: E402
 
 _COMPILER = xgrammar.GrammarCompiler(xgrammar.TokenizerInfo([]), cache_enabled=False)
 

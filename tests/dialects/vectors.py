@@ -12,7 +12,7 @@ from typing import Any
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, TurnEnded
 from toolspeak.data.messages import FinishReason, ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import ParsedTurn, Section, TurnCollector, get_dialect
+from toolspeak.dialects import ParsedTurn, Section, TurnCollector, get_dialect, section_of_reply
 from toolspeak.testing import chunks
 
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -49,7 +49,9 @@ def pieces(text: str, cut: str) -> Iterable[str]:
 
 def see(row: Mapping[str, Any], cut: str, starts_in: Section | None = None) -> Seen:
     tools = [tool_spec(tool) for tool in row["tools"]]
-    parser = get_dialect(row["dialect"]).parser(tools, starts_in or row.get("starts_in", "text"))
+    dialect = get_dialect(row["dialect"])
+    starts_in = starts_in or row.get("starts_in") or section_of_reply(dialect, row["input"], tools)
+    parser = dialect.parser(tools, starts_in)
     collector, begun = TurnCollector(lambda index: f"call_{index}"), dict[int, list[str]]()
     finish: FinishReason = "length" if row.get("partial") else "stop"
 

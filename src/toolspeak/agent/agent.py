@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 
 from toolspeak.agent.cassette import Cassette
 from toolspeak.agent.choose import checked_choice, choose_driver
@@ -156,6 +156,8 @@ class Agent:
             if chosen is None:
                 raise UsageError("schedule='native' needs a text dialect; name a schedule")
             schedule = chosen.info.native_schedule
+        if in_doubt not in get_args(InDoubt):
+            raise UsageError(f"in_doubt is {', '.join(map(repr, get_args(InDoubt)))}, not {in_doubt!r}")
         pipelines = by_level(interceptors)
         self.rules = StandingRules() if rules is None else rules
         if recording is not None and recording.replays:

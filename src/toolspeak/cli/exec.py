@@ -19,14 +19,14 @@ from toolspeak.cli.options import (
     finish_option,
     read_reply,
     repair_option,
-    starts_in_option,
+    reply_starts_in_option,
     workspace_option,
     write_text,
 )
 from toolspeak.data.deltas import DIALECT_NOTE, other_dialects
 from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolResult
-from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn
+from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn, section_of_reply
 from toolspeak.errors import AgentStop, UsageError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
 from toolspeak.tools.builtin import workspace_tools
@@ -55,7 +55,7 @@ from toolspeak.tools.builtin.seen import KEY as FILES_READ
     metavar="FILE",
     help="Remember in FILE which files this conversation has read, so that a later reply may overwrite them.",
 )
-@starts_in_option
+@reply_starts_in_option
 @finish_option
 @repair_option
 def execute(
@@ -67,7 +67,7 @@ def execute(
     approve: Literal["ask", "all", "all+repaired", "none"],
     schedule: ScheduleName | Literal["native"],
     reads: str | None,
-    starts_in: Section,
+    starts_in: Section | None,
     finish: Literal["stop", "length"],
     repair: bool,
 ) -> None:
@@ -80,7 +80,9 @@ def execute(
         raise UsageError("what runs is not guessed: name the --dialect (or auto, for whichever it is), or the --model")
     chosen = chosen_dialect(dialect, model=model, strict=strict, repair=repair)
     toolset = workspace_tools(workspace)
-    turn = read_turn(chosen, read_reply(file), toolset.specs, finish=finish, starts_in=starts_in)
+    reply = read_reply(file)
+    starts_in = starts_in or section_of_reply(chosen, reply, toolset.specs)
+    turn = read_turn(chosen, reply, toolset.specs, finish=finish, starts_in=starts_in)
     _report(turn)
     if not turn.calls:
         return

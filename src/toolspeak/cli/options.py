@@ -85,6 +85,16 @@ def starts_in_option(command: CommandT) -> CommandT:
     )(command)
 
 
+def reply_starts_in_option(command: CommandT) -> CommandT:
+    """As `starts_in_option`, for a reply that is there to its end."""
+    return click.option(
+        "--starts-in",
+        type=click.Choice(["text", "reasoning"]),
+        default=None,
+        help="Where the reply starts. Default: in reasoning if it has the end marker of reasoning and no start.",
+    )(command)
+
+
 def repair_option(command: CommandT) -> CommandT:
     text = "Mend calls that are almost JSON (needs toolspeak[repair]); what became of them is marked."
     return click.option("--repair", is_flag=True, help=text)(command)

@@ -19,7 +19,7 @@ from toolspeak.cli.options import (
     read_reply,
     read_tools,
     repair_option,
-    starts_in_option,
+    reply_starts_in_option,
     tool_specs,
     write_json,
     write_json_line,
@@ -33,7 +33,7 @@ from toolspeak.errors import UnknownDialect, UsageError
 @file_argument
 @dialect_options
 @click.option("--tools", "tools_file", metavar="FILE", help="The tools as JSON; they give values their types.")
-@starts_in_option
+@reply_starts_in_option
 @finish_option
 @repair_option
 @click.option(
@@ -48,7 +48,7 @@ def parse(
     model: str | None,
     strict: bool,
     tools_file: str | None,
-    starts_in: Section,
+    starts_in: Section | None,
     finish: Finish,
     repair: bool,
     jsonl: bool,

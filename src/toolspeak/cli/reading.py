@@ -10,21 +10,24 @@ from toolspeak.cli.options import chosen_dialect
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, TurnEnded
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import Dialect, ParsedTurn, Section, TurnCollector, open_parser
+from toolspeak.dialects import Dialect, ParsedTurn, Section, TurnCollector, open_parser, section_of_reply
 
 Finish = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply to be read. `chunk` is the number of characters of each piece it arrives in; None: all at once."""
+    """One reply to be read. `chunk` is the number of characters of each piece it arrives in; None: all at once.
+
+    Where nothing says where it starts, neither `starts_in` nor `prompt_tail`, the reply itself does.
+    """
 
     text: str
     dialect: str | None = None
     model: str | None = None
     strict: bool = False
     tools: tuple[ToolSpec, ...] = ()
-    starts_in: Section = "text"
+    starts_in: Section | None = None
     prompt_tail: str = ""
     reasoning_off: bool = False
     chunk: int | None = None
@@ -52,10 +55,13 @@ def read(reply: Reply) -> dict[str, Any]:
 
 
 def _deltas(dialect: Dialect, reply: Reply) -> Iterator[Delta]:
+    starts_in = reply.starts_in or "text"
+    if not reply.starts_in and not reply.prompt_tail:
+        starts_in = section_of_reply(dialect, reply.text, reply.tools)
     parser = open_parser(
         dialect,
         reply.tools,
-        starts_in=reply.starts_in,
+        starts_in=starts_in,
         prompt_tail=reply.prompt_tail,
         keep_reasoning=reply.reasoning_off,
     )

@@ -19,6 +19,7 @@ from toolspeak.data.events import RunStarted
 from toolspeak.errors import RunBusy, ToolspeakError, UsageError
 from toolspeak.execute import InDoubt
 from toolspeak.journal import Journal, RunInfo
+from toolspeak.ui import printable
 
 _LOOK = 1.0
 """Seconds between two looks for runs that were interrupted."""
@@ -108,7 +109,7 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
             continue  # it waits for a person, or was suspended by one, who names it
         if failed is not None and (is_held(info) or failed.get(info.run_id) == info.records):
             continue
-        click.echo(f"toolspeak: resuming {info.run_id[:SHORT]}: {info.title}", err=True)
+        click.echo(f"toolspeak: resuming {info.run_id[:SHORT]}: {printable(info.title)}", err=True)
         try:
             worst = max(worst, await _go_on(journal, info, how))
         except RunBusy as error:

@@ -16,7 +16,7 @@ from toolspeak.dialects.detect import AutoDialect
 from toolspeak.dialects.grammar.special import SpecialTokens
 from toolspeak.dialects.grammar.target import TARGETS, Grammar, Target
 from toolspeak.dialects.lookup import find_dialect
-from toolspeak.dialects.prompt_tail import open_parser
+from toolspeak.dialects.prompt_tail import open_parser, section_of_reply
 from toolspeak.dialects.read_results import read_results
 from toolspeak.dialects.repair import repaired
 from toolspeak.dialects.schema_text import list_tools
@@ -86,5 +86,6 @@ __all__ = [
     "read_results",
     "read_turn",
     "repaired",
+    "section_of_reply",
     "translate",
 ]

@@ -30,6 +30,8 @@ class BatchRule:
     `counts="first_block"`: the calls of the turn's first block, known when it closes.
     `counts="last_call"`: the turn's last call, known only when the turn ends.
     `counts="all_calls"`: every call of the turn, known when it ends.
+
+    Results that the model makes up end the turn in this sense: no call behind them counts.
     """
 
     counts: Literal["first_block", "last_call", "all_calls"]

@@ -60,6 +60,11 @@ class Batch:
         self._notes = (*self._notes, *later.notes)
         self.begun = True
 
+    def close(self, out: list[Delta]) -> None:
+        """No call from here on counts: the turn is over, or the model writes results itself."""
+        if self.begun and self.open:
+            self.end(out)
+
     def end(self, out: list[Delta]) -> None:
         self.open = False
         selected = tuple(self._candidates) if self._ok or self.rule.counts != "last_call" else ()

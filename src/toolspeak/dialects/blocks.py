@@ -7,7 +7,7 @@ names, the reader of a block's body and the batch rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from toolspeak.data.deltas import (
@@ -86,13 +86,22 @@ class BlockParser:
     def format(self) -> BlockFormat:
         return self._format
 
+    @property
+    def in_text(self) -> bool:
+        """Whether what was read so far ends in text outside inline code, with nothing begun."""
+        return self._state == self._text and not self._held and not self._quoting
+
+    @property
+    def thought_ends(self) -> Sequence[EndMarker]:
+        """How reasoning that the prompt opened would end."""
+        return self._thought_ends
+
     def feed(self, chunk: str) -> list[Delta]:
         if self._run is not None:
             taken = self._run.take(chunk)
             if taken is not None:
                 return taken
-            self._position += self._run.end()
-            self._run = None
+            self._end_run(self._run)
         plain = self._plain(chunk)
         if plain is not None:
             return plain
@@ -111,16 +120,19 @@ class BlockParser:
         out: list[Delta] = []
         normal = reason in NORMAL_END
         if self._run is not None:
-            self._position += self._run.end()
-            self._run = None
+            self._end_run(self._run)
+            out += self.feed("")
         if self._block is not None:
             self._close_block(out, normal)
         elif self._held:
             self._close_candidate(out, normal)
         self._held = ""
-        if self._batch.begun and self._batch.open:
-            self._batch.end(out)
+        self._batch.close(out)
         return out
+
+    def _end_run(self, run: Run) -> None:
+        self._position += run.end()
+        self._held, self._run = run.rest, None
 
     def keep_reasoning(self) -> None:
         self._reasoning_kind = TextDelta
@@ -152,6 +164,8 @@ class BlockParser:
                 self._emit(TextDelta, text, start, at, out)
                 if verdict.marker.kind == "reasoning":
                     self._markup(text, at, at + verdict.length, out)
+                elif verdict.marker.kind == "results":
+                    self._batch.close(out)  # what follows is built on results that the model made up
                 return self._open(verdict, at)
             if verdict != "text":
                 self._emit(TextDelta, text, start, at, out)
@@ -254,10 +268,11 @@ class BlockParser:
         """After a complete body: white space, a code fence, then the end marker and nothing else."""
         block = self._expect_block()
         space = _SPACE.match(text, position)
-        stop = space.end() if space else position
-        if stop > position:
-            block.body.raw.add(text[position:stop])
-            return stop
+        if space and space.end() > position:
+            block.body.raw.add(space[0])
+            position = space.end()
+            if position == len(text):
+                return position
         end = self._expect_end(block)
         closed = end.match(text, position)
         if closed > 0:

@@ -14,6 +14,7 @@ from toolspeak.data.deltas import (
     CallMalformed,
     CallStarted,
     Delta,
+    ForgedResults,
     TextDelta,
 )
 from toolspeak.data.messages import NORMAL_END, FinishReason
@@ -130,6 +131,9 @@ class AutoParser(BlockParser):
             match delta:
                 case BatchEnded():
                     self._end_rest(delta, out)
+                case ForgedResults():
+                    self._batch.close(out)  # of calls that stand before the rest
+                    out.append(delta)
                 case CallMalformed():
                     out.append(replace(delta, index=self._first + delta.index, offset=self._offset + delta.offset))
                 case CallStarted() | ArgumentsDelta() | CallCompleted() | CallIgnored() if self._first:
@@ -142,6 +146,7 @@ class AutoParser(BlockParser):
         reader = self._union.current
         notes = batch.notes if reader is None or reader.own else (*batch.notes, DIALECT_NOTE + reader.dialect.name)
         self._batch.take_over(replace(batch, notes=notes), selected, out)
+        self._batch.close(out)
 
 
 @dataclass(frozen=True, slots=True)

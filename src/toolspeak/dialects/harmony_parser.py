@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from toolspeak.data.deltas import (
-    BatchEnded,
     CallIgnored,
     CallMalformed,
     Delta,
@@ -16,7 +15,8 @@ from toolspeak.data.deltas import (
     TextDelta,
 )
 from toolspeak.data.messages import NORMAL_END, FinishReason
-from toolspeak.dialects.base import Section
+from toolspeak.dialects.base import BatchRule, Section
+from toolspeak.dialects.batch import Batch
 from toolspeak.dialects.body import CUT, Run
 from toolspeak.dialects.markers import in_code
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
@@ -68,8 +68,7 @@ class HarmonyParser:
         self._problem: Problem | None = None
         self._offset = 0
         self._calls = 0
-        self._counting: list[int] = []
-        self._ok = True
+        self._batch = Batch(BatchRule("all_calls"))
         self._reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
 
     _state: Callable[[str, int, list[Delta]], int]
@@ -79,8 +78,7 @@ class HarmonyParser:
             taken = self._run.take(chunk)
             if taken is not None:
                 return taken
-            self._position += self._run.end()
-            self._run = None
+            self._end_run(self._run)
         out: list[Delta] = []
         text = self._held + chunk if self._held else chunk
         position, end = 0, len(text)
@@ -94,8 +92,8 @@ class HarmonyParser:
         out: list[Delta] = []
         normal = reason in NORMAL_END
         if self._run is not None:
-            self._position += self._run.end()
-            self._run = None
+            self._end_run(self._run)
+            out += self.feed("")
         if self._body is not None:
             self._close_call(self._body, normal, out)
         elif self._forged is not None:
@@ -105,9 +103,12 @@ class HarmonyParser:
             self._close_header(normal, out)
         elif self._held:
             out.append(self._kind(self._held))
-        if self._calls:
-            out.append(BatchEnded(tuple(self._counting), self._ok))
+        self._batch.close(out)
         return out
+
+    def _end_run(self, run: Run) -> None:
+        self._position += run.end()
+        self._held, self._run = run.rest, None
 
     def keep_reasoning(self) -> None:
         self._reasoning_kind = TextDelta
@@ -168,6 +169,7 @@ class HarmonyParser:
         self._head, self._quoting = "", False
         role, to, channel = (_last(pattern, head) for pattern in (_ROLE, _RECIPIENT, _CHANNEL))
         if role and role != "assistant" and (to or "assistant") == "assistant":
+            self._batch.close(out)  # what follows is built on results that the model made up
             self._forged, self._state = Buffer(self._caps.characters), self._forgery
         elif to and to != "assistant":
             self._body = NamedCalls(_SHAPE, self._calls, self._caps, single=True)
@@ -314,19 +316,22 @@ class HarmonyParser:
     def _finish(self, body: NamedCalls, out: list[Delta]) -> None:
         """The call is over, with its end token or with the turn."""
         indexes = [call.index for call in body.calls]
-        good = not any(isinstance(call, CallMalformed) for call in body.calls)
+        malformed = {call.index for call in body.calls if isinstance(call, CallMalformed)}
         self._calls += len(indexes)
         problem = self._problem
         if problem is not None:
             out.extend(CallIgnored(index, "its message could not be read to the end") for index in indexes)
             raw = body.raw.value()
             out.append(CallMalformed(self._calls, raw, problem.code, problem.reason, self._offset, None, True))
+            indexes = [self._calls]
             self._calls += 1
-        elif good:
-            self._counting += indexes
-        self._ok = self._ok and good and problem is None
+        self._add(indexes, malformed, out, broken=problem is not None)
         self._body = self._problem = None
         self._state, self._kind = self._between, TextDelta
+
+    def _add(self, indexes: Sequence[int], malformed: Collection[int], out: list[Delta], *, broken: bool) -> None:
+        self._batch.begun = True
+        self._batch.add(indexes, malformed, (), out, broken=broken)
 
     def _close_call(self, body: NamedCalls, normal: bool, out: list[Delta]) -> None:
         body.raw.add(self._held)
@@ -339,7 +344,8 @@ class HarmonyParser:
         head = self._head + self._held
         if not normal and _RECIPIENT.search(head):
             out.append(CallMalformed(self._calls, head, "truncated", CUT, self._position, None, True))
-            self._calls, self._ok = self._calls + 1, False
+            self._add([self._calls], (), out, broken=True)
+            self._calls += 1
         elif not _is_remnant(head):
             self._say(head, out)
 

@@ -50,11 +50,11 @@ def repaired(dialect: Dialect) -> Dialect:
     arguments = framed.info.arguments
     if not arguments.startswith(("JSON", "fenced JSON")):
         raise UsageError(f"repair mends JSON, and {framed.name} writes its calls otherwise ({arguments})")
-    return _RepairingDialect(dialect, framed, load_repair())
+    return RepairingDialect(dialect, framed, load_repair())
 
 
 @dataclass(frozen=True, slots=True)
-class _RepairingDialect(WrappedDialect):
+class RepairingDialect(WrappedDialect):
     """Implements `Dialect`: all but the parser is the inner dialect's. What is mended is `framed`'s."""
 
     inner: Dialect
