@@ -94,9 +94,12 @@ def test_the_answers_of_a_person_are_played_where_there_is_none(tmp_path: Path):
 
 def test_a_run_that_waited_and_was_resumed_is_played_as_one(tmp_path: Path):
     (tmp_path / "book.json").write_text(json.dumps({"turns": [CALL, "Written."], "follow": True}), "utf-8")
-    model = f"scripted:{tmp_path / 'book.json'}"
+    model = "scripted:book.json"
     waiting = toolspeak(tmp_path, "run", "Write.", "--model", model, "--record", "run.jsonl", "--journal", "j.db")
     assert (waiting.returncode, "waiting for approval" in waiting.stderr) == (3, True)
+    early = toolspeak(tmp_path, "run", "Write.", "--replay", "run.jsonl")
+    assert (early.returncode, "the recording ends here" in early.stderr) == (3, True)
+    assert "toolspeak resume" not in early.stderr
     resumed = toolspeak(tmp_path, "resume", "--approve", "all", "--journal", "j.db")
     assert (resumed.returncode, resumed.stdout) == (0, "Written.\n")
     (tmp_path / "new.txt").unlink()
