@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage, no_extra
@@ -17,6 +18,12 @@ from toolspeak.dialects.schema_text import choice_text
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
+
+_Wanted: TypeAlias = tuple[Sequence[ToolSpec], ToolChoice, bool | None]
+"""What a grammar depends on, of a request."""
+
+_STRAY_CHARACTERS = 256
+"""How much a model may say behind its calls before its end is no longer waited for."""
 
 
 async def _unheard(_piece: Delta) -> None:
@@ -83,16 +90,22 @@ class TextDriver:
     Where calls are required the turn is held to a grammar, if the server takes one (`Capabilities.grammar`); it may
     think first if it can (`reasoning`). Where the dialect has no grammar for these tools, or the server refuses it, the
     model is only asked.
+
+    `grace`: how many seconds a turn whose batch is known is read on, for its usage alone: a model that ends by itself
+    does so at once. Nothing of what it says then is used.
     """
 
-    def __init__(self, provider: Provider, dialect: Dialect, *, starts_in: Section = "text") -> None:
+    def __init__(
+        self, provider: Provider, dialect: Dialect, *, starts_in: Section = "text", grace: float = 0.0
+    ) -> None:
         self.provider = provider
         self.dialect = dialect
+        self.grace = grace
         self._starts_in: Section = starts_in
         self._prompted: tuple[str, Sequence[ToolSpec]] | None = None
         self._prompt = ""
-        self._constraint: Constraint | None = None
-        self._constrained: tuple[Sequence[ToolSpec], ToolChoice, bool | None] | None = None
+        # One value, for several turns may be under way: what was wanted, and the grammar for it.
+        self._constraint: tuple[_Wanted, Constraint | None] | None = None
 
     @property
     def name(self) -> str:
@@ -130,7 +143,8 @@ class TextDriver:
                                 for delta in parser.feed(text):
                                     yield delta
                                     if isinstance(delta, BatchEnded) and request.choice.mode != "none":
-                                        yield TurnEnded("closed_by_us", Usage())
+                                        usage = await _usage_behind(stream, self.grace) if self.grace else Usage()
+                                        yield TurnEnded("closed_by_us", usage)
                                         return
                             case TurnEnded(finish):
                                 for delta in parser.close(finish):
@@ -145,7 +159,8 @@ class TextDriver:
             except ProviderError as error:
                 if said or held is None or not _refuses_grammar(error):
                     raise
-                held = self._constraint = None
+                held = None
+                self._constraint = (self._wanted(request), None)
 
     def _held(self, request: TurnRequest) -> Constraint | None:
         """The grammar that this turn is held to. The last one is kept: turns of a run ask the same again."""
@@ -155,8 +170,8 @@ class TextDriver:
             return None
         if any(request.options.get(name) is not None for name in ("grammar", "response_format")):
             return None  # the caller has one of its own
-        wanted = (request.tools, choice, request.parallel)
-        if self._constrained != wanted:
+        wanted = self._wanted(request)
+        if self._constraint is None or self._constraint[0] != wanted:
             most = 1 if request.parallel is False else None
             try:
                 made = self.dialect.grammar(
@@ -167,11 +182,15 @@ class TextDriver:
                     starts_in=self._starts_in,
                     reasoning=self.provider.capabilities.reasoning,
                 )
-                self._constraint = Constraint(target, made.source)
+                constraint = Constraint(target, made.source)
             except UsageError:
-                self._constraint = None
-            self._constrained = wanted
-        return self._constraint
+                constraint = None
+            self._constraint = (wanted, constraint)
+        return self._constraint[1]
+
+    @staticmethod
+    def _wanted(request: TurnRequest) -> _Wanted:
+        return request.tools, request.choice, request.parallel
 
     def _history(self, request: TurnRequest) -> list[TextMessage]:
         memo = cast("tuple[History, Sequence[ToolSpec], int] | None", request.memo.get("history"))
@@ -189,6 +208,20 @@ class TextDriver:
 
     async def aclose(self) -> None:
         await self.provider.aclose()
+
+
+async def _usage_behind(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
+    """The usage that the end of a turn tells, if it comes within `seconds`; else it is unknown."""
+    said = 0
+    with suppress(TimeoutError, ProviderError):
+        async with asyncio.timeout(seconds):
+            async for piece in stream:
+                if isinstance(piece, TurnEnded):
+                    return piece.usage
+                said += len(piece.text) if isinstance(piece, TextDelta) else 0
+                if said > _STRAY_CHARACTERS:
+                    break
+    return Usage()
 
 
 def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Sequence[TextMessage]:

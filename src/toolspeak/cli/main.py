@@ -15,6 +15,7 @@ from toolspeak.cli.parse import parse
 from toolspeak.cli.resume import resume
 from toolspeak.cli.rules import rules
 from toolspeak.cli.run import run
+from toolspeak.cli.serve import serve
 from toolspeak.cli.sessions import sessions
 from toolspeak.cli.show import diff, show
 from toolspeak.cli.suspend import suspend
@@ -33,6 +34,7 @@ def cli() -> None:
 
 for command in (
     run,
+    serve,
     resume,
     suspend,
     sessions,

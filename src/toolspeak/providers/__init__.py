@@ -6,6 +6,7 @@ import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from operator import attrgetter
+from typing import Any
 
 from toolspeak.errors import UnknownProvider, suggest
 from toolspeak.providers.base import Provider
@@ -36,12 +37,13 @@ PROVIDERS: Mapping[str, str] = {
 DEFAULT = "openai"
 
 
-def get_provider(model: str, environ: Mapping[str, str]) -> Provider:
+def get_provider(model: str, environ: Mapping[str, str], **settings: Any) -> Provider:
     """The provider of a model string: `openai:gpt-4o`, `groq:llama-3.3-70b`, `scripted:playbook.json`, or a bare model
     name.
 
     A bare name goes to the provider `openai`, and so does a name with a colon whose first half is no provider
-    (`qwen3:8b`, as Ollama names models). Raises UnknownProvider if the first half is clearly meant as a provider
+    (`qwen3:8b`, as Ollama names models). `settings` are what the provider takes besides (`options`, `capabilities`,
+    `timeout`, …), in place of its own. Raises UnknownProvider if the first half is clearly meant as a provider
     that does not exist, or if `environ` lacks what the provider needs.
     """
     prefix, colon, rest = model.partition(":")
@@ -55,7 +57,7 @@ def get_provider(model: str, environ: Mapping[str, str]) -> Provider:
         raise UnknownProvider(
             f"{model!r} names no model: write {prefix}:<{'file' if prefix == 'scripted' else 'model'}>"
         )
-    return _factory(PROVIDERS[prefix])(rest, environ)
+    return _factory(PROVIDERS[prefix])(rest, environ, **settings)
 
 
 def _refuse_other_providers(prefix: str) -> None:
@@ -69,6 +71,6 @@ def _refuse_other_providers(prefix: str) -> None:
         raise UnknownProvider(f"unknown provider {suggest(prefix, PROVIDERS)}")
 
 
-def _factory(place: str) -> Callable[[str, Mapping[str, str]], Provider]:
+def _factory(place: str) -> Callable[..., Provider]:
     module, _, attribute = place.partition(":")
     return attrgetter(attribute)(importlib.import_module(module))

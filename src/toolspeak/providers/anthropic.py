@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Unpack
+from typing import Any, Unpack
 
 from toolspeak.errors import UnknownProvider
 from toolspeak.providers.api import ApiProvider, Endpoint, checked_key
@@ -56,14 +56,16 @@ class AnthropicProvider(ApiProvider):
             headers,
             key,
             "Check the base URL: /v1/messages is put behind it.",
+            listing="models" if _ends_in_version(base_url) else "v1/models",
         )
         known = capabilities or capabilities_of("anthropic", model, own_server=bool(base_url))
         super().__init__("anthropic", model, endpoint, options=options, capabilities=known, **connection)
 
     @classmethod
-    def from_env(cls, model: str, environ: Mapping[str, str]) -> AnthropicProvider:
+    def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> AnthropicProvider:
         """With ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL of `environ`; an empty one counts as not set."""
-        return cls(model, base_url=environ.get("ANTHROPIC_BASE_URL"), api_key=environ.get("ANTHROPIC_API_KEY"))
+        url, key = environ.get("ANTHROPIC_BASE_URL"), environ.get("ANTHROPIC_API_KEY")
+        return cls(model, base_url=url, api_key=key, **settings)
 
     def _over(self, decoder: Decoder) -> bool:
         return isinstance(decoder, AnthropicDecoder) and decoder.stopped

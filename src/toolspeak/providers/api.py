@@ -7,17 +7,21 @@ import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Unpack
+from typing import TypeAlias, Unpack, cast, get_args
 
 import httpx2
 
 from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
+from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
 from toolspeak.providers.http import DRAIN_SECONDS, ConnectionOptions, HttpApi, Reply
 from toolspeak.providers.retry import retried
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
+
+_Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
+_PIECES = frozenset(get_args(_Piece))
 
 _DONE = "[DONE]"
 """What OpenAI's Chat Completions end a stream with; servers of other formats send it too."""
@@ -28,7 +32,7 @@ class Endpoint:
     """Where and how an API is asked: `path` below the base URL, `query` beside it, `headers` and the key in them.
 
     `lines`: a stream is lines of JSON, not server-sent events. `done`: `[DONE]` alone ends a turn. `hint`: what to
-    check if the answer is of another type.
+    check if the answer is of another type. `listing`: where the API lists its models.
     """
 
     base_url: str
@@ -40,6 +44,7 @@ class Endpoint:
     query: Mapping[str, str] | None = None
     lines: bool = False
     done: bool = False
+    listing: str = "models"
 
 
 class ApiProvider:
@@ -75,6 +80,11 @@ class ApiProvider:
         anything is asked again (`retry.py`)."""
         request = replace(request, options={**self._options, **request.options})
         return retried(lambda: self._turn(request), self._api.retries, self._api.clock)
+
+    async def probe(self) -> JSON:
+        """What the API lists as its models, as JSON; None if it answers something else. Raises ProviderError if it does
+        not answer at all."""
+        return await self._api.get(self._endpoint.listing)
 
     async def aclose(self) -> None:
         """Closes the connections; no turn can be asked for afterwards."""
@@ -120,8 +130,8 @@ class ApiProvider:
             async with aclosing(reply.lines() if self._endpoint.lines else reply.events(last=_DONE)) as frames:
                 async for frame in frames:
                     for delta in decoder.feed(decode_json(frame, what)):
-                        if isinstance(delta, TextDelta | ReasoningDelta | ArgumentsDelta):
-                            reply.received += len(delta.text)
+                        if delta.__class__ in _PIECES:
+                            reply.received += len(cast("_Piece", delta).text)
                         yield delta
                     if self._over(decoder):
                         await _drain(frames)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.errors import UnknownProvider
@@ -34,22 +35,23 @@ class Compatible:
         """The environment variable of another address."""
         return f"{self.name.upper()}_BASE_URL"
 
-    def provider(self, model: str, environ: Mapping[str, str]) -> OpenAIProvider:
-        """A model there, with key and address of `environ`. Raises UnknownProvider if a key is missing."""
+    def provider(self, model: str, environ: Mapping[str, str], **settings: Any) -> OpenAIProvider:
+        """A model there, with key and address of `environ`; `settings` in place of its own (`options`, …). Raises
+        UnknownProvider if a key is missing."""
         key = environ.get(self.key_variable, "").strip()
         if self.needs_key and not key:
             raise UnknownProvider(
                 f"'{self.name}:{model}' needs a key: {self.key_variable} is not set. For a model of that name on a "
                 f"server of your own set OPENAI_BASE_URL and write 'openai:{self.name}:{model}'."
             )
+        own: dict[str, Any] = {"options": self.options, "capabilities": capabilities_of(self.name, model), **settings}
         return OpenAIProvider(
             model,
             base_url=environ.get(self.url_variable, "").strip() or self.base_url,
             api_key=key,
-            options=self.options,
             name=self.name,
-            capabilities=capabilities_of(self.name, model),
             chat=self.chat,
+            **own,
         )
 
 

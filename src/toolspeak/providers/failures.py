@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import cast
 
 import httpx2
+from pydantic_core import from_json
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
@@ -122,6 +123,10 @@ def dropped_error(here: str, received: int) -> ProviderError:
 
 def decode_json(data: str | bytes, what: str) -> JSON:
     """JSON a server sent. Raises ProviderError quoting `data` if it is none."""
+    try:
+        return from_json(data)
+    except ValueError:
+        pass  # several times as fast as json, and stricter: lone surrogates, and more than 200 levels
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

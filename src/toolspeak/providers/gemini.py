@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Unpack
+from typing import Any, Unpack
 from urllib.parse import quote
 
 from toolspeak.errors import UnknownProvider
@@ -56,13 +56,14 @@ class GeminiProvider(ApiProvider):
             key,
             "Check GEMINI_BASE_URL.",
             query={"alt": "sse"},
+            listing=f"{version}models",
         )
         known = capabilities or capabilities_of("gemini", model, own_server=bool(base_url))
         super().__init__("gemini", model, endpoint, options=options, capabilities=known, **connection)
 
     @classmethod
-    def from_env(cls, model: str, environ: Mapping[str, str]) -> GeminiProvider:
+    def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> GeminiProvider:
         """With GEMINI_API_KEY, or else GOOGLE_API_KEY, and GEMINI_BASE_URL of `environ`; an empty one counts as not
         set."""
         key = environ.get("GEMINI_API_KEY", "").strip() or environ.get("GOOGLE_API_KEY")
-        return cls(model, base_url=environ.get("GEMINI_BASE_URL"), api_key=key)
+        return cls(model, base_url=environ.get("GEMINI_BASE_URL"), api_key=key, **settings)

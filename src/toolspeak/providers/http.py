@@ -12,7 +12,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypedDict, cast
@@ -29,6 +29,7 @@ from toolspeak.providers.failures import (
     transport_error,
 )
 from toolspeak.providers.retry import RETRIES, SYSTEM_CLOCK, Clock
+from toolspeak.providers.timed import TimedStream
 from toolspeak.wire.reading import shortened
 
 DRAIN_SECONDS = 0.5
@@ -214,6 +215,19 @@ class HttpApi:
             received = None if reply is None else reply.received
             raise transport_error(self.address, why, error, received, self._timeouts.connect or 0) from error
 
+    async def get(self, path: str) -> JSON:
+        """What stands at `path` below the base URL, as JSON; None if it is none, or no success. Raises ProviderError if
+        nobody answers."""
+        url = self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
+        try:
+            response = await self._client().get(url, timeout=self._timeouts.first_byte)
+            return decode_json(response.content, "a list") if response.is_success else None
+        except ProviderError:
+            return None
+        except httpx2.HTTPError as error:
+            why = self.hide(shortened(str(error))) or type(error).__name__
+            raise transport_error(self.address, why, error, None, self._timeouts.connect or 0) from error
+
     def hide(self, text: str) -> str:
         """The text without the provider's secrets and without anything that looks like an API key."""
         for secret in self._secrets:
@@ -247,7 +261,8 @@ class HttpApi:
         except TimeoutError as error:
             raise SilentServer(limits.first_byte or 0) from error
         try:
-            response.stream = _Timed(cast("httpx2.AsyncByteStream", response.stream), deadline, limits)
+            body = cast("httpx2.AsyncByteStream", response.stream)
+            response.stream = TimedStream(body, deadline, limits.first_byte, limits.silence)
             yield response
         finally:
             await response.aclose()
@@ -274,7 +289,7 @@ class HttpApi:
         try:
             return httpx2.AsyncClient(
                 headers=headers,
-                # Reading has no limit here: `_Timed` tells the first byte from later ones.
+                # Reading has no limit here: `TimedStream` tells the first byte from later ones.
                 timeout=httpx2.Timeout(connect=limits.connect, read=None, write=limits.silence, pool=None),
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
                 mounts=dict.fromkeys(_LOOPBACK),
@@ -284,38 +299,6 @@ class HttpApi:
             raise UsageError(f"the CAs of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}") from error
         except (ImportError, ValueError) as error:  # a proxy in the environment that httpx2 cannot use
             raise UsageError(f"the proxy settings of the environment cannot be used: {error}") from error
-
-
-class _Timed(httpx2.AsyncByteStream):
-    """A response's body whose first byte comes until `deadline` (the event loop's time), and later ones without long
-    silence."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream, deadline: float | None, limits: Timeouts) -> None:
-        self._stream = stream
-        self._deadline = deadline
-        self._limits = limits
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        loop, silence = asyncio.get_running_loop(), self._limits.silence
-        deadline, seconds = self._deadline, self._limits.first_byte
-        source = cast("AsyncGenerator[bytes]", aiter(self._stream))
-        try:
-            while True:
-                try:
-                    async with asyncio.timeout_at(deadline):
-                        chunk = await anext(source, None)
-                except TimeoutError as error:
-                    raise SilentServer(seconds or 0) from error
-                if chunk is None:
-                    return
-                yield chunk
-                seconds = silence
-                deadline = None if silence is None else loop.time() + silence
-        finally:
-            await source.aclose()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 def _timeouts(timeout: Timeouts | float | None) -> Timeouts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Unpack
+from typing import Any, Unpack
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
@@ -47,7 +47,14 @@ class OllamaProvider(ApiProvider):
     ) -> None:
         key = checked_key(api_key)
         endpoint = Endpoint(
-            host_url(host or ""), "api/chat", OLLAMA, bearer(key), key, "Check OLLAMA_HOST.", lines=True
+            host_url(host or ""),
+            "api/chat",
+            OLLAMA,
+            bearer(key),
+            key,
+            "Check OLLAMA_HOST.",
+            lines=True,
+            listing="api/tags",
         )
         super().__init__(
             "ollama",
@@ -59,9 +66,9 @@ class OllamaProvider(ApiProvider):
         )
 
     @classmethod
-    def from_env(cls, model: str, environ: Mapping[str, str]) -> OllamaProvider:
+    def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> OllamaProvider:
         """With OLLAMA_HOST and OLLAMA_API_KEY of `environ`; an empty one counts as not set."""
-        return cls(model, host=environ.get("OLLAMA_HOST"), api_key=environ.get("OLLAMA_API_KEY"))
+        return cls(model, host=environ.get("OLLAMA_HOST"), api_key=environ.get("OLLAMA_API_KEY"), **settings)
 
     def _explained(self, error: ProviderError, request: ModelRequest) -> ProviderError:
         """The error with what to do about it, where only Ollama has the remedy."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Unpack
+from typing import Any, Unpack
 
 from toolspeak.errors import UnknownProvider
 from toolspeak.providers.api import ApiProvider, Endpoint, bearer, checked_key
@@ -62,9 +62,9 @@ class OpenAIProvider(ApiProvider):
         super().__init__(name, model, endpoint, options=options, capabilities=known, **connection)
 
     @classmethod
-    def from_env(cls, model: str, environ: Mapping[str, str]) -> OpenAIProvider:
+    def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> OpenAIProvider:
         """With OPENAI_API_KEY and OPENAI_BASE_URL of `environ`; an empty one counts as not set."""
-        return cls(model, base_url=environ.get("OPENAI_BASE_URL"), api_key=environ.get("OPENAI_API_KEY"))
+        return cls(model, base_url=environ.get("OPENAI_BASE_URL"), api_key=environ.get("OPENAI_API_KEY"), **settings)
 
 
 def _neither(model: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Unpack
+from typing import Any, Unpack
 
 from toolspeak.errors import ProviderError, UnknownProvider
 from toolspeak.providers.api import ApiProvider, Endpoint, bearer, checked_key
@@ -71,9 +71,9 @@ class OpenAIResponsesProvider(ApiProvider):
         )
 
     @classmethod
-    def from_env(cls, model: str, environ: Mapping[str, str]) -> OpenAIResponsesProvider:
+    def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> OpenAIResponsesProvider:
         """With OPENAI_API_KEY and OPENAI_BASE_URL of `environ`; an empty one counts as not set."""
-        return cls(model, base_url=environ.get("OPENAI_BASE_URL"), api_key=environ.get("OPENAI_API_KEY"))
+        return cls(model, base_url=environ.get("OPENAI_BASE_URL"), api_key=environ.get("OPENAI_API_KEY"), **settings)
 
     def _over(self, decoder: Decoder) -> bool:
         return decoder.finished

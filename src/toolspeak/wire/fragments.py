@@ -120,7 +120,7 @@ def read_arguments(raw: str, *, whole: bool = True) -> tuple[Mapping[str, JSON] 
     if not isinstance(value, dict):
         return None, (), f"its arguments are no JSON object: {shortened(raw, 80)!r}"
     found = cast("dict[str, JSON]", value)
-    if _depth_beyond(found, MAX_DEPTH):
+    if depth_beyond(found, MAX_DEPTH):
         return None, (), f"its arguments are nested more than {MAX_DEPTH} deep"
     return found, notes, ""
 
@@ -135,7 +135,8 @@ def _inner(value: JSON) -> Iterable[JSON]:
     return cast("list[JSON]", value) if isinstance(value, list) else ()
 
 
-def _depth_beyond(value: JSON, most: int) -> bool:
+def depth_beyond(value: JSON, most: int) -> bool:
+    """Whether a value is nested more than `most` deep; without recursion, however deep it is."""
     level: list[JSON] = [value]
     for _ in range(most + 1):
         level = [inner for each in level for inner in _inner(each)]

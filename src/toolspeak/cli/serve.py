@@ -1,0 +1,134 @@
+"""`toolspeak serve`: the gateway in front of models."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from toolspeak.dialects import Section
+from toolspeak.errors import UsageError
+from toolspeak.gateway.config import (
+    FileSettings,
+    Settings,
+    checked,
+    checked_upstream,
+    read_config,
+    upstream_of,
+    with_server,
+)
+from toolspeak.gateway.keys import keys_of, read_keys
+
+_NOTHING_TO_SERVE = """\
+no upstream was named. For instance:
+  toolspeak serve --upstream http://127.0.0.1:11434/v1 --dialect hermes
+  toolspeak serve --upstream ollama:qwen3:8b
+  toolspeak serve --config gateway.toml"""
+
+_MISSING = "the gateway needs more than toolspeak brings: pip install 'toolspeak[gateway]' ({missing} is not there)"
+
+
+@click.command("serve")
+@click.option(
+    "--upstream", metavar="URL|MODEL", help="An address of an OpenAI-compatible API, a provider, or provider:model."
+)
+@click.option(
+    "--provider", metavar="NAME", help="What kind of server --upstream URL is: vllm, llamacpp, ollama, … (openai)."
+)
+@click.option("--model", metavar="NAME", help="The model's name at the upstream (default: what the client asks for).")
+@click.option(
+    "--dialect", default=None, metavar="NAME", help="How the model writes calls: a dialect, auto or native (auto)."
+)
+@click.option("--starts-in", type=click.Choice(["text", "reasoning"]), help="Where a reply starts (text).")
+@click.option("--key-env", metavar="NAME", help="The environment variable that holds the upstream's key.")
+@click.option("--repair", type=click.IntRange(0, 3), help="How often a malformed call is asked for again (0).")
+@click.option("--hold-calls", is_flag=True, help="Send calls whole, once they are known to count.")
+@click.option(
+    "--config", metavar="FILE", type=click.Path(dir_okay=False), help="Several upstreams, by model name (TOML)."
+)
+@click.option("--host", help="Where to listen (127.0.0.1).")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port (8080; 0 is any that is free).")
+@click.option(
+    "--api-keys", metavar="FILE", type=click.Path(dir_okay=False), help="API keys, one a line, or their digests."
+)
+@click.option("--workers", type=click.IntRange(1), help="Processes (1).")
+@click.option("--max-streams", "streams", type=click.IntRange(1), help="Answers under way at once, per process (1024).")
+@click.option("--queue", type=click.IntRange(0), help="Requests that may wait for a place (256).")
+@click.option("--max-body", "body_bytes", type=click.IntRange(1), metavar="BYTES", help="Largest request (33554432).")
+@click.option(
+    "--drain",
+    "drain_seconds",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Time for open streams after SIGTERM (30).",
+)
+@click.option("--log-content", is_flag=True, help="Log what is asked, too.")
+def serve(
+    upstream: str | None,
+    config: str | None,
+    provider: str | None,
+    model: str | None,
+    dialect: str | None,
+    starts_in: Section | None,
+    key_env: str | None,
+    repair: int | None,
+    hold_calls: bool,
+    api_keys: str | None,
+    log_content: bool,
+    **server: Any,
+) -> None:
+    """Give every OpenAI or Anthropic client tool calls, whatever model and server is behind.
+
+    Endpoints: /v1/chat/completions, /v1/responses, /v1/messages, /v1/models, /healthz, /readyz, /metrics. Keys of
+    clients stand in --api-keys FILE or in TOOLSPEAK_API_KEYS.
+    """
+    of_upstream = {
+        "provider": provider,
+        "model": model,
+        "dialect": dialect,
+        "starts_in": starts_in,
+        "key_variable": key_env,
+        "repair": repair,
+        "hold_calls": hold_calls or None,
+    }
+    told = {name: value for name, value in of_upstream.items() if value is not None}
+    found = _upstreams(upstream, config, told)
+    settings = with_server(Settings(found.upstreams), {k: v for k, v in found.server.items() if k != "api_keys"})
+    settings = with_server(settings, {name: value for name, value in server.items() if value is not None})
+    if log_content:
+        settings = replace(settings, log_content=True)
+    file = api_keys or found.server.get("api_keys")
+    keys = (*keys_of(os.environ), *(read_keys(file) if file else ()))
+    settings = checked(replace(settings, keys=keys))
+    _server().serve(settings, _tell)
+
+
+def _tell(address: str) -> None:
+    click.echo(f"toolspeak serves at {address}", err=True)
+
+
+def _upstreams(upstream: str | None, config: str | None, told: dict[str, Any]) -> FileSettings:
+    if config is not None:
+        if upstream is not None or told:
+            named = ", ".join(["upstream", *told] if upstream is not None else told)
+            raise UsageError(f"say --config or {named}, not both: the file says it for each model")
+        return read_config(config)
+    if upstream is None:
+        raise UsageError(_NOTHING_TO_SERVE)
+    kind = told.pop("provider", None)
+    if kind is not None and "://" not in upstream:
+        raise UsageError("--provider says what an address is: write --upstream URL, or --upstream PROVIDER:MODEL alone")
+    found = upstream_of(upstream, **told)
+    return FileSettings((checked_upstream(found if kind is None else replace(found, provider=kind)),), {})
+
+
+def _server() -> Any:
+    try:
+        return importlib.import_module("toolspeak.gateway.server")  # not at the top: what it needs is an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("toolspeak"):
+            raise
+        raise UsageError(_MISSING.format(missing=error.name)) from None

@@ -1,0 +1,77 @@
+"""How many requests are answered at once, and who waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from toolspeak.gateway.config import Bounds
+from toolspeak.gateway.failures import Failure
+
+
+class Admission:
+    """Places for so many streams; first come, first served. One event loop's."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.active = 0
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    @property
+    def queued(self) -> int:
+        return len(self._waiting)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncGenerator[None]:
+        """A place as long as the context is open. Raises Failure if there is none."""
+        await self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self) -> None:
+        if self.active < self._bounds.streams and not self._waiting:
+            self.active += 1
+            self._emptied.clear()
+            return
+        if len(self._waiting) >= self._bounds.queue:
+            raise Failure(429, "too many requests are waiting already: come again later", "gateway_busy", 1)
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(self._bounds.queue_seconds):
+                await turn
+        except TimeoutError:
+            raise Failure(
+                503,
+                f"no place became free within {self._bounds.queue_seconds:g} seconds: come again later",
+                "gateway_busy",
+                max(1.0, self._bounds.queue_seconds / 2),
+            ) from None
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # the place came together with the cancellation
+            raise
+        finally:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+
+    def _leave(self) -> None:
+        """The place goes to who waits longest."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self.active -= 1
+        if not self.active:
+            self._emptied.set()
+
+    async def emptied(self) -> None:
+        """Returns once no place is taken."""
+        await self._emptied.wait()

@@ -1,0 +1,136 @@
+"""One answer of a model, streamed or whole, in the client's format."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.errors import ToolspeakError
+from toolspeak.gateway.asked import prompt_characters, turn_of
+from toolspeak.gateway.config import Settings
+from toolspeak.gateway.failures import failure_of
+from toolspeak.gateway.http import EventStream, Headers, Receive, Send, send_whole, watched
+from toolspeak.gateway.routing import Route
+from toolspeak.gateway.sse import event, json_bytes, noted
+from toolspeak.gateway.turn import Report, play
+from toolspeak.wire.base import WireFormat, WireRequest
+
+WARNING_HEADER = b"x-toolspeak-warning"
+"""Where an answer in one piece tells its notes, by their codes."""
+
+_PREFIXES = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic": "msg_"}
+
+
+@dataclass(slots=True)
+class Answering:
+    """What is needed for an answer, and what is known of it: `status`, `first_byte` (seconds), `chunks`, `error`."""
+
+    wire: WireFormat
+    asked: WireRequest
+    route: Route
+    settings: Settings
+    receive: Receive
+    send: Send
+    headers: Headers
+    report: Report = field(default_factory=Report)
+    status: int = 0
+    first_byte: float | None = None
+    chunks: int = 0
+    error: str = ""
+
+    def facts(self) -> dict[str, object]:
+        """For the log."""
+        report, usage = self.report, self.report.end.usage
+        return {
+            "upstream": self.route.provider.name,
+            "dialect": self.route.dialect,
+            "finish": report.end.finish if self.status == 200 else None,
+            "calls": report.calls or None,
+            "attempts": report.attempts if report.attempts > 1 else None,
+            "warnings": [note.code for note in report.notes] or None,
+            "input_tokens": usage.input,
+            "output_tokens": usage.output,
+            "first_byte": None if self.first_byte is None else round(self.first_byte, 4),
+            "chunks": self.chunks or None,
+            "error": self.error or None,
+        }
+
+
+async def answer(answering: Answering) -> None:
+    """Raises ToolspeakError for what fails before the answer has begun, ClientGone if nobody is there any more."""
+    # 80 random bits: a call's id is made of it, and OpenAI takes ids of 40 characters.
+    response_id = _PREFIXES[answering.wire.name] + secrets.token_hex(10)
+    if answering.asked.stream:
+        await _stream(answering, response_id)
+    else:
+        await _whole(answering, response_id)
+
+
+async def _stream(answering: Answering, response_id: str) -> None:
+    asked, settings = answering.asked, answering.settings
+    stream = EventStream(answering.send, answering.headers)
+    encoder = answering.wire.encoder(asked, response_id=response_id, created=int(time.time()))
+    feed, write, report = encoder.feed, stream.write, answering.report
+    begun = asyncio.get_running_loop().time()
+
+    async def put(deltas: Sequence[Delta]) -> None:
+        if len(deltas) == 1 and deltas[0].__class__ is not TurnEnded:
+            frames = feed(deltas[0])
+            if len(frames) == 1:
+                await write(event(frames[0]))
+                return
+        else:
+            frames = [frame for delta in deltas for frame in feed(delta)]
+            if deltas and deltas[-1].__class__ is TurnEnded:
+                frames = noted(frames, report.notes)
+        if frames:
+            await write(b"".join([event(frame) for frame in frames]))
+
+    async def work() -> None:
+        driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
+        await play(driver, request, rules, put, report, prompt_characters(asked) if asked.usage_wanted else None)
+
+    try:
+        await watched(work(), answering.receive, stream, settings.ping_seconds)
+    except ToolspeakError as error:
+        if stream.begun is None:
+            raise
+        failure = failure_of(error)
+        answering.error = failure.message
+        await write(b"".join([event(frame) for frame in encoder.fail(failure.message, failure.status)]))
+    finally:
+        answering.chunks = stream.chunks
+        if stream.begun is not None:
+            answering.status, answering.first_byte = 200, stream.begun - begun
+    await stream.end()
+
+
+async def _whole(answering: Answering, response_id: str) -> None:
+    asked, report = answering.asked, answering.report
+    deltas: list[Delta] = []
+
+    async def put(more: Sequence[Delta]) -> None:
+        deltas.extend(more)
+
+    async def work() -> None:
+        driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
+        await play(driver, request, rules, put, report, prompt_characters(asked) if asked.usage_wanted else None)
+
+    begun = asyncio.get_running_loop().time()
+    await watched(work(), answering.receive, None, answering.settings.ping_seconds)
+    body: Any = answering.wire.encode_response(
+        deltas, model=asked.model, response_id=response_id, created=int(time.time())
+    )
+    headers = [*answering.headers]
+    if report.notes:
+        codes = dict.fromkeys(note.code for note in report.notes)
+        headers.append((WARNING_HEADER, ", ".join(codes).encode()))
+        told = [{"code": note.code, "message": note.message} for note in report.notes]
+        body = {**body, "toolspeak": {"warnings": told}}
+    answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
+    await send_whole(answering.send, 200, json_bytes(body), headers, b"application/json")

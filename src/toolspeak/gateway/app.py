@@ -1,0 +1,300 @@
+"""The gateway as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from toolspeak.errors import ToolspeakError
+from toolspeak.gateway.admission import Admission
+from toolspeak.gateway.answer import Answering, answer
+from toolspeak.gateway.config import LOOPBACK, Settings
+from toolspeak.gateway.failures import Failure, failure_of
+from toolspeak.gateway.http import (
+    ClientGone,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    decoded,
+    header,
+    read_body,
+    retry_headers,
+    send_whole,
+)
+from toolspeak.gateway.keys import admitted
+from toolspeak.gateway.logs import log
+from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
+from toolspeak.gateway.models import listed_models, unreachable
+from toolspeak.gateway.routing import Router, UnknownModel
+from toolspeak.gateway.sse import json_bytes
+from toolspeak.wire.anthropic import ANTHROPIC
+from toolspeak.wire.base import WireFormat
+from toolspeak.wire.openai_chat import OPENAI_CHAT
+from toolspeak.wire.openai_responses import OPENAI_RESPONSES
+
+FORMATS: Mapping[str, WireFormat] = {
+    "/v1/chat/completions": OPENAI_CHAT,
+    "/v1/responses": OPENAI_RESPONSES,
+    "/v1/messages": ANTHROPIC,
+}
+"""The endpoints that ask a model, each with its API."""
+
+_PROBED_SECONDS = 2.0
+_OPEN = ("/healthz", "/readyz")
+_REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, and what is known of it for the log."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    id: str
+    begun: float
+    wire: WireFormat = OPENAI_CHAT
+    model: str = ""
+    stream: bool = False
+    status: int = 0
+    key: str | None = None
+    facts: dict[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def path(self) -> str:
+        return self.scope["path"]
+
+    @property
+    def headers(self) -> Headers:
+        return [(b"x-request-id", self.id.encode())]
+
+    async def respond(
+        self,
+        status: int,
+        body: bytes,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        content_type: bytes = b"application/json",
+    ) -> None:
+        self.status = status
+        await send_whole(self.send, status, body, [*self.headers, *headers], content_type)
+
+
+class Gateway:
+    """The application: one process's routes, places and counters. `draining`: no new request is answered any more."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self.settings = settings
+        self.router = Router(settings, environ)
+        self.metrics = Metrics()
+        self.admission = Admission(settings.bounds)
+        self.draining = False
+        self._probed: tuple[float, asyncio.Future[list[str]]] | None = None
+        self._hosts = {*LOOPBACK, settings.host}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise NotImplementedError(f"the gateway speaks HTTP, not {scope['type']}")
+        given = header(scope, b"x-request-id")
+        request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
+        request = Request(scope, receive, send, request_id, time.perf_counter())
+        request.wire = FORMATS.get(request.path, OPENAI_CHAT)
+        try:
+            await self._answer(request)
+        except ClientGone:
+            request.facts["client_left"] = True
+            self.metrics.gone.labels(*self._labels(request)).inc()
+        except Failure as failure:
+            await self._fail(request, failure)
+        except ToolspeakError as error:
+            await self._fail(request, failure_of(error))
+        except Exception as error:  # noqa: BLE001 - a bug of ours must not show its insides, and is logged whole
+            log("failed", {"id": request.id}, level=logging.ERROR, failed=error)
+            await self._fail(
+                request, Failure(500, f"the gateway failed; its log says more under {request.id}", "gateway_failed")
+            )
+        finally:
+            self._finish(request)
+
+    async def aclose(self) -> None:
+        """Closes the connections to the upstreams."""
+        await self.router.aclose()
+
+    # --- who may ask what --------------------------------------------------------------------------------------
+
+    async def _answer(self, request: Request) -> None:
+        method, path = request.scope["method"], request.path
+        if path in _OPEN:
+            await self._health(request)
+            return
+        self._let_in(request)
+        if path in FORMATS:
+            self._expect(method, "POST")
+            await self._ask(request)
+        elif path == "/v1/models" or path.startswith("/v1/models/"):
+            self._expect(method, "GET")
+            await self._models(request, path.removeprefix("/v1/models").removeprefix("/"))
+        elif path == "/metrics":
+            self._expect(method, "GET")
+            self.metrics.active.set(self.admission.active)
+            self.metrics.queued.set(self.admission.queued)
+            await request.respond(200, self.metrics.text(), content_type=CONTENT_TYPE.encode())
+        else:
+            known = ", ".join([*FORMATS, "/v1/models", "/healthz", "/readyz", "/metrics"])
+            raise Failure(404, f"there is nothing at {path}; known: {known}", "not_found")
+
+    def _expect(self, method: str, wanted: str) -> None:
+        if method != wanted:
+            raise Failure(405, f"{method} is not answered here: send {wanted}", "method_not_allowed")
+
+    def _let_in(self, request: Request) -> None:
+        """Raises Failure for a request that is not to be answered, whatever it asks."""
+        headers = request.scope["headers"]
+        size = sum(len(name) + len(value) for name, value in headers)
+        if size > self.settings.bounds.header_bytes:
+            raise Failure(
+                431, f"the headers are larger than {self.settings.bounds.header_bytes} bytes", "headers_too_large"
+            )
+        if self.settings.keys:
+            request.key = admitted(headers, self.settings.keys)
+            if request.key is None:
+                raise Failure(
+                    401,
+                    "the gateway wants an API key of its own: Authorization: Bearer KEY, or x-api-key",
+                    "invalid_api_key",
+                )
+        elif _host(header(request.scope, b"host")) not in self._hosts:
+            # A page whose name leads to this machine (DNS rebinding) could ask in its reader's name.
+            raise Failure(
+                403, "the gateway has no API keys, so it answers this machine only: call it by its address", "host"
+            )
+
+    # --- endpoints ---------------------------------------------------------------------------------------------
+
+    async def _ask(self, request: Request) -> None:
+        if self.draining:
+            raise Failure(503, "the gateway is being stopped: ask another one, or again soon", "gateway_draining", 1)
+        kind = header(request.scope, b"content-type").partition(";")[0].strip().lower()
+        if kind != "application/json":  # what a form of any web page may send without asking is none
+            raise Failure(415, "send the request as JSON: content-type: application/json", "content_type")
+        bounds = self.settings.bounds
+        async with self.admission.place():
+            body = await read_body(request.scope, request.receive, bounds.body_bytes)
+            asked = request.wire.decode_request(decoded(body, bounds.depth))
+            request.model, request.stream = asked.model, asked.stream
+            route = self.router.route(asked.model)
+            answering = Answering(
+                request.wire, asked, route, self.settings, request.receive, request.send, request.headers
+            )
+            if self.settings.log_content:
+                request.facts["request"] = body.decode("utf-8", "replace")
+            try:
+                await answer(answering)
+            finally:
+                request.status = answering.status
+                request.facts.update(answering.facts())
+                self._count(request, answering)
+
+    def _count(self, request: Request, answering: Answering) -> None:
+        labels = self._labels(request)
+        self.metrics.chunks.labels(*labels).inc(answering.chunks)
+        if answering.first_byte is not None:
+            self.metrics.first_byte.labels(*labels).observe(answering.first_byte)
+        self.metrics.count_turn(labels[1], answering.route.dialect, answering.report)
+
+    async def _models(self, request: Request, wanted: str) -> None:
+        names = await listed_models(self.router)
+        rows = [{"id": name, "object": "model", "created": 0, "owned_by": "toolspeak"} for name in names]
+        if not wanted:
+            await request.respond(200, json_bytes({"object": "list", "data": rows}))
+            return
+        found = [row for row in rows if row["id"] == wanted]
+        if not found:
+            raise UnknownModel(f"there is no model {wanted!r}; GET /v1/models lists them")
+        await request.respond(200, json_bytes(found[0]))
+
+    async def _health(self, request: Request) -> None:
+        self._expect(request.scope["method"], "GET")
+        if request.path == "/healthz":
+            await request.respond(200, b'{"status":"ok"}')
+            return
+        if self.draining:
+            await request.respond(503, b'{"status":"draining"}')
+            return
+        problems = await self._problems()
+        for problem in problems:  # who asks need not have a key, so only the log says which
+            log("unreachable", {"problem": problem}, level=logging.WARNING)
+        await request.respond(
+            503 if problems else 200, b'{"status":"upstream unreachable"}' if problems else b'{"status":"ready"}'
+        )
+
+    async def _problems(self) -> list[str]:
+        """What is wrong with the upstreams; asked of them once in a while, however often it is asked of us."""
+        now = time.monotonic()
+        if self._probed is None or now - self._probed[0] > _PROBED_SECONDS:
+            self._probed = (now, asyncio.ensure_future(unreachable(self.router)))
+        return await asyncio.shield(self._probed[1])
+
+    # --- what is told of it ------------------------------------------------------------------------------------
+
+    async def _fail(self, request: Request, failure: Failure) -> None:
+        request.facts.setdefault("error", failure.message)
+        request.facts.setdefault("code", failure.code)
+        if request.path in FORMATS and failure.status in (401, 403, 408, 413, 415, 429, 431, 503):
+            self.metrics.rejected.labels(failure.code).inc()
+        body = failure_body(request.wire, failure)
+        headers = [*retry_headers(failure.retry_after)]
+        if failure.status in (408, 413, 431):
+            headers.append((b"connection", b"close"))  # what is left of the request is not read
+        if failure.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        await request.respond(failure.status, body, headers)
+
+    def _labels(self, request: Request) -> tuple[str, str]:
+        endpoint = request.path if request.path in FORMATS else "(other)"
+        return endpoint, request.model if request.model in self.router.names else OTHER_MODEL
+
+    def _finish(self, request: Request) -> None:
+        if request.path not in FORMATS:
+            return
+        seconds = time.perf_counter() - request.begun
+        labels = self._labels(request)
+        streamed = "true" if request.stream else "false"
+        self.metrics.requests.labels(*labels, streamed, str(request.status)).inc()
+        self.metrics.seconds.labels(*labels).observe(seconds)
+        client = request.scope.get("client")
+        log(
+            "request",
+            {
+                "id": request.id,
+                "endpoint": request.path,
+                "model": request.model or None,
+                "stream": request.stream,
+                "status": request.status,
+                "seconds": round(seconds, 4),
+                "client": client[0] if client else None,
+                "key": request.key[:8] if request.key else None,
+                **request.facts,
+            },
+        )
+
+
+def failure_body(wire: WireFormat, failure: Failure) -> bytes:
+    """An error in the format of the endpoint; OpenAI's has a place for the code."""
+    body = wire.encode_error(failure.message, failure.status)
+    error = body.get("error")
+    if isinstance(error, dict) and "code" in error:
+        error["code"] = failure.code
+    return json_bytes(body)
+
+
+def _host(value: str) -> str:
+    """The host of a `Host` header, without its port."""
+    if value.startswith("["):
+        return value[1:].partition("]")[0]
+    return value.partition(":")[0].lower()

@@ -1,0 +1,279 @@
+"""What the gateway is told: its settings, as values, from a TOML file and the command line."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, cast
+
+from toolspeak.data.messages import JSON
+from toolspeak.dialects import Section, get_dialect
+from toolspeak.errors import UsageError, suggest
+from toolspeak.providers import PROVIDERS, Capabilities
+from toolspeak.providers.http import Timeouts
+
+OWN_WAYS = ("auto", "native")
+"""What `dialect` may say besides a dialect's name: see `agent.choose.choose_driver`."""
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Where the models of some names are served, and how they are asked.
+
+    `names` are what clients call them: exact, or globs. `provider` is a name of `providers.PROVIDERS`; `url` is its
+    address, in place of what the environment or the provider says. `model` is its name there; empty is the client's.
+    `dialect` is a dialect's name, `auto` or `native`. `key_variable` names the environment variable of the key.
+    `capabilities` in place of what is known of the provider. `repair`: how many times a malformed call is asked for
+    again. `hold_calls`: calls leave whole.
+    """
+
+    names: tuple[str, ...] = ("*",)
+    provider: str = "openai"
+    url: str = ""
+    model: str = ""
+    dialect: str = "auto"
+    starts_in: Section = "text"
+    key_variable: str = ""
+    capabilities: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    timeouts: Timeouts = Timeouts()
+    options: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    repair: int = 0
+    hold_calls: bool = False
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """The names that are no globs."""
+        return tuple(name for name in self.names if not any(mark in name for mark in "*?["))
+
+    def serves(self, model: str) -> bool:
+        return any(fnmatchcase(model, name) for name in self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much the gateway takes at most, each process for itself.
+
+    `body_bytes` and `header_bytes` of a request; `depth` of its JSON. `streams` are under way at once, `queue` wait
+    for a place, for `queue_seconds` at most.
+    """
+
+    body_bytes: int = 32 * 1024 * 1024
+    header_bytes: int = 32 * 1024
+    depth: int = 200
+    streams: int = 1024
+    queue: int = 256
+    queue_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All of it. `keys` are SHA-256 digests (hex) of the API keys; without any, everybody is served.
+
+    `drain_seconds`: how long open streams may go on after SIGTERM. `ping_seconds`: after so long a silence a stream
+    says that it is alive. `grace_seconds`: how long the end of a turn whose calls are complete is waited for, so that
+    its usage is known. `log_content`: the log holds what was asked and said.
+    """
+
+    upstreams: tuple[Upstream, ...]
+    host: str = "127.0.0.1"
+    port: int = 8080
+    keys: tuple[str, ...] = ()
+    bounds: Bounds = Bounds()
+    workers: int = 1
+    drain_seconds: float = 30.0
+    ping_seconds: float = 15.0
+    grace_seconds: float = 0.5
+    log_content: bool = False
+
+
+def checked(settings: Settings) -> Settings:
+    """The settings, if they can be. Raises UsageError."""
+    if settings.host not in LOOPBACK and not settings.keys:
+        raise UsageError(
+            f"the gateway is to listen on {settings.host}, where others can reach it, and has no API keys: name a file "
+            "of keys (--api-keys FILE), set TOOLSPEAK_API_KEYS, or listen on 127.0.0.1"
+        )
+    names = [name for upstream in settings.upstreams for name in upstream.names]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two upstreams serve the model name {name!r}; give each its own")
+    return settings
+
+
+def upstream_of(target: str, **rest: Any) -> Upstream:
+    """The upstream that `--upstream` names: an address, `provider`, or `provider:model`. Raises UsageError."""
+    if target.startswith(("http://", "https://")):
+        return Upstream(url=target, **rest)
+    provider, _, model = target.partition(":")
+    if provider not in PROVIDERS:
+        raise UsageError(
+            f"the upstream {target!r} is neither an address (http://127.0.0.1:11434/v1) nor begins with a provider: "
+            f"{suggest(provider, PROVIDERS)}"
+        )
+    return Upstream(provider=provider, model=rest.pop("model", "") or model, **rest)
+
+
+# --- the file ----------------------------------------------------------------------------------------------------
+
+_RENAMED = {"name": "names", "key_env": "key_variable"}
+_UPSTREAM_FIELDS = {each.name for each in fields(Upstream)} - {"names", "key_variable"} | {*_RENAMED, "upstream"}
+_SERVER_FIELDS = {each.name for each in (*fields(Settings), *fields(Bounds))} - {"upstreams", "keys", "bounds"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """What a configuration file says: the upstreams, and of `[server]` what it holds."""
+
+    upstreams: tuple[Upstream, ...]
+    server: Mapping[str, Any]
+
+
+def read_config(path: str | Path) -> FileSettings:
+    """The settings of a TOML file. Raises UsageError naming file, key and remedy."""
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the configuration {path} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"the configuration {path} is no TOML: {error}") from error
+    try:
+        _check_keys(table, {"server", "model"}, "")
+        models: Any = table.get("model")
+        if not isinstance(models, list) or not models:
+            raise UsageError("model: write a table [[model]] for each upstream, with name and upstream")
+        upstreams = tuple(_upstream(row, f"model[{i}]") for i, row in enumerate(cast("list[Any]", models)))
+        return FileSettings(upstreams, _server(table.get("server", {}), Path(path).parent))
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def with_server(settings: Settings, told: Mapping[str, Any]) -> Settings:
+    """The settings with what `[server]`, or the command line, says besides."""
+    bounds = {name: value for name, value in told.items() if name in {each.name for each in fields(Bounds)}}
+    others = {name: value for name, value in told.items() if name not in bounds and name != "api_keys"}
+    return replace(settings, bounds=replace(settings.bounds, **bounds), **others)
+
+
+def _check_keys(table: Mapping[str, Any], known: set[str], place: str) -> None:
+    for name in table:
+        if name not in known:
+            raise UsageError(f"{place}{'.' if place else ''}{name}: unknown key {suggest(name, known)}")
+
+
+def _server(value: Any, folder: Path) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError("server: expected a table [server]")
+    table = cast("dict[str, Any]", value)
+    _check_keys(table, {*_SERVER_FIELDS, "api_keys"}, "server")
+    kinds = {each.name: each.type for each in (*fields(Settings), *fields(Bounds))}
+    out: dict[str, Any] = {}
+    for name, given in table.items():
+        out[name] = _checked_kind(given, "str" if name == "api_keys" else str(kinds[name]), f"server.{name}")
+    if "api_keys" in out:
+        out["api_keys"] = str(folder / out["api_keys"])  # as seen from the file, wherever the server is started
+    return out
+
+
+def _upstream(row: Any, place: str) -> Upstream:
+    if not isinstance(row, dict):
+        raise UsageError(f"{place}: expected a table [[model]]")
+    table = cast("dict[str, Any]", row)
+    _check_keys(table, _UPSTREAM_FIELDS, place)
+    kinds = {each.name: str(each.type) for each in fields(Upstream)}
+    told: dict[str, Any] = {}
+    for name, given in table.items():
+        at = f"{place}.{name}"
+        match name:
+            case "name":
+                names = cast("list[Any]", given if isinstance(given, list) else [given])
+                told["names"] = tuple(_checked_kind(each, "str", at) for each in names)
+            case "timeouts":
+                told[name] = _timeouts(given, at)
+            case "capabilities":
+                told[name] = _capabilities(given, at)
+            case "options":
+                if not isinstance(given, dict):
+                    raise UsageError(f"{at}: expected a table of fields that go into every request")
+                told[name] = cast("dict[str, JSON]", given)
+            case "upstream":
+                pass
+            case _:
+                told[_RENAMED.get(name, name)] = _checked_kind(given, kinds[_RENAMED.get(name, name)], at)
+    if not told.get("names"):
+        raise UsageError(f"{place}.name: missing; write the name that clients ask for, or a glob")
+    target = table.get("upstream")
+    if target is not None:
+        target = _checked_kind(target, "str", f"{place}.upstream")
+        try:
+            return checked_upstream(upstream_of(target, **told), place)
+        except UsageError as error:
+            raise UsageError(f"{place}.upstream: {error}") from None
+    if not told.get("url") and not told.get("provider"):
+        raise UsageError(f"{place}.upstream: missing; write an address, a provider or provider:model")
+    return checked_upstream(Upstream(**told), place)
+
+
+def checked_upstream(upstream: Upstream, place: str = "") -> Upstream:
+    """The upstream, if it can be. Raises UsageError naming the key."""
+    at = f"{place}." if place else ""
+    if upstream.provider not in PROVIDERS:
+        raise UsageError(f"{at}provider: there is no {suggest(upstream.provider, PROVIDERS)}")
+    if upstream.dialect not in OWN_WAYS:
+        try:
+            get_dialect(upstream.dialect)
+        except UsageError as error:
+            raise UsageError(f"{at}dialect: {error} Besides them: {', '.join(OWN_WAYS)}.") from None
+    if upstream.starts_in not in ("text", "reasoning"):
+        raise UsageError(f"{at}starts_in: {upstream.starts_in!r} is none; write text or reasoning")
+    if not 0 <= upstream.repair <= 3:
+        raise UsageError(f"{at}repair: {upstream.repair} is none; write 0 (never) to 3")
+    return upstream
+
+
+_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "str": ((str,), "text"),
+    "Section": ((str,), "text"),
+    "int": ((int,), "a number"),
+    "float": ((int, float), "a number of seconds"),
+    "bool": ((bool,), "true or false"),
+}
+
+
+def _checked_kind(value: Any, kind: str, place: str) -> Any:
+    types, words = _KINDS[kind]
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise UsageError(f"{place}: expected {words}, found {value!r}")
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
+        raise UsageError(f"{place}: {value} is less than 0")
+    return value
+
+
+def _timeouts(value: Any, place: str) -> Timeouts:
+    if not isinstance(value, dict):
+        raise UsageError(f"{place}: expected a table with connect, first_byte and silence, in seconds")
+    table = cast("dict[str, Any]", value)
+    _check_keys(table, {each.name for each in fields(Timeouts)}, place)
+    for name, seconds in table.items():
+        _checked_kind(seconds, "float", f"{place}.{name}")
+    return Timeouts(**table)
+
+
+def _capabilities(value: Any, place: str) -> Mapping[str, JSON]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{place}: expected a table, for instance {{ grammar = 'gbnf', tools = true }}")
+    table = cast("dict[str, Any]", value)
+    _check_keys(table, {each.name for each in fields(Capabilities)}, place)
+    for name, each in table.items():
+        if name == "grammar":
+            if each not in ("gbnf", "xgrammar"):
+                raise UsageError(
+                    f"{place}.grammar: {each!r} is none; write gbnf (llama.cpp) or xgrammar (vLLM, SGLang)"
+                )
+        else:
+            _checked_kind(each, "int" if name == "context" else "bool", f"{place}.{name}")
+    return table

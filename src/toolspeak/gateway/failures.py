@@ -1,0 +1,73 @@
+"""What went wrong, as a client is told it: status, message, and when to come again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import httpx2
+
+from toolspeak.errors import FormatError, ProviderError, ProviderErrorCode, ToolspeakError, UsageError
+from toolspeak.gateway.routing import UnknownModel
+
+
+class Failure(Exception):
+    """An answer that is an error. `code` is for programs; `retry_after` in seconds."""
+
+    def __init__(self, status: int, message: str, code: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.retry_after = retry_after
+
+
+_STATUSES: Mapping[ProviderErrorCode, int] = {
+    # The gateway's account, not the client's: 401 would tell the client to change its own key.
+    "authentication": 502,
+    "quota": 502,
+    "rate_limit": 429,
+    "overloaded": 503,
+    "connection": 502,
+    "context_length": 400,
+    "content_filter": 400,
+    "not_found": 404,
+    "bad_request": 400,
+    "forgotten": 400,
+    "ill_formed": 502,
+    "other": 502,
+}
+
+_CODES: Mapping[ProviderErrorCode, str] = {
+    "authentication": "upstream_authentication",
+    "quota": "upstream_quota",
+    "rate_limit": "rate_limit_exceeded",
+    "overloaded": "upstream_overloaded",
+    "connection": "upstream_connection",
+    "context_length": "context_length_exceeded",
+    "content_filter": "content_filter",
+    "not_found": "model_not_found",
+    "bad_request": "upstream_refused",
+    "forgotten": "upstream_refused",
+    "ill_formed": "upstream_ill_formed",
+    "other": "upstream_failed",
+}
+"""As OpenAI's own where it has one, for clients look at them."""
+
+_OWN_ACCOUNT = "The upstream refuses the gateway's account, not yours; its operator has to mend it."
+
+
+def failure_of(error: ToolspeakError) -> Failure:
+    """The failure that an error of ours is to a client."""
+    match error:
+        case ProviderError(code="authentication" | "quota"):
+            return Failure(502, f"{_OWN_ACCOUNT} {error}", _CODES[error.code])
+        case ProviderError():
+            timed_out = isinstance(error.__cause__, httpx2.TimeoutException)
+            status = 504 if timed_out else _STATUSES[error.code]
+            return Failure(status, str(error), _CODES[error.code], error.retry_after)
+        case UnknownModel():
+            return Failure(404, str(error), "model_not_found")
+        case FormatError() | UsageError():
+            return Failure(400, str(error), "invalid_request")
+        case _:
+            return Failure(500, str(error), "gateway_failed")

@@ -1,0 +1,266 @@
+"""Between a driver's deltas and a client's stream: what leaves at once, what waits, and what never leaves.
+
+Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from toolspeak.data.deltas import (
+    LEAKED,
+    ArgumentsDelta,
+    BatchEnded,
+    CallCompleted,
+    CallIgnored,
+    CallMalformed,
+    CallStarted,
+    Delta,
+    ForgedResults,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import NORMAL_END, ToolChoice, Usage
+from toolspeak.errors import ProviderError
+
+NoteCode = Literal[
+    "malformed_call",
+    "repaired_call",
+    "leaked_call",
+    "call_left_out",
+    "tool_choice_not_followed",
+    "asked_again",
+    "usage_estimated",
+]
+"""What a client is told about a turn that was not as asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    code: NoteCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a client asked of a turn, and how it may leave.
+
+    `hold_calls`: a call leaves whole, once it is known to count. `hold_text`: text waits for the first call.
+    `repairs` and `insists`: how many times more the model may be asked, for a malformed call, for a call that was
+    required. `takes_back`: the client's format can still spoil a call that was sent whole, by what is no JSON.
+    """
+
+    choice: ToolChoice = ToolChoice()
+    parallel: bool | None = None
+    hold_calls: bool = False
+    hold_text: bool = False
+    repairs: int = 0
+    insists: int = 0
+    takes_back: bool = False
+
+    @property
+    def requires(self) -> bool:
+        return self.choice.mode in ("required", "specific")
+
+    def admits(self, name: str) -> bool:
+        """Whether the tool choice lets a call of this tool through."""
+        return self.choice.mode in ("auto", "required") or name == self.choice.name
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a gate saw. `again`: the turn is to be asked once more, and why; its end has not left then."""
+
+    again: Literal["malformed", "no_call"] | None
+    end: TurnEnded
+
+
+class TurnGate:
+    """Takes one turn's deltas, gives those that leave. `outcome` is there once `TurnEnded` was fed.
+
+    Calls that do not count, that the tool choice forbids, or that come after the only one that is allowed, never leave.
+    Where a call was sent and turns out not to count, it is spoiled, or the turn fails (`Rules.takes_back`).
+    """
+
+    def __init__(self, rules: Rules, spent: Usage = Usage()) -> None:
+        self.outcome: Outcome | None = None
+        self.notes: list[Note] = []
+        self.characters = 0
+        """Of text, reasoning and arguments so far."""
+        self.calls = 0
+        """Calls that left whole."""
+        self.malformed = 0
+        self.forged = 0
+        self._rules = rules
+        self._spent = spent
+        self._text: list[Delta] | None = [] if rules.hold_text else None
+        self._live: set[int] = set()
+        self._whole: set[int] = set()
+        self._refused: set[int] = set()
+        self._held: list[CallCompleted | CallMalformed] = []
+        self._ignored: set[int] = set()
+        self._selected: set[int] = set()
+        self._left_out: list[str] = []
+
+    def feed(self, delta: Delta) -> Sequence[Delta]:
+        """What leaves now. Raises ProviderError if something that left has to be taken back and cannot."""
+        kind = delta.__class__
+        if kind is TextDelta:
+            self.characters += len(cast("TextDelta", delta).text)
+            if self._text is None:
+                return (delta,)
+            self._text.append(delta)
+            return ()
+        if kind is ArgumentsDelta:
+            fragment = cast("ArgumentsDelta", delta)
+            self.characters += len(fragment.text)
+            return (delta,) if fragment.index in self._live else ()
+        match delta:
+            case ReasoningDelta(text):
+                self.characters += len(text)
+                return (delta,)
+            case PartEnded("text") if self._text is not None:
+                self._text.append(delta)
+                return ()
+            case CallStarted(index, name):
+                return self._begin(delta, index, name)
+            case CallCompleted():
+                return self._complete(delta)
+            case CallMalformed():
+                return self._spoil(delta)
+            case CallIgnored(index):
+                self._ignored.add(index)
+                return ()
+            case BatchEnded(selected, _, notes):
+                self._selected.update(selected)
+                if LEAKED in notes:
+                    self._note("leaked_call", "the server left calls of the model in its text; they were read there")
+                return self._take_back()
+            case ForgedResults():
+                self.forged += 1
+                return ()
+            case TurnEnded():
+                return self._end(delta)
+            case _:
+                return (delta,)
+
+    def _begin(self, delta: Delta, index: int, name: str) -> Sequence[Delta]:
+        if self._rules.hold_calls:
+            return ()
+        if not self._rules.admits(name) or (self._rules.parallel is False and self._live):
+            self._refused.add(index)
+            return ()
+        self._live.add(index)
+        return (*self._release(), delta)
+
+    def _complete(self, call: CallCompleted) -> Sequence[Delta]:
+        if call.index in self._live:
+            self._whole.add(call.index)
+            return (call,)
+        if call.index in self._refused:
+            self._left_out.append(call.name)
+            return ()
+        if self._rules.hold_calls:
+            self._held.append(call)
+            return ()
+        begun = self._begin(call, call.index, call.name)
+        if begun:
+            self._whole.add(call.index)
+        else:
+            self._left_out.append(call.name)
+        return begun
+
+    def _spoil(self, call: CallMalformed) -> Sequence[Delta]:
+        self.malformed += 1
+        if call.index in self._live:
+            self._live_malformed(call)
+            return (call,)
+        if self._rules.hold_calls or self._may_repair():
+            self._held.append(call)
+            return ()
+        self._told_as_text(call)
+        return (*self._release(), call)
+
+    def _live_malformed(self, call: CallMalformed) -> None:
+        self._whole.discard(call.index)
+        self._note("malformed_call", f"a call that had begun to leave cannot be read: {call.reason}")
+
+    def _told_as_text(self, call: CallMalformed) -> None:
+        self._note("malformed_call", f"a call cannot be read, and stands in the text: {call.reason}")
+
+    def _may_repair(self) -> bool:
+        return self._rules.repairs > 0 and not self._live and self._rules.choice.mode != "none"
+
+    def _take_back(self) -> Sequence[Delta]:
+        """Calls that left whole, and of which the end of their batch says that they do not count."""
+        gone = sorted(self._whole - self._selected)
+        if not gone:
+            return ()
+        self._whole.difference_update(gone)
+        why = "the block it stands in cannot be read to its end, so nothing of it counts"
+        if not self._rules.takes_back:
+            raise ProviderError(
+                f"a call that was sent must not run: {why}; ask again, or have the gateway hold calls (--hold-calls)",
+                retryable=True,
+                code="ill_formed",
+            )
+        self._note("malformed_call", f"a call that was sent must not run: {why}")
+        return [CallMalformed(index, "", "taken_back", why, 0) for index in gone]
+
+    def _release(self) -> list[Delta]:
+        held, self._text = self._text or [], None
+        return held
+
+    def _end(self, end: TurnEnded) -> Sequence[Delta]:
+        rules = self._rules
+        calls = self._counting()
+        bad = [call for call in self._held if isinstance(call, CallMalformed)]
+        # A turn that was cut off or refused is not mended by asking again.
+        if not self._live and (end.finish in NORMAL_END or end.finish == "closed_by_us"):
+            again: Literal["malformed", "no_call"] | None = None
+            if bad and self._may_repair():
+                again = "malformed"
+            elif rules.requires and not calls and rules.insists > 0:
+                again = "no_call"
+            if again is not None:
+                self.outcome = Outcome(again, replace(end, usage=self._spent.plus(end.usage)))
+                return ()
+        out: list[Delta] = self._release()
+        kept = {call.index for call in calls}
+        for call in self._held:
+            if isinstance(call, CallMalformed):
+                self._told_as_text(call)
+                out.append(call)
+            elif call.index in kept:
+                out.append(call)
+        self.calls = len(kept) + len(self._whole)
+        if rules.requires and not self.calls:
+            self._note("tool_choice_not_followed", "the model did not call the tool that was required")
+        if self._left_out:
+            names = ", ".join(sorted(set(self._left_out)))
+            self._note("call_left_out", f"calls that the request does not allow were left out: {names}")
+        ended = replace(end, usage=self._spent.plus(end.usage))
+        self.outcome = Outcome(None, ended)
+        return [*out, ended]
+
+    def _counting(self) -> list[CallCompleted]:
+        """The held calls that count and may leave."""
+        found: list[CallCompleted] = []
+        for call in self._held:
+            if not isinstance(call, CallCompleted):
+                continue
+            counts = call.index in self._selected and call.index not in self._ignored
+            if not counts:
+                continue
+            if self._rules.admits(call.name) and not (self._rules.parallel is False and found):
+                found.append(call)
+            else:
+                self._left_out.append(call.name)
+        return found
+
+    def _note(self, code: NoteCode, message: str) -> None:
+        self.notes.append(Note(code, message))

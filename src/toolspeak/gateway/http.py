@@ -1,0 +1,191 @@
+"""ASGI as the gateway uses it: a request read within bounds, an answer written as it comes, a client watched."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, TypeAlias
+
+from pydantic_core import from_json
+
+from toolspeak.data.messages import JSON
+from toolspeak.gateway.failures import Failure
+from toolspeak.gateway.sse import PING
+from toolspeak.wire.fragments import depth_beyond
+
+Message: TypeAlias = MutableMapping[str, Any]
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+BODY_SECONDS = 60.0
+"""How long a request's body may take to arrive."""
+
+STALLED_SECONDS = 120.0
+"""How long a client may read nothing of what waits for it."""
+
+_JSON_DEPTH = 200
+"""pydantic_core's own bound for what it reads."""
+
+
+class ClientGone(Exception):
+    """The client left, or reads no more: nobody is there to be answered."""
+
+
+async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
+    """The body of a request. Raises Failure for one of more than `most` bytes or that does not come, ClientGone."""
+    told = header(scope, b"content-length")
+    if told.isdigit() and int(told) > most:
+        raise _too_large(most)
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                piece: bytes = message.get("body", b"")
+                size += len(piece)
+                if size > most:
+                    raise _too_large(most)
+                pieces.append(piece)
+                if not message.get("more_body"):
+                    return b"".join(pieces)
+    except TimeoutError:
+        raise Failure(408, f"the request did not arrive within {BODY_SECONDS:g} seconds", "request_timeout") from None
+
+
+def _too_large(most: int) -> Failure:
+    return Failure(413, f"the request is larger than {most} bytes: send less of the conversation", "request_too_large")
+
+
+def header(scope: Scope, wanted: bytes) -> str:
+    """The value of a header, empty if there is none."""
+    for name, value in scope["headers"]:
+        if name == wanted:
+            return value.decode("latin-1")
+    return ""
+
+
+def decoded(body: bytes, depth: int) -> JSON:
+    """The JSON of a body, nested `depth` deep at most. Raises Failure."""
+    try:
+        value: JSON = from_json(body, allow_inf_nan=False)
+        if depth >= _JSON_DEPTH:
+            return value
+    except ValueError:
+        # What this reader refuses, json may take: a lone surrogate, as clients that cut text by UTF-16 send them.
+        try:
+            value = json.loads(body, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+            raise Failure(400, f"the request's body is no JSON: {why}", "invalid_json") from None
+    if depth_beyond(value, depth):
+        raise Failure(400, f"the request's JSON is nested more than {depth} deep", "invalid_json")
+    return value
+
+
+def _no_constant(name: str) -> JSON:
+    raise ValueError(f"{name} is no JSON")
+
+
+async def send_whole(send: Send, status: int, body: bytes, headers: Headers, content_type: bytes) -> None:
+    """An answer in one piece."""
+    head = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+
+
+class EventStream:
+    """A streamed answer. Its head leaves with the first event, so that what fails before has a status of its own."""
+
+    def __init__(self, send: Send, headers: Headers) -> None:
+        self.begun: float | None = None
+        """When the head left (the event loop's time)."""
+        self.chunks = 0
+        self._send = send
+        self._headers = headers
+        self._loop = asyncio.get_running_loop()
+        self._writing: float | None = None
+        self._wrote = self._loop.time()
+
+    async def write(self, data: bytes) -> None:
+        """Returns once the server takes more: a slow reader makes its writer wait."""
+        self._writing = self._loop.time()
+        if self.begun is None:
+            await self._begin()
+        self.chunks += 1
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        self._wrote, self._writing = self._writing, None
+
+    async def end(self) -> None:
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _begin(self) -> None:
+        self.begun = self._loop.time()
+        head = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),  # nginx would hold events back
+            *self._headers,
+        ]
+        await self._send({"type": "http.response.start", "status": 200, "headers": head})
+
+    async def tick(self, silence: float) -> None:
+        """Called now and then: says that the stream is alive if it said nothing for `silence` seconds.
+
+        Raises ClientGone if nothing of what waits is read any more."""
+        now = self._loop.time()
+        if self._writing is not None:
+            if now - self._writing > STALLED_SECONDS:
+                raise ClientGone
+        elif now - self._wrote >= silence:
+            await self.write(PING)
+
+
+async def watched(work: Awaitable[None], receive: Receive, stream: EventStream | None, silence: float) -> None:
+    """Does the work while the client is there; raises ClientGone if it leaves before, with the work cancelled.
+
+    Keeps `stream` alive in a long silence.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        while True:
+            try:
+                async with asyncio.timeout(silence):
+                    while (await receive())["type"] != "http.disconnect":
+                        pass
+            except TimeoutError:
+                if stream is None:
+                    continue
+                try:
+                    await stream.tick(silence)
+                    continue
+                except ClientGone:
+                    pass
+            gone = True
+            task.cancel()
+            return
+
+    watcher = asyncio.get_running_loop().create_task(watch())
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        task.uncancel()
+        raise ClientGone from None
+    finally:
+        watcher.cancel()
+
+
+def retry_headers(seconds: float | None) -> Sequence[tuple[bytes, bytes]]:
+    """`Retry-After` in whole seconds (RFC 9110, 10.2.3), if there is something to wait for."""
+    return [] if seconds is None else [(b"retry-after", b"%d" % max(1, -(-int(seconds * 1000) // 1000)))]

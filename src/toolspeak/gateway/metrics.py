@@ -1,0 +1,84 @@
+"""What the gateway counts, in Prometheus's format."""
+
+from __future__ import annotations
+
+import os
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from toolspeak.gateway.turn import Report
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names the folder in which several processes count together (prometheus_client's own)."""
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+OTHER_MODEL = "(other)"
+"""The label of models that nobody configured by name: clients must not be able to make any number of time series."""
+
+
+class Metrics:
+    """The counters of one process, or of all workers together where `MULTIPROCESS` is set. Counted once a request."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # a series more for each, which nobody reads
+        registry = self._registry = CollectorRegistry()
+        labels = ("endpoint", "model")
+        self.requests = Counter(
+            "toolspeak_requests", "Requests answered", (*labels, "stream", "status"), registry=registry
+        )
+        self.first_byte = Histogram(
+            "toolspeak_first_byte_seconds", "Until the answer begins", labels, registry=registry, buckets=_SECONDS
+        )
+        self.seconds = Histogram(
+            "toolspeak_request_seconds", "Until the answer is over", labels, registry=registry, buckets=_SECONDS
+        )
+        self.chunks = Counter("toolspeak_chunks", "Pieces of streams sent", labels, registry=registry)
+        self.tokens = Counter(
+            "toolspeak_tokens", "Tokens, as upstreams count them", ("model", "kind"), registry=registry
+        )
+        by_dialect = ("model", "dialect")
+        self.calls = Counter("toolspeak_calls", "Tool calls given to clients", by_dialect, registry=registry)
+        self.malformed = Counter(
+            "toolspeak_malformed_calls", "Calls that cannot be read", by_dialect, registry=registry
+        )
+        self.notes = Counter(
+            "toolspeak_notes", "Turns with a warning, by its code", (*by_dialect, "code"), registry=registry
+        )
+        self.forged = Counter("toolspeak_forged_results", "Results that a model made up", by_dialect, registry=registry)
+        self.rejected = Counter(
+            "toolspeak_rejected", "Requests that were not let in, by reason", ("code",), registry=registry
+        )
+        self.gone = Counter("toolspeak_clients_gone", "Clients that left before the end", labels, registry=registry)
+        self.active = Gauge(
+            "toolspeak_active_requests", "Requests under way", registry=registry, multiprocess_mode="livesum"
+        )
+        self.queued = Gauge(
+            "toolspeak_queued_requests",
+            "Requests that wait for a place",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+
+    def count_turn(self, model: str, dialect: str, report: Report) -> None:
+        """What came of a turn."""
+        self.calls.labels(model, dialect).inc(report.calls)
+        if report.malformed:
+            self.malformed.labels(model, dialect).inc(report.malformed)
+        if report.forged:
+            self.forged.labels(model, dialect).inc(report.forged)
+        for code in {note.code for note in report.notes}:
+            self.notes.labels(model, dialect, code).inc()
+        usage = report.end.usage
+        for kind, count in (("input", usage.input), ("output", usage.output)):
+            if count:
+                self.tokens.labels(model, kind).inc(count)
+
+    def text(self) -> bytes:
+        """The metrics as Prometheus reads them."""
+        if os.environ.get(MULTIPROCESS):
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+            return generate_latest(registry)
+        return generate_latest(self._registry)

@@ -1,0 +1,66 @@
+"""What upstreams say of themselves: which models they have, and whether they can be reached."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+from toolspeak.errors import ToolspeakError
+from toolspeak.gateway.config import Upstream
+from toolspeak.gateway.routing import Router
+from toolspeak.providers.api import ApiProvider
+from toolspeak.providers.base import Provider
+
+PROBE_SECONDS = 5.0
+
+
+async def listed_models(router: Router) -> Sequence[str]:
+    """The names that are configured, and what the upstreams of globs list themselves, as far as they say."""
+    names = dict.fromkeys(router.names)
+    for upstream, provider in router.probes:
+        if upstream.model or len(upstream.exact) == len(upstream.names):
+            if not upstream.exact:  # it answers to any name: this is its own
+                names.setdefault(upstream.model)
+            continue
+        for name in await _models_of(provider):
+            if upstream.serves(name):
+                names.setdefault(name)
+    return list(names)
+
+
+async def _models_of(provider: Provider) -> list[str]:
+    if not isinstance(provider, ApiProvider):
+        return []
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            found = await provider.probe()
+    except (ToolspeakError, TimeoutError):
+        return []
+    if not isinstance(found, dict):
+        return []
+    table = cast("dict[str, Any]", found)
+    rows: Any = table.get("data") or table.get("models") or []
+    listed = cast("list[Any]", rows) if isinstance(rows, list) else []
+    tables = [cast("dict[str, Any]", row) for row in listed if isinstance(row, dict)]
+    names = [row.get("id") or row.get("name") for row in tables]
+    return [name.removeprefix("models/") for name in names if isinstance(name, str)]
+
+
+async def unreachable(router: Router) -> list[str]:
+    """What is wrong with the upstreams, one line each: nothing if all of them answer, whatever they answer."""
+    found = await asyncio.gather(*(_problem(upstream, provider) for upstream, provider in router.probes))
+    return [problem for problem in found if problem]
+
+
+async def _problem(upstream: Upstream, provider: Provider) -> str:
+    if not isinstance(provider, ApiProvider):
+        return ""
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            await provider.probe()
+    except TimeoutError:
+        return f"{upstream.names[0]}: no answer within {PROBE_SECONDS:g} seconds"
+    except ToolspeakError as error:
+        return f"{upstream.names[0]}: {error}"
+    return ""

@@ -1,0 +1,177 @@
+"""The gateway's processes: listening, draining, workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, cast
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.supervisors import Multiprocess
+
+from toolspeak.errors import UsageError
+from toolspeak.gateway.app import Gateway
+from toolspeak.gateway.config import Settings
+from toolspeak.gateway.http import Receive, Scope, Send
+from toolspeak.gateway.logs import log, log_to_stderr
+from toolspeak.gateway.metrics import MULTIPROCESS
+
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\nconnection: close\r\n"
+    b"content-length: 25\r\n\r\nthe headers are too large"
+)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Ends a connection whose headers go on beyond `Bounds.header_bytes`: they are kept before anybody sees them."""
+
+    _in_head = True
+    _head_bytes = 0
+
+    def on_message_begin(self) -> None:
+        self._in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            application = cast("Application", self.config.app)
+            if self._head_bytes > application.settings.bounds.header_bytes and not self.transport.is_closing():
+                self.transport.write(_TOO_LARGE)
+                self.transport.close()
+
+
+@dataclass(frozen=True)
+class Application:
+    """Makes the application in the process that runs it; uvicorn hands it to its workers. `logs`: it writes them to
+    standard error."""
+
+    settings: Settings
+    logs: bool = True
+
+    def __call__(self) -> Any:
+        if self.logs:
+            log_to_stderr()
+        return _WithLifespan(Gateway(self.settings, os.environ))
+
+
+class _WithLifespan:
+    """The gateway with what happens around it: SIGTERM drains it, and its end closes its connections."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._gateway(scope, receive, send)
+            return
+        await receive()
+        async with _drained(self._gateway):
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await self._gateway.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+@asynccontextmanager
+async def _drained(gateway: Gateway) -> AsyncGenerator[None]:
+    """SIGTERM first lets what is under way come to its end, and then stops the server as it would have at once.
+
+    Meanwhile the port stays open: `/readyz` answers 503, and so does whatever is asked anew.
+    """
+    loop = asyncio.get_running_loop()
+    stop = signal.getsignal(signal.SIGTERM)
+    draining: list[asyncio.Task[None]] = []
+
+    async def drain() -> None:
+        seconds = gateway.settings.drain_seconds
+        log("draining", {"active": gateway.admission.active, "seconds": seconds})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await gateway.admission.emptied()
+        if callable(stop):
+            stop(signal.SIGTERM, None)
+
+    def begin(_number: int, _frame: FrameType | None) -> None:
+        gateway.draining = True
+        if not draining:
+            loop.call_soon_threadsafe(lambda: draining.append(loop.create_task(drain())))
+
+    try:
+        signal.signal(signal.SIGTERM, begin)
+    except ValueError:  # not in the main thread: whoever runs us there stops us
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, stop)
+        for task in draining:
+            task.cancel()
+
+
+def server_config(application: Application) -> uvicorn.Config:
+    """How the application is served; the socket is made apart."""
+    return uvicorn.Config(
+        application,
+        factory=True,
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="on",
+        workers=application.settings.workers,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,  # longer than the 60 seconds that load balancers keep idle connections
+        timeout_graceful_shutdown=2,  # draining comes before
+    )
+
+
+def serve(settings: Settings, ready: Callable[[str], None] = lambda _address: None) -> None:
+    """Serves until SIGTERM or SIGINT. `ready` is told the address once it is known. Raises UsageError if the port is
+    taken."""
+    config = server_config(Application(settings))
+    Gateway(settings, os.environ)  # what is wrong with the settings is told here, and not by each worker
+    sock = _listening(settings)
+    host, port = sock.getsockname()[:2]
+    ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    if settings.workers == 1:
+        uvicorn.Server(config).run(sockets=[sock])
+        return
+    folder = tempfile.mkdtemp(prefix="toolspeak-metrics-")
+    os.environ[MULTIPROCESS] = folder
+    try:
+        Multiprocess(config, sockets=[sock]).run()
+    finally:
+        del os.environ[MULTIPROCESS]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _listening(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    sock = socket.socket(family)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((settings.host, settings.port))
+        sock.listen(2048)
+        sock.set_inheritable(True)
+    except OSError as error:
+        sock.close()
+        raise UsageError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port"
+        ) from error
+    return sock

@@ -1,0 +1,55 @@
+"""Frames as server-sent events, and JSON as bytes. Sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from toolspeak.data.messages import JSON
+from toolspeak.gateway.gate import Note
+from toolspeak.wire.base import Frame
+from toolspeak.wire.reading import without_lone_surrogates
+
+PING = b": ping\n\n"
+"""A comment, which every reader of event streams passes over (WHATWG HTML, 9.2.6)."""
+
+
+def json_bytes(value: JSON) -> bytes:
+    """JSON in UTF-8. A lone surrogate, which it cannot carry, is written as U+FFFD."""
+    try:
+        return to_json(value)
+    except (PydanticSerializationError, UnicodeEncodeError):
+        return to_json(without_lone_surrogates(value))
+
+
+def event(frame: Frame) -> bytes:
+    """One frame as an event."""
+    name, data = frame
+    body = data.encode() if isinstance(data, str) else json_bytes(data)
+    if name is None:
+        return b"data: %b\n\n" % body
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), body)
+
+
+def noted(frames: list[Frame], notes: Sequence[Note]) -> list[Frame]:
+    """The last frames of an answer with its notes, in the field `toolspeak` of the one that says how it ended."""
+    if not notes:
+        return frames
+    told = {"warnings": [{"code": note.code, "message": note.message} for note in notes]}
+    return [
+        (name, {**cast("dict[str, Any]", data), "toolspeak": told} if _tells_the_end(data) else data)
+        for name, data in frames
+    ]
+
+
+def _tells_the_end(data: JSON) -> bool:
+    if not isinstance(data, dict):
+        return False
+    fields = cast("dict[str, Any]", data)
+    choices = fields.get("choices")
+    if choices:
+        return choices[0].get("finish_reason") is not None
+    kind = fields.get("type")
+    return kind in ("message_delta", "response.completed", "response.incomplete", "response.failed")

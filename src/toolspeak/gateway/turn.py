@@ -1,0 +1,143 @@
+"""A turn as the gateway asks it: from a client's request to deltas, asked again where that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Protocol, cast
+
+from toolspeak.agent.driver import Driver, TurnRequest
+from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.messages import (
+    MalformedCall,
+    Message,
+    TextPart,
+    ToolResult,
+    Usage,
+    failure,
+)
+from toolspeak.dialects import ParsedTurn, TurnCollector
+from toolspeak.gateway.gate import Note, Rules, TurnGate
+
+CHARACTERS_PER_TOKEN = 4
+"""With which usage is estimated where nobody counts."""
+
+
+class Put(Protocol):
+    """Takes what leaves, in order."""
+
+    def __call__(self, deltas: Sequence[Delta], /) -> Awaitable[None]: ...
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of a turn, for the client's notes, the log and the metrics. `attempts`: how often it was asked."""
+
+    notes: list[Note] = field(default_factory=list[Note])
+    attempts: int = 0
+    calls: int = 0
+    malformed: int = 0
+    forged: int = 0
+    characters: int = 0
+    end: TurnEnded = TurnEnded("error")
+
+
+async def play(
+    driver: Driver, request: TurnRequest, rules: Rules, put: Put, report: Report, prompt_characters: int | None
+) -> None:
+    """Asks for the turn and puts what leaves of it; `TurnEnded` last, with the usage of all attempts.
+
+    `prompt_characters` is for the estimate where nobody counts; None: nobody wants one. `report` is filled on the way.
+    Raises ProviderError, UsageError.
+    """
+    spent = Usage()
+    while True:
+        gate = TurnGate(rules, spent)
+        report.attempts += 1
+        # Only a turn that may be asked again has to be known as a whole.
+        collector = TurnCollector(_naming(report.attempts)) if rules.repairs or rules.insists else None
+        stream = cast("AsyncGenerator[Delta]", driver.turn(request))
+        last: Sequence[Delta] = ()
+        try:
+            async with aclosing(stream):
+                async for delta in stream:
+                    if collector is not None:
+                        collector.add(delta)
+                    leaving = gate.feed(delta)
+                    if delta.__class__ is TurnEnded:
+                        last = leaving
+                    elif leaving:
+                        await put(leaving)
+        finally:
+            report.notes += gate.notes
+            report.calls += gate.calls
+            report.malformed += gate.malformed
+            report.forged += gate.forged
+            report.characters += gate.characters
+        outcome = gate.outcome
+        assert outcome is not None, "a driver ends its turn"
+        if outcome.again is None or collector is None:
+            break
+        turn = collector.turn()
+        request = replace(request, messages=[*request.messages, *_told(turn, outcome.again, rules)])
+        rules = replace(
+            rules,
+            repairs=rules.repairs - (outcome.again == "malformed"),
+            insists=rules.insists - (outcome.again == "no_call"),
+        )
+        spent = outcome.end.usage
+        report.notes.append(_again(outcome.again, turn))
+    report.end = outcome.end
+    if report.end.usage.total is None and prompt_characters is not None:
+        last = _estimated(last, report, prompt_characters)
+    await put(last)
+
+
+def _estimated(leaving: Sequence[Delta], report: Report, prompt_characters: int) -> Sequence[Delta]:
+    """What leaves last, with an estimate in place of a usage that is not known: the stream was closed behind the calls,
+    or the server does not count."""
+    end = report.end
+    usage = replace(
+        end.usage,
+        input=prompt_characters // CHARACTERS_PER_TOKEN if end.usage.input is None else end.usage.input,
+        output=-(-report.characters // CHARACTERS_PER_TOKEN) if end.usage.output is None else end.usage.output,
+    )
+    report.end = replace(end, usage=usage)
+    report.notes.append(Note("usage_estimated", "the server did not count all tokens: the usage is an estimate"))
+    return [*leaving[:-1], report.end]
+
+
+def _naming(attempt: int) -> Callable[[int], str]:
+    return lambda index: f"attempt{attempt}_{index}"
+
+
+def _again(why: str, turn: ParsedTurn) -> Note:
+    if why == "malformed":
+        reason = next((call.reason for call in turn.calls if isinstance(call, MalformedCall)), "")
+        return Note("repaired_call", f"a call could not be read, and the model was asked to write it again: {reason}")
+    return Note("asked_again", "the model did not call the tool that was required, and was told so")
+
+
+def _told(turn: ParsedTurn, why: str, rules: Rules) -> list[Message]:
+    """What the model reads of its turn that went wrong: the turn, and what was wrong with it."""
+    said = [turn.message] if turn.message.parts else []
+    if turn.calls:
+        results: list[ToolResult] = []
+        for call in turn.calls:
+            if isinstance(call, MalformedCall):
+                results.append(failure(call, "malformed", call.reason))
+            else:
+                message = (
+                    f"{call.name} did not run: another call of the same turn was malformed. Write all calls again."
+                )
+                if why == "no_call":
+                    message = f"{call.name} did not run: {_demand(rules)}"
+                results.append(failure(call, "skipped", message))
+        return [*said, Message("tool", tuple(results))]
+    return [*said, Message("user", (TextPart(f"That was no tool call. {_demand(rules)}"),))]
+
+
+def _demand(rules: Rules) -> str:
+    name = rules.choice.name
+    return f"Call the tool {name!r} now." if name else "Call one of the tools now."

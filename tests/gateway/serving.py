@@ -1,0 +1,133 @@
+"""The gateway over HTTP on the loopback interface, with upstreams that answer what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import uvicorn
+from loopback_server import STREAM_HEAD, Answer, Server, chunked, event, says
+
+from toolspeak.data.messages import Message, Part, TextPart, ToolCall
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import ParsedTurn, TurnCollector, get_dialect
+from toolspeak.gateway.config import Settings, Upstream
+from toolspeak.gateway.server import Application, server_config
+from toolspeak.providers.http import Timeouts
+from toolspeak.wire.anthropic import ANTHROPIC
+from toolspeak.wire.base import ModelRequest, WireFormat
+from toolspeak.wire.openai_chat import OPENAI_CHAT
+from toolspeak.wire.openai_responses import OPENAI_RESPONSES
+
+ENDPOINTS: dict[str, WireFormat] = {
+    "/v1/chat/completions": OPENAI_CHAT,
+    "/v1/responses": OPENAI_RESPONSES,
+    "/v1/messages": ANTHROPIC,
+}
+WEATHER = ToolSpec(
+    "weather",
+    "The weather of a place.",
+    {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]},
+)
+CLOCK = ToolSpec("clock", "The time.", {"type": "object", "properties": {"zone": {"type": "string"}}})
+TOOLS = (WEATHER, CLOCK)
+
+
+@dataclass
+class Gateway:
+    """The address of a gateway that serves, and a client of it."""
+
+    port: int
+    client: httpx2.AsyncClient
+    server: uvicorn.Server
+
+    async def ask(
+        self, path: str, request: ModelRequest, *, stream: bool, model: str = "m", **more: Any
+    ) -> tuple[ParsedTurn, httpx2.Response]:
+        """A turn as a client of that API reads it."""
+        wire = ENDPOINTS[path]
+        body = {**wire.encode_request(request, model=model, stream=stream), **more}
+        response = await self.client.post(path, json=body)
+        assert response.status_code == 200, response.text
+        return read(wire, response.text, stream=stream), response
+
+
+def read(wire: WireFormat, text: str, *, stream: bool) -> ParsedTurn:
+    collector = TurnCollector(lambda index: f"c{index}")
+    if stream:
+        decoder = wire.decoder(model="m")
+        deltas = [delta for data in events(text) if data != "[DONE]" for delta in decoder.feed(data)]
+        assert decoder.finished
+        deltas += decoder.close()
+    else:
+        deltas = wire.decode_response(json.loads(text), model="m")
+    for delta in deltas:
+        collector.add(delta)
+    return collector.turn()
+
+
+def events(text: str) -> list[Any]:
+    """The data of each event of a stream."""
+    found = [line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: ")]
+    return [data if data == "[DONE]" else json.loads(data) for data in found]
+
+
+@asynccontextmanager
+async def gateway(*upstreams: Upstream, **settings: Any) -> AsyncGenerator[Gateway]:
+    sock = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(server_config(Application(Settings(tuple(upstreams), **settings), logs=False)))
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    port = sock.getsockname()[1]
+    try:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False) as client:
+            yield Gateway(port, client, server)
+    finally:
+        server.should_exit = True
+        await serving
+        sock.close()
+
+
+def at(server: Server, **more: Any) -> Upstream:
+    return Upstream(url=server.base_url, **{"timeouts": Timeouts(5, 5, 5), **more})
+
+
+USAGE = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 12}}
+
+
+def texts(*pieces: str, finish: str = "stop", usage: bool = True) -> list[bytes]:
+    """The events of a turn that is text, in these pieces."""
+    sent = [event(says(piece)) for piece in pieces]
+    sent.append(event(says("", finish)))
+    return [*sent, *([event(USAGE)] if usage else []), event("[DONE]")]
+
+
+def in_turn(*turns: Iterable[bytes], cut: int = 0) -> Answer:
+    """Gives the turns one after the other, whoever asks; the bytes cut into pieces of `cut`, whatever stands there."""
+    left = [list(turn) for turn in turns]
+
+    async def answer(exchange: Any) -> None:
+        sent = left.pop(0)
+        if cut:
+            joined = b"".join(sent)
+            sent = [joined[i : i + cut] for i in range(0, len(joined), cut)]
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked(sent), b"0\r\n\r\n")
+
+    return answer
+
+
+def written(dialect: str, *calls: tuple[str, dict[str, Any]], before: str = "") -> str:
+    """What a model of this dialect writes to call."""
+    made: list[Part] = [ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls)]
+    parts: Sequence[Part] = [TextPart(before), *made] if before else made
+    (message,) = get_dialect(dialect).render([Message("assistant", tuple(parts))], TOOLS)
+    return message.text
+
+
+def pieces(text: str, size: int = 3) -> list[str]:
+    return [text[i : i + size] for i in range(0, len(text), size)]

@@ -1,0 +1,106 @@
+"""Turns through the gateway, as clients of three APIs see them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from loopback_server import serve
+from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, texts, written
+
+from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage
+from toolspeak.wire.base import ModelRequest
+
+DIALECTS = ["hermes", "qwen3-coder", "cogency-json", "harmony", "deepseek-v3.1"]
+CALLS = (("weather", {"city": 'Grüß </tool_call> "Gott"', "days": 3}), ("clock", {"zone": "UTC"}))
+QUESTION = Message.user("How is it?")
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_two_steps_with_calls_in_text(dialect: str, path: str, stream: bool):
+    calls = CALLS if dialect != "harmony" else CALLS[:1]
+
+    async def run() -> None:
+        first = pieces(written(dialect, *calls), 3)
+        async with (
+            serve(in_turn(texts(*first), texts("It is ", "fine."), cut=37)) as upstream,
+            gateway(at(upstream, dialect=dialect)) as served,
+        ):
+            asked = ModelRequest([Message.system("Be brief."), QUESTION], TOOLS)
+            turn, _ = await served.ask(path, asked, stream=stream)
+            assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == list(calls)
+            assert turn.text.strip() == ""
+            ids = [call.provider_id for call in turn.calls if isinstance(call, ToolCall)]
+            assert len({*ids}) == len(calls)
+            assert all(ids)
+            results = tuple(
+                ToolResult(call.id, call.name or "", "success", (TextPart("sunny"),)) for call in turn.calls
+            )
+            asked = ModelRequest([QUESTION, turn.message, Message("tool", results)], TOOLS)
+            turn, _ = await served.ask(path, asked, stream=stream)
+            assert (turn.text, turn.calls, turn.finish) == ("It is fine.", (), "stop")
+            assert turn.usage == Usage(30, 12) or path != "/v1/chat/completions"
+            told = upstream.exchanges[1].json["messages"]
+            assert "tools" not in upstream.exchanges[1].json
+            assert "sunny" in told[-1]["content"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_two_steps_with_native_calls(path: str, stream: bool):
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]},
+        {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"arguments": '{"city":'}}]}}]},
+        {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"arguments": ' "Rome"}'}}]}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+    ]
+    native = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks] + [b"data: [DONE]\n\n"]
+
+    async def run() -> None:
+        async with (
+            serve(in_turn(native, texts("Fine."), cut=11)) as upstream,
+            gateway(at(upstream, dialect="native")) as served,
+        ):
+            turn, _ = await served.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
+            (found,) = turn.calls
+            assert isinstance(found, ToolCall)
+            assert (found.name, found.arguments, found.provider_id) == ("weather", {"city": "Rome"}, "call_1")
+            assert [tool["function"]["name"] for tool in upstream.exchanges[0].json["tools"]] == ["weather", "clock"]
+            results = (ToolResult(found.id, "weather", "success", (TextPart("sunny"),)),)
+            asked = ModelRequest([QUESTION, turn.message, Message("tool", results)], TOOLS)
+            turn, _ = await served.ask(path, asked, stream=stream)
+            assert turn.text == "Fine."
+            assert upstream.exchanges[1].json["messages"][-1] == {
+                "role": "tool", "tool_call_id": "call_1", "content": "sunny"
+            }  # fmt: skip
+
+    asyncio.run(run())
+
+
+def test_id_type_and_name_of_a_call_are_sent_once():
+    async def run() -> str:
+        text = written("hermes", *CALLS)
+        async with (
+            serve(in_turn(texts(*pieces(text, 2)))) as upstream,
+            gateway(at(upstream, dialect="hermes")) as served,
+        ):
+            body = {"stream_options": {"include_usage": True}}
+            _, response = await served.ask("/v1/chat/completions", ModelRequest([QUESTION], TOOLS), stream=True, **body)
+            return response.text
+
+    found = events(asyncio.run(run()))
+    assert found.pop() == "[DONE]"
+    assert found.pop()["usage"] == {"prompt_tokens": 30, "completion_tokens": 12, "total_tokens": 42}
+    assert found[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    calls = [call for chunk in found for call in chunk["choices"][0]["delta"].get("tool_calls", ())]
+    assert [call["index"] for call in calls if "id" in call] == [0, 1]
+    assert [call["function"]["name"] for call in calls if "name" in call["function"]] == ["weather", "clock"]
+    assert sum("type" in call for call in calls) == 2
+    assert len({chunk["id"] for chunk in found}) == 1
+    assert len([call for call in calls if call["index"] == 0]) > 5, "arguments leave as they come"
