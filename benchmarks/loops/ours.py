@@ -21,7 +21,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.providers import Capabilities, ModelRequest
-from toolspeak.providers.openai import OPENAI_CAPABILITIES, OpenAIProvider
+from toolspeak.providers.openai import OpenAIProvider
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 USAGE = Usage(1, 1)
@@ -82,7 +82,7 @@ class Toolspeak(Subject):
         return await _seen(self.agent)
 
     async def chunks(self, url: str) -> int:
-        provider = OpenAIProvider("m", base_url=url, capabilities=OPENAI_CAPABILITIES)
+        provider = OpenAIProvider("m", base_url=url, capabilities=self.model.capabilities)
         async with Agent(provider, self.tools, limits=LIMITS) as agent:
             return await _seen(agent)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack
@@ -186,7 +185,7 @@ class Agent:
             in_doubt=in_doubt,
             output=wanted,
             window=Window(window) if isinstance(window, int) else window,
-            prices={**PRICES, **prices},
+            prices={**PRICES, **prices} if prices else PRICES,
             clock=clock,
         )
 
@@ -241,17 +240,13 @@ class Agent:
         """`run` for code without an event loop, and inside of one (Jupyter). Ctrl-C cancels the run."""
         return run_sync(self.run(task, **options))
 
-    async def iterate(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[RunState]:
+    def iterate(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[RunState]:
         """The state after each step, the final one last."""
-        async with aclosing(self.start(task, **options).states()) as states:
-            async for state in states:
-                yield state
+        return self.start(task, **options).states()
 
-    async def stream(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[Watched]:
+    def stream(self, task: str | Message, **options: Unpack[RunOptions]) -> AsyncGenerator[Watched]:
         """Deltas as they come and records once they are durable; the last record is `RunFinished` or `RunPaused`."""
-        async with aclosing(self.start(task, **options).stream()) as watched:
-            async for item in watched:
-                yield item
+        return self.start(task, **options).stream()
 
     async def resume(
         self,

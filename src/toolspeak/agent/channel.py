@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 ItemT = TypeVar("ItemT")
@@ -27,22 +27,27 @@ class Channel(Generic[ItemT]):
 
     async def put(self, item: ItemT) -> None:
         """Waits while the reader lags behind."""
-        while len(self._items) >= _MOST and not self._closed:
+        items = self._items
+        while len(items) >= _MOST and not self._closed:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room.append(waiting)
             await waiting
         if not self._closed:
-            self._add(item)
+            items.append(item)
+            if self._news is not None:
+                self._wake()
 
     def offer(self, item: ItemT) -> None:
         """Drops the item if the reader lags behind: a progress line may be lost, a fact may not."""
         if len(self._items) < _MOST and not self._closed:
-            self._add(item)
+            self._items.append(item)
+            if self._news is not None:
+                self._wake()
 
-    async def read(self, work: Coroutine[Any, Any, None]) -> AsyncGenerator[ItemT]:
+    async def read(self, work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[ItemT]:
         """The items until the work is done; raises what it raises. Leaving the loop early cancels it."""
         items = self._items
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work())
         task.add_done_callback(lambda _: self._wake())
         try:
             while True:
@@ -64,11 +69,6 @@ class Channel(Generic[ItemT]):
             await asyncio.wait([task])
             if not task.cancelled():
                 task.exception()  # a reader who left early does not want it, and asyncio would complain
-
-    def _add(self, item: ItemT) -> None:
-        self._items.append(item)
-        if self._news is not None:
-            self._wake()
 
     def _wake(self) -> None:
         news, self._news = self._news, None

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage, no_extra
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, History, Section
 from toolspeak.dialects.schema_text import choice_text
 from toolspeak.errors import ProviderError, UsageError
@@ -30,6 +31,7 @@ async def _unheard(_piece: Delta) -> None:
     return None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
     """What a turn is asked with. `instructions` are the agent's own, without the dialect's.
@@ -248,12 +250,6 @@ def schema_asked(schema: Mapping[str, JSON]) -> str:
     """The words that ask for an answer of a JSON Schema."""
     shown = json.dumps(dict(schema), ensure_ascii=False)
     return f"Your final answer must be one JSON value of this schema, without prose or code fence:\n{shown}"
-
-
-def tools_digest(tools: Sequence[ToolSpec]) -> str:
-    """SHA-256 (hex) over names, descriptions and parameters."""
-    listed = [[spec.name, spec.description, spec.parameters] for spec in tools]
-    return text_digest(json.dumps(listed, sort_keys=True, default=dict))
 
 
 def text_digest(text: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 from toolspeak.errors import JournalError, LeaseLost
 from toolspeak.journal import Journal, Lease
@@ -17,51 +17,60 @@ BEAT_SECONDS = 3.0
 """Between two renewals, which also tell whether the run is to be suspended."""
 
 
-@asynccontextmanager
-async def holding(
-    journal: Journal, run_id: str, suspend: Callable[[], None], seconds: float = LEASE_SECONDS
-) -> AsyncGenerator[Lease]:
-    """Takes the run's lease, renews it until the block ends, and gives it back; calls `suspend` when another process
-    asks for it. Raises RunBusy if another has it."""
-    lease = await journal.acquire(run_id, new_owner(), seconds)
-    renewal = _Renewal(journal, lease, seconds, suspend)
-    try:
-        yield lease
-    finally:
-        await renewal.stop()
+class Hold:
+    """A run's lease, renewed by a timer until it is given back (and by no task while nothing is to be done: most runs
+    end before the first renewal); `suspend` is called when another process asks for it."""
+
+    def __init__(
+        self, journal: Journal, run_id: str, suspend: Callable[[], None], seconds: float = LEASE_SECONDS
+    ) -> None:
+        self._journal = journal
+        self._run_id = run_id
+        self._suspend = suspend
+        self._seconds = seconds
+        self._lease: Lease | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def take(self) -> Lease:
+        """The lease, held from here on. Raises RunBusy if another has it."""
+        lease = self._lease = await self._journal.acquire(self._run_id, new_owner(), self._seconds)
+        self._timer = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._due, lease)
+        return lease
+
+    async def give_back(self) -> None:
+        """Ends it; nothing happens if it was never taken."""
+        lease, self._lease = self._lease, None
+        if lease is None:
+            return
+        self._stop_timer()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._stop_timer()
         # A journal that fails has said so before; the lease ends by itself.
         with suppress(JournalError):
-            await journal.release(lease)
+            await self._journal.release(lease)
 
+    async def __aenter__(self) -> Lease:
+        return await self.take()
 
-class _Renewal:
-    """A timer, and no task while nothing is to be done: most runs end before the first renewal."""
+    async def __aexit__(self, *_: object) -> None:
+        await self.give_back()
 
-    def __init__(self, journal: Journal, lease: Lease, seconds: float, suspend: Callable[[], None]) -> None:
-        self._journal = journal
-        self._lease = lease
-        self._seconds = seconds
-        self._suspend = suspend
-        self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(BEAT_SECONDS, self._due)
+    def _due(self, lease: Lease) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._renew(lease))
 
-    def _due(self) -> None:
-        self._task = self._loop.create_task(self._renew())
-
-    async def _renew(self) -> None:
+    async def _renew(self, lease: Lease) -> None:
         try:
-            if await self._journal.renew(self._lease, self._seconds):
+            if await self._journal.renew(lease, self._seconds):
                 self._suspend()
         except LeaseLost:
             return  # the next record is refused, before anything follows from it
         except JournalError:
             pass  # a locked file, say: there is time for more tries
-        self._timer = self._loop.call_later(BEAT_SECONDS, self._due)
+        self._timer = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._due, lease)
 
-    async def stop(self) -> None:
-        self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        self._timer.cancel()
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

@@ -28,6 +28,7 @@ from toolspeak.execute import (
     Interceptor,
     Level,
     Passage,
+    Secrets,
     applied,
     in_order,
 )
@@ -143,18 +144,24 @@ def by_level(interceptors: Sequence[AnyInterceptor]) -> Mapping[Level, tuple[Any
     return {level: in_order([each for each in interceptors if each.level == level]) for level in levels}
 
 
+class Staged(Protocol):
+    """The run whose values they are."""
+
+    def hook_context(self, notes: HookNotes, name: str) -> HookContext: ...
+
+
 class Stage:
     """Takes values of the levels above calls through their interceptors; records nothing itself."""
 
     def __init__(
         self,
         pipelines: Mapping[Level, tuple[Any, ...]],
-        context: Callable[[HookNotes, str], HookContext],
-        hide: Callable[[str], str],
+        secrets: Secrets,
+        run: Staged,
     ) -> None:
         self._pipelines = pipelines
-        self._context = context
-        self._hide = hide
+        self._secrets = secrets
+        self._run = run
 
     def has(self, level: Level) -> bool:
         return bool(self._pipelines.get(level))
@@ -169,7 +176,7 @@ class Stage:
         except (HookError, AgentStop) as error:
             return None, self._facts(level, notes, metadata, error)
         if isinstance(verdict, Block):
-            blocked = StopRequested("blocked", self._hide(verdict.reason), by=notes.last)
+            blocked = StopRequested("blocked", self._secrets.hide_text(verdict.reason), by=notes.last)
             return None, [*self._facts(level, notes, metadata), blocked]
         return verdict, self._facts(level, notes, metadata)
 
@@ -197,7 +204,7 @@ class Stage:
     def _passage(self, level: Level, notes: HookNotes, value: object) -> Passage[Any, Any]:
         def seen_by(name: str) -> HookContext:
             notes.last = name
-            return self._context(notes, name)
+            return self._run.hook_context(notes, name)
 
         def check(verdict: object) -> object:
             if type(verdict) is not type(value):
@@ -222,10 +229,10 @@ class Stage:
         facts: list[Event] = [*applied([notes], metadata, level)]
         if isinstance(error, HookError):
             fact = error.fact()
-            facts.append(replace(fact, error=self._hide(fact.error)))
-            facts.append(StopRequested("interceptor_failure", self._hide(str(error)), by=error.name))
+            facts.append(replace(fact, error=self._secrets.hide_text(fact.error)))
+            facts.append(StopRequested("interceptor_failure", self._secrets.hide_text(str(error)), by=error.name))
         elif error is not None:
-            facts.append(stop_of(error, self._hide, notes.last))
+            facts.append(stop_of(error, self._secrets.hide_text, notes.last))
         return facts
 
 

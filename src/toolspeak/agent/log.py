@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, TypeVar, cast, overload
+from itertools import islice
+from typing import Any, Generic, TypeVar, cast, overload
 
 ItemT = TypeVar("ItemT")
+_new: Any = object.__new__
 
 
 class Log(Sequence[ItemT], Generic[ItemT]):
@@ -21,10 +23,14 @@ class Log(Sequence[ItemT], Generic[ItemT]):
         self._length = len(self._items)
 
     def append(self, item: ItemT) -> Log[ItemT]:
-        longer = cast("Log[ItemT]", Log.__new__(Log))
-        longer._items = self._items if len(self._items) == self._length else self._items[: self._length]
-        longer._items.append(item)
-        longer._length = self._length + 1
+        longer: Log[ItemT] = _new(Log)
+        length = self._length
+        if length and len(self._items) == length:
+            longer._items = self._items
+            longer._items.append(item)
+        else:
+            longer._items = [*self._items[:length], item]
+        longer._length = length + 1
         return longer
 
     def __len__(self) -> int:
@@ -44,8 +50,7 @@ class Log(Sequence[ItemT], Generic[ItemT]):
         return self._items[index]
 
     def __iter__(self) -> Iterator[ItemT]:
-        for i in range(self._length):
-            yield self._items[i]
+        return islice(self._items, self._length)
 
     def __eq__(self, other: object) -> bool:
         return list(self) == list(cast("Log[ItemT]", other)) if isinstance(other, Log) else NotImplemented
@@ -54,3 +59,11 @@ class Log(Sequence[ItemT], Generic[ItemT]):
 
     def __repr__(self) -> str:
         return f"Log({list(self)!r})"
+
+
+_NOTHING: Log[Any] = Log()
+
+
+def nothing() -> Log[Any]:
+    """The empty log, one for all: what is appended to it begins a list of its own."""
+    return _NOTHING

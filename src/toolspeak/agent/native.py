@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -67,23 +66,23 @@ class NativeDriver:
             sent = self._sent(request)
             earlier = sent.earlier if _is_kept(sent) else None
             asked = self._asked(request, sent, earlier)
-            text = self._text(request)
-            said = False
+            text, heard, said = None, request.heard, False
+            stream = cast("AsyncGenerator[Delta]", self.provider.stream(asked))
             try:
-                async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
-                    async for piece in stream:
-                        said = True
-                        await request.heard(piece)
-                        ended = isinstance(piece, TurnEnded)
-                        if ended and self._resume and piece.response_id is not None:
-                            sent.earlier = Earlier(piece.response_id, len(sent.messages))
-                        if text is None:
-                            yield piece
-                        else:
-                            for delta in text.feed(piece):
-                                yield delta
-                        if ended:
-                            return
+                async for piece in stream:
+                    if not said:
+                        text, said = self._text(request), True
+                    await heard(piece)
+                    ended = isinstance(piece, TurnEnded)
+                    if ended and self._resume and piece.response_id is not None:
+                        sent.earlier = Earlier(piece.response_id, len(sent.messages))
+                    if text is None:
+                        yield piece
+                    else:
+                        for delta in text.feed(piece):
+                            yield delta
+                    if ended:
+                        return
                 raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
             except ProviderError as error:
                 if said:
@@ -95,6 +94,8 @@ class NativeDriver:
                     request.memo.clear()
                 else:
                     raise
+            finally:
+                await stream.aclose()
         async for delta in self._fallback.turn(request):
             yield delta
 

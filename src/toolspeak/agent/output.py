@@ -17,6 +17,7 @@ from toolspeak.tools import Tool, Toolset, tool
 from toolspeak.wire.base import OutputSchema
 
 OutputMode: TypeAlias = Literal["auto", "native", "tool", "prompted"]
+_MODES: tuple[OutputMode, ...] = get_args(OutputMode)
 
 FINAL_TOOL = "final_answer"
 _MAX_PROBLEMS = 8
@@ -118,8 +119,8 @@ def _told(error: ValidationError) -> list[str]:
 def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver) -> Output | None:
     """The output that an agent asks for, None without a type. `auto` is native where the API takes a schema beside its
     own calls, a tool where it has calls alone, and words where calls are text. Raises UsageError."""
-    if mode not in get_args(OutputMode):
-        raise UsageError(f"output_mode: one of {', '.join(get_args(OutputMode))}, not {mode!r}")
+    if mode not in _MODES:
+        raise UsageError(f"output_mode: one of {', '.join(_MODES)}, not {mode!r}")
     if type_ is None:
         return None
     native = isinstance(driver, NativeDriver)

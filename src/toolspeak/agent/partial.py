@@ -41,11 +41,17 @@ class PartialTurn:
     async def hear(self, piece: Delta) -> None:
         """One more piece as the provider sent it, the text of calls included."""
         self.heard = True
-        await self.add(piece)
+        if self._add(piece):
+            await self._keep_up()
 
     async def add(self, delta: Delta) -> None:
-        """One more piece, whoever tells it."""
-        if isinstance(delta, TextDelta | ArgumentsDelta):
+        """One more piece, of a driver that does not tell what it hears."""
+        if self._add(delta):
+            await self._keep_up()
+
+    def _add(self, delta: Delta) -> bool:
+        """Whether there is something to do about what waits."""
+        if isinstance(delta, (TextDelta, ArgumentsDelta)):
             text = delta.text
             self._text.append(text)
         elif isinstance(delta, ReasoningDelta):
@@ -55,11 +61,10 @@ class PartialTurn:
             text = f"\n{delta.name} "
             self._text.append(text)
         else:
-            return
+            return False
         self._size += len(text)
         saving = self._saving
-        if self._timer is None or self._size >= self._most or (saving is not None and saving.done()):
-            await self._keep_up()
+        return self._timer is None or self._size >= self._most or (saving is not None and saving.done())
 
     async def _keep_up(self) -> None:
         if self._saving is not None and self._saving.done():

@@ -10,24 +10,16 @@ from toolspeak.agent.history import hide_call, without_secrets
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import (
-    ApprovalDecided,
-    ApprovalRequested,
     Event,
-    InterceptorFailed,
     LimitReached,
-    MetadataSet,
     ModelAnswered,
     ModelAsked,
     Record,
-    StopRequested,
     ToolFinished,
-    ToolStarted,
 )
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects import ParsedTurn
 from toolspeak.execute import Secrets
-
-_OF_A_CALL = (ToolStarted, ApprovalRequested, ApprovalDecided, MetadataSet, InterceptorFailed, StopRequested)
 
 
 def answered(
@@ -68,31 +60,17 @@ class Estimate:
 
 def stamped(event: Event, run_id: str, state: RunState | None, settings: RunSettings) -> Record:
     """The event as the next record of its run."""
-    return Record(
-        event,
-        run_id,
-        seq=state.seq if state else 0,
-        step=step_of(event, state),
-        time=settings.clock(),
-        agent=settings.agent,
-        call_id=call_of(event),
-        parent_run_id=state.parent_run_id if state else settings.parent_run_id,
-        principal=state.principal if state else settings.principal,
-        traceparent=state.traceparent if state else settings.traceparent,
-    )
-
-
-def step_of(event: Event, state: RunState | None) -> int:
-    """The step a record of this event belongs to."""
-    step = state.step if state else 0
-    return step + 1 if isinstance(event, ModelAsked) else step
+    seq, step = (0, 0) if state is None else (state.seq, state.step)
+    if isinstance(event, ModelAsked):
+        step += 1
+    of: RunState | RunSettings = settings if state is None else state
+    time, agent = settings.clock(), settings.agent
+    return Record(event, run_id, seq, step, time, agent, call_of(event), of.parent_run_id, of.principal, of.traceparent)
 
 
 def call_of(event: Event) -> str | None:
     """The call an event is about."""
-    if isinstance(event, ToolFinished):
-        return event.result.call_id
-    return event.call_id if isinstance(event, _OF_A_CALL) else None
+    return event.result.call_id if isinstance(event, ToolFinished) else getattr(event, "call_id", None)
 
 
 def seconds_left(state: RunState, clock: Callable[[], float]) -> float | None:

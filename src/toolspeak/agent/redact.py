@@ -34,10 +34,6 @@ class Shown:
 
     async def put(self, delta: Delta) -> None:
         """The next delta of the turn."""
-        if not self._secrets:
-            if not isinstance(delta, TurnEnded):
-                await self._publish(delta)
-            return
         match delta:
             case TextDelta() | ReasoningDelta():
                 await self._put_prose(delta)

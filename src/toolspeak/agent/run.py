@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.decisions import decision_of, doubts_of
-from toolspeak.agent.family import Spending, as_parent
+from toolspeak.agent.family import Spending
 from toolspeak.agent.frame import RunFrame
 from toolspeak.agent.history import without_secrets
-from toolspeak.agent.hold import holding
+from toolspeak.agent.hold import Hold
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering
 from toolspeak.agent.memory import Memory
 from toolspeak.agent.pricing import check_priced
@@ -36,7 +35,18 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message
 from toolspeak.errors import AgentStop, RunError, ToolDefinitionError, ToolFailed
-from toolspeak.execute import Answer, BatchContext, BatchPaused, Doubts, HookContext, HookNotes, Pause, RunScope
+from toolspeak.execute import (
+    NO_DOUBTS,
+    Answer,
+    BatchContext,
+    BatchPaused,
+    Doubts,
+    HookContext,
+    HookNotes,
+    Pause,
+    RunScope,
+    Timers,
+)
 from toolspeak.journal.base import Journal, Lease
 
 Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event], dict[str, Any]]]]
@@ -77,12 +87,14 @@ class Run:
         self.run_id = run_id
         self.memory: dict[str, Any] = {} if memory is None else memory
         self._remembered: Memory | None = None
-        self._scope = RunScope()
+        self._scope = RunScope(timers=Timers())
         self._pause = Pause()
-        self._stage = Stage(settings.pipelines, self._hook_context, settings.secrets.hide_text)
+        self._stage = Stage(settings.pipelines, settings.secrets, self)
         self._turns = Turns(settings, self._stage, self)
         self._frame: RunFrame | None = None
-        self._spending = Spending()
+        self._hold = Hold(settings.journal, run_id, self.suspend)
+        self._spending = Spending(run_id, self._add_sub_run)
+        self._hooked = any(settings.pipelines.values())
 
     @property
     def journal(self) -> Journal:
@@ -112,8 +124,12 @@ class Run:
 
     async def record(self, event: Event) -> None:
         """Makes an event durable, then true, then visible."""
-        async with self._lock:
+        lock = self._lock
+        await lock.acquire()
+        try:
             await self._record(event)
+        finally:
+            lock.release()
 
     async def _record(self, event: Event) -> None:
         state, settings = self._state, self._settings
@@ -131,31 +147,47 @@ class Run:
 
     async def finish(self) -> RunState:
         """Runs to the end, or to where it waits for approval. Raises ProviderError when the model API fails."""
-        async for _ in self.states():
-            pass
-        return self.state
+        self._claim()
+        return await self._drive()
+
+    async def _drive(self) -> RunState:
+        try:
+            await self._begin()
+            while await self._advance():
+                pass
+        finally:
+            await self._leave()
+        return self._outcome()
 
     async def states(self) -> AsyncGenerator[RunState]:
         """The state after each step and at the end. Leaving the loop early stops the run where it is."""
         self._claim()
-        async with aclosing(self._advance()) as states:
-            async for state in states:
-                yield state
+        try:
+            await self._begin()
+            while await self._advance():
+                yield self.state
+            yield self.state
+        finally:
+            await self._leave()
+        self._outcome()
 
     def _claim(self) -> None:
         if self._driven:
             raise RunError(f"run {self.run_id} has been driven already; a run is driven once, start another")
         self._driven = True
 
-    async def _advance(self) -> AsyncGenerator[RunState]:
+    async def _begin(self) -> None:
+        self._lease = await self._hold.take()
+        self._spending.begin()
+        await self._open()
+
+    async def _leave(self) -> None:
+        """Gives back what the run has while it is driven, however it ended."""
+        self._spending.end()
+        if self._scope.timers is not None:
+            self._scope.timers.close()
         try:
-            async with (
-                holding(self.journal, self.run_id, self.suspend) as self._lease,
-                aclosing(self._steps()) as steps,
-            ):
-                with as_parent(self.run_id, self._add_sub_run):
-                    async for state in steps:
-                        yield state
+            await self._hold.give_back()
         finally:
             self._ended = True
             await self._spending.tell(self._state, self._settings.agent)
@@ -163,17 +195,18 @@ class Run:
                 await self._frame.leave()
             await self._turns.close()
 
-    async def _steps(self) -> AsyncGenerator[RunState]:
-        await self._open()
+    async def _advance(self) -> bool:
+        """Goes on until there is a step more; False once the run has come to its end, or to rest."""
         while self.state.status not in _FINAL:
-            await self._read_inbox()
+            if self._inbox:
+                await self._read_inbox()
             action = decide(self.state, self._settings.window)
             if self._pause.asked and not isinstance(action, AwaitApproval | Finish):
                 await self._suspend()
                 break
             match action:
                 case AskModel() | RunTools():
-                    await self._step(action)
+                    await (self._step(action) if self._stage.has("step") else self._take_step(action))
                 case Compact(plan):
                     await self._turns.compact(plan)
                     continue
@@ -182,14 +215,18 @@ class Run:
                 case Finish():
                     await self._accept(action)
             if self.state.status == "running":
-                yield self.state
-            elif self.state.status == "suspended":
+                return True
+            if self.state.status == "suspended":
                 break
         if self._frame is not None and self.state.status in PAUSED:
             await self.record_all((await self._frame.end(Finish(self.state.status, "", "")))[1])
-        yield self.state
+        return False
+
+    def _outcome(self) -> RunState:
+        """The state at the end. Raises ProviderError if the model API ended the run."""
         if self._turns.error is not None and self.state.status == "failed":
             raise self._turns.error
+        return self.state
 
     async def _open(self) -> None:
         """Records how the run begins, and enters what surrounds it."""
@@ -198,7 +235,7 @@ class Run:
             self.memory.update(remembered)
         if self._state is not None:
             check_priced(self._state.limits, self._settings.driver.name, self._settings.prices)
-        self._spending.begin(self._state)
+        self._spending.has_told(self._state)
         start, facts = RunStart(()), list[Event]()
         for event in self._opening:
             if isinstance(event, RunStarted):
@@ -211,6 +248,7 @@ class Run:
                         facts = [*facts, answering(verdict.value)]
                     event = replace(event, messages=start.messages)
             await self.record(event)
+        self._opening = ()
         await self.record_all(facts)
         if self._stage.has("run") and self.state.stop is None:
             self._frame = RunFrame(self._stage, start, lambda: self.state.metadata)
@@ -248,10 +286,7 @@ class Run:
             await self.record(event)
 
     async def _step(self, action: AskModel | RunTools) -> None:
-        """One turn and its batch; what remains of them when the run goes on after a pause."""
-        if not self._stage.has("step"):
-            await self._take_step(action)
-            return
+        """A step with what surrounds it."""
         step: Step | None = Step(self.state.step + isinstance(action, AskModel))
         if isinstance(action, AskModel):
             verdict, facts = await self._stage.before("step", step, self.state.metadata)
@@ -273,6 +308,7 @@ class Run:
             await self.record(UserMessageQueued(without_secrets(Message.user(text), self._settings.secrets)))
 
     async def _take_step(self, action: AskModel | RunTools) -> None:
+        """One turn and its batch; what remains of them when the run goes on after a pause."""
         if isinstance(action, AskModel):
             ended = await self._turns.ask(action)
             if ended is not None:
@@ -292,22 +328,19 @@ class Run:
         await self._turns.drop_early()
         await self.record(RunPaused("suspended"))
 
-    async def stream(self) -> AsyncGenerator[Watched]:
+    def stream(self) -> AsyncGenerator[Watched]:
         """Deltas as they come and records once they are durable. Leaving the loop early cancels the run."""
-        self._claim()
         channel: Channel[Watched] = Channel()
-        self.publish, self._progress = channel.put, channel.offer
 
         async def work() -> None:
-            async for _ in self._advance():
-                pass
+            self._claim()
+            self.publish, self._progress = channel.put, channel.offer
+            try:
+                await self._drive()
+            finally:
+                self.publish = self._progress = None
 
-        try:
-            async with aclosing(channel.read(work())) as items:
-                async for item in items:
-                    yield item
-        finally:
-            self.publish = self._progress = None
+        return channel.read(work)
 
     def batch_context(self) -> BatchContext:
         """What the calls of the next batch are told of the run."""
@@ -324,7 +357,7 @@ class Run:
             parent_run_id=self._settings.parent_run_id,
         )
 
-    def _hook_context(self, notes: HookNotes, name: str) -> HookContext:
+    def hook_context(self, notes: HookNotes, name: str) -> HookContext:
         step = 0 if self._state is None else self._state.step
         return HookContext(self.run_id, step, self._settings.deps, self.memory, self._state, notes, name)
 
@@ -347,7 +380,7 @@ class Run:
         """Whether a call of this tool may have changed the memory: the tool, or an interceptor."""
         tool = self._settings.toolset.get(name)
         reached = tool is not None and "context" in tool.injected.values()
-        return reached or any(self._settings.pipelines.values())
+        return reached or self._hooked
 
     async def _run_tools(self, action: RunTools) -> None:
         state, settings = self.state, self._settings
@@ -362,7 +395,7 @@ class Run:
                 approver=settings.approver,
                 decided={decided.call_id: decision_of(decided) for decided in state.decisions},
                 finished={result.call_id: result for result in state.results},
-                doubts=Doubts(doubts_of(state.in_doubt), settings.in_doubt),
+                doubts=Doubts(doubts_of(state.in_doubt), settings.in_doubt) if state.begun else NO_DOUBTS,
                 deadline=seconds,
                 max_calls=action.max_calls,
                 early=early,

@@ -11,11 +11,13 @@ from toolspeak.agent.compaction import Window
 from toolspeak.agent.driver import Driver
 from toolspeak.agent.output import Output
 from toolspeak.data.prices import PRICES, Price
+from toolspeak.data.values import quick
 from toolspeak.execute import Approver, BatchApprover, Executor, InDoubt, Level, Secrets
 from toolspeak.journal.base import Journal
 from toolspeak.tools import Toolset
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class RunSettings:
     """See `Agent` and `RunOptions`; `pipelines` are the interceptors of each level, the outermost first."""

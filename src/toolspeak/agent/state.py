@@ -8,7 +8,7 @@ from typing import Any
 
 from toolspeak.agent.compaction import compacted, task_after, tokens_of
 from toolspeak.agent.history import turns_in
-from toolspeak.agent.log import Log
+from toolspeak.agent.log import Log, nothing
 from toolspeak.agent.progress import Progress
 from toolspeak.data.events import (
     AnswerRejected,
@@ -100,11 +100,11 @@ class RunState:
     step: int = 0
     seq: int = 0
     batch: tuple[ToolCall | MalformedCall, ...] = ()
-    results: Log[ToolResult] = field(default_factory=Log[ToolResult])
-    waiting: Log[ApprovalRequested] = field(default_factory=Log[ApprovalRequested])
-    decisions: Log[ApprovalDecided] = field(default_factory=Log[ApprovalDecided])
-    begun: Log[ToolStarted | ApprovalDecided] = field(default_factory=Log[ToolStarted | ApprovalDecided])
-    queued: Log[Message] = field(default_factory=Log[Message])
+    results: Log[ToolResult] = field(default_factory=nothing)
+    waiting: Log[ApprovalRequested] = field(default_factory=nothing)
+    decisions: Log[ApprovalDecided] = field(default_factory=nothing)
+    begun: Log[ToolStarted | ApprovalDecided] = field(default_factory=nothing)
+    queued: Log[Message] = field(default_factory=nothing)
     calls: int = 0
     tokens: int = 0
     tokens_estimated: bool = False
@@ -116,7 +116,7 @@ class RunState:
     fruitless_turns: int = 0
     progress: Progress = Progress()
     polled: bool = False
-    started_calls: Log[ToolStarted] = field(default_factory=Log[ToolStarted])
+    started_calls: Log[ToolStarted] = field(default_factory=nothing)
     answer: str | None = None
     reason: str = ""
     error: str = ""
@@ -127,7 +127,7 @@ class RunState:
     unheeded: bool = False
     rejected: int = 0
     metadata: Mapping[str, JSON] = field(default_factory=no_extra)
-    memory: Log[MemoryChanged] = field(default_factory=Log[MemoryChanged])
+    memory: Log[MemoryChanged] = field(default_factory=nothing)
     stop: StopRequested | None = None
     paused: float | None = None
     asked: float | None = None
@@ -178,7 +178,8 @@ def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()
     if changed is state:
         return _with(state, seq=record.seq + 1, time=record.time)
     # Nobody else has the new state yet: finishing it in place saves the second of two copies an event.
-    vars(changed).update(seq=record.seq + 1, time=record.time)
+    fields = vars(changed)
+    fields["seq"], fields["time"] = record.seq + 1, record.time
     return changed
 
 
@@ -198,16 +199,13 @@ def _changed(state: RunState, record: Record) -> RunState:
             return _asked(state, record)
         case ModelAnswered() as answered:
             return _answered(state, answered)
-        case ToolStarted(effects=effects) as started:
+        case ToolStarted() as started:
+            effects = started.effects
             polled = state.polled or (effects is not None and effects.repeatable)
             started_calls, begun = state.started_calls.append(started), state.begun.append(started)
             return _with(state, started_calls=started_calls, begun=begun, polled=polled)
-        case ToolFinished(result, _, changes):
-            memory = state.memory
-            for change in changes:
-                memory = memory.append(change)
-            finished = _finished(state, result)
-            return _with(finished, memory=memory) if changes else finished
+        case ToolFinished() as finished:
+            return _finished(state, finished)
         case UserMessageQueued(message):
             return _with(state, queued=state.queued.append(message))
         case ApprovalRequested() as requested:
@@ -242,10 +240,10 @@ def _changed(state: RunState, record: Record) -> RunState:
                 context=event.tokens_after,
                 compacted=True,
             )
-            return _spend(changed, event.usage, event.cost)
+            return _with(changed, **_spent(state, event.usage, event.cost))
         case SubRunUsed(_, _, usage, estimated, cost):
-            changed = _with(state, tokens_estimated=state.tokens_estimated or estimated)
-            return _spend(changed, usage, cost)
+            estimated = state.tokens_estimated or estimated
+            return _with(state, tokens_estimated=estimated, **_spent(state, usage, cost))
         case RunPaused("suspended"):
             return _with(state, status="suspended", paused=record.time, asked=None)
         case RunPaused(reason, call_ids):
@@ -262,7 +260,7 @@ def _changed(state: RunState, record: Record) -> RunState:
             history = state.history
             for message in state.queued:  # said too late to be read: it is there for the next run
                 history = history.append(message)
-            return _with(state, status=status, answer=answer, reason=reason, history=history, queued=Log())
+            return _with(state, status=status, answer=answer, reason=reason, history=history, queued=nothing())
         case _:
             return state
 
@@ -270,8 +268,9 @@ def _changed(state: RunState, record: Record) -> RunState:
 def _with(state: RunState, **changes: Any) -> RunState:
     """`dataclasses.replace`, ten times as fast: every event of a run makes a copy."""
     new = object.__new__(RunState)
-    vars(new).update(vars(state))
-    vars(new).update(changes)
+    fields = new.__dict__
+    fields.update(state.__dict__)
+    fields.update(changes)
     return new
 
 
@@ -304,7 +303,7 @@ def _asked(state: RunState, record: Record) -> RunState:
     for message in state.queued:
         history = history.append(message)
     context = state.context + sum(map(tokens_of, state.queued))
-    return _with(state, step=record.step, history=history, queued=Log(), context=context, task=len(history) - 1)
+    return _with(state, step=record.step, history=history, queued=nothing(), context=context, task=len(history) - 1)
 
 
 def _answered(state: RunState, event: ModelAnswered) -> RunState:
@@ -326,16 +325,17 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
         if not unheeded and not choice.every_step:
             choice = ToolChoice()
     return _with(
-        _spend(state, usage, event.cost),
+        state,
+        **_spent(state, usage, event.cost),
         history=history,
         choice=choice,
         unheeded=unheeded,
         batch=calls,
-        results=Log(),
-        waiting=Log(),
-        decisions=Log(),
-        begun=Log(),
-        calls=state.calls + sum(isinstance(call, ToolCall) for call in calls),
+        results=nothing(),
+        waiting=nothing(),
+        decisions=nothing(),
+        begun=nothing(),
+        calls=state.calls + len([call for call in calls if isinstance(call, ToolCall)]),
         tokens_estimated=state.tokens_estimated or event.usage_estimated,
         context=usage.total or state.context + tokens_of(event.message),
         compacted=False,
@@ -362,32 +362,43 @@ def _reason(event: ModelAnswered, answer: str | None) -> str:
     return "answer" if event.finish in NORMAL_END else event.finish
 
 
-def _finished(state: RunState, result: ToolResult) -> RunState:
+def _finished(state: RunState, event: ToolFinished) -> RunState:
+    result, memory = event.result, state.memory
+    for change in event.memory:
+        memory = memory.append(change)
     if not state.batch:
         raise RunError(f"run {state.run_id} has a result for {result.call_id}, and no call that waits for one")
     results = state.results.append(result)
     if len(results) < len(state.batch):
-        return _with(state, results=results)
+        return _with(state, results=results, memory=memory)
     by_id = {result.call_id: result for result in results}
     missing = [call.id for call in state.batch if call.id not in by_id]
     if missing:
         raise RunError(f"run {state.run_id} has results that belong to no call; {', '.join(missing)} have none")
-    parts = tuple(by_id[call.id] for call in state.batch)
+    parts = tuple([by_id[call.id] for call in state.batch])
     progress = state.progress.after(state.batch, parts, polled=state.polled)
     message = Message("tool", parts)
     history = state.history.append(message)
     advice = progress.advice(state.limits)
     if advice:
         history = history.append(Message.user(advice))
-    context = state.context + tokens_of(message)
-    return _with(state, history=history, batch=(), results=Log(), progress=progress, polled=False, context=context)
-
-
-def _spend(state: RunState, usage: Usage, cost: float | None) -> RunState:
     return _with(
         state,
-        tokens=state.tokens + (usage.total or 0),
-        usage=state.usage.plus(usage),
-        spent=state.spent + (cost or 0.0),
-        unpriced=state.unpriced or cost is None,
+        history=history,
+        batch=(),
+        results=nothing(),
+        memory=memory,
+        progress=progress,
+        polled=False,
+        context=state.context + tokens_of(message),
     )
+
+
+def _spent(state: RunState, usage: Usage, cost: float | None) -> dict[str, Any]:
+    """What the state's counts come to with this."""
+    return {
+        "tokens": state.tokens + (usage.total or 0),
+        "usage": state.usage.plus(usage),
+        "spent": state.spent + (cost or 0.0),
+        "unpriced": state.unpriced or cost is None,
+    }

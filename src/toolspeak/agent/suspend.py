@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from toolspeak.agent.hold import holding
+from toolspeak.agent.hold import Hold
 from toolspeak.agent.load import load_state
 from toolspeak.data.events import Record, RunPaused
 from toolspeak.errors import RunBusy, RunError
@@ -26,7 +26,7 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
     if await journal.ask_to_suspend(run_id):
         return True
     try:
-        async with holding(journal, run_id, lambda: None) as lease:
+        async with Hold(journal, run_id, lambda: None) as lease:
             state = await load_state(journal, run_id)
             if state.status != "running":
                 raise RunError(f"run {run_id} has ended meanwhile: it is {state.status.replace('_', ' ')}")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, cast
 
 from toolspeak.agent.compaction import Plan
 from toolspeak.agent.decide import AskModel, Finish
-from toolspeak.agent.driver import TurnRequest, text_digest, tools_digest
+from toolspeak.agent.driver import TurnRequest, text_digest
 from toolspeak.agent.history import call_id, hide_call
 from toolspeak.agent.interceptors import Stage, turn_of
 from toolspeak.agent.partial import PartialTurn
@@ -19,13 +18,14 @@ from toolspeak.agent.redact import Shown
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.agent.summary import compact
-from toolspeak.data.deltas import CallCompleted, Delta
+from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
 from toolspeak.data.events import Event, ModelAsked, ModelFailed, Record
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.prices import cost
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ProviderError
 from toolspeak.execute import Answer, BatchContext, EarlyStart
+from toolspeak.tools.toolset import tools_digest
 
 Watched: TypeAlias = Delta | Record
 """What `Run.stream` yields: the transient pieces of a turn, and every record once it is durable."""
@@ -61,11 +61,11 @@ class Turns:
         self._stage = stage
         self._run = run
         self._prompt = self._prompt_digest = ""
-        self._estimate = Estimate()
+        self._estimate: Estimate | None = None  # where the provider does not say what a turn took
         self._memo: dict[str, Any] = {}
         self._partial = PartialTurn(settings.secrets, run.record)
-        self._specs = tuple(settings.toolset.specs)
-        self._digest = tools_digest(self._specs)
+        self._specs = settings.toolset.specs
+        self._hear = self._partial.hear
         self._early: EarlyStart | None = None
         self.error: ProviderError | None = None
 
@@ -75,10 +75,10 @@ class Turns:
         if action.reached is not None:
             await run.record(action.reached)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
-        heard = self._partial.hear
+        heard, intercepted = self._hear, self._stage.has("model")
         request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo, heard, output)
         ready, own_messages = None, False
-        if self._stage.has("model"):
+        if intercepted:
             sent = replace(request, messages=(*run.state.history, *run.state.queued))
             given, facts = await self._stage.before("model", sent, run.state.metadata)
             await run.record_all(facts)
@@ -88,20 +88,25 @@ class Turns:
             request = sent if isinstance(given, Answer) else given
             own_messages = request.messages is not sent.messages
         await self._record_asked(request)
+        state = run.state
         # A driver keeps what it has rendered of a run's messages: it must not take others for those.
         if own_messages:
             request = replace(request, memo={})
-        elif request.messages is not run.state.messages:
-            request = replace(request, messages=run.state.messages)
-        if request.heard != heard:  # an interceptor's own
+        elif request.messages is not state.messages:
+            request = replace(request, messages=state.messages)
+        if request.heard is not heard:  # an interceptor's own
             request = replace(request, heard=heard)
-        wrapping_up = run.state.limit is not None
-        scope = asyncio.timeout(_WRAP_UP_SECONDS if wrapping_up else seconds_left(run.state, settings.clock))
+        wrapping_up = state.limit is not None
+        seconds = _WRAP_UP_SECONDS if wrapping_up else seconds_left(state, settings.clock)
+        scope = None if seconds is None else asyncio.timeout(seconds)
         try:
-            async with scope:
-                turn = await self._turn(request, ready)
+            if scope is None:
+                turn = await (self._turn(request, ready) if intercepted else self._read_turn(request))
+            else:
+                async with scope:
+                    turn = await self._turn(request, ready)
         except TimeoutError:
-            if not scope.expired():
+            if scope is None or not scope.expired():
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
             if wrapping_up:
@@ -116,6 +121,8 @@ class Turns:
             return None
         usage, estimated = turn.usage, turn.usage.total is None
         if estimated:
+            if self._estimate is None:
+                self._estimate = Estimate()
             usage = self._estimate.of(run.state.history, self._prompt, turn)
         # A turn that an interceptor gave in the model's place costs nothing.
         spent = cost(usage, settings.driver.name, settings.prices) if ready is None else 0.0
@@ -127,7 +134,8 @@ class Turns:
         prompt = driver.prompt(request)
         if prompt is not self._prompt:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
-        digest = self._digest if request.tools is self._specs else tools_digest(request.tools)
+        tools = self._settings.toolset
+        digest = tools.digest if request.tools is self._specs else tools_digest(request.tools)
         await self._run.record(ModelAsked(driver.name, digest, self._prompt_digest, request.choice))
 
     async def _turn(self, request: TurnRequest, ready: ParsedTurn | None) -> ParsedTurn | None:
@@ -146,31 +154,39 @@ class Turns:
         state, settings, publish = self._run.state, self._settings, self._run.publish
         number = state.turns_before + state.step
         collector, partial = TurnCollector(lambda index: call_id(number, index)), self._partial
-        shown = None if publish is None else Shown(settings.secrets, publish)
-        await self.drop_early()
+        show = publish
+        if publish is not None and settings.secrets:
+            show = Shown(settings.secrets, publish).put
+        if self._early is not None:
+            await self.drop_early()
         partial.begin()
-        if settings.early_start and settings.driver.starts_early and request.choice.mode != "none":
-            self._early = settings.executor.early(self._run.batch_context())
+        starts_early = settings.early_start and settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", settings.driver.turn(request))
         try:
-            async with aclosing(stream):
+            try:
                 async for delta in stream:
                     collector.add(delta)
                     if not partial.heard:
                         await partial.add(delta)
-                    if self._early is not None and isinstance(delta, CallCompleted):
-                        self._offer(self._early, collector.call(delta.index))
-                    if shown is not None:
-                        await shown.put(delta)
+                    if starts_early and isinstance(delta, CallCompleted):
+                        self._offer(collector.call(delta.index))
+                    if show is not None and (show is not publish or not isinstance(delta, TurnEnded)):
+                        await show(delta)
+            finally:
+                await stream.aclose()
         except (Exception, asyncio.CancelledError):
             await partial.keep()
             raise
         await partial.end()
         return collector.turn()
 
-    def _offer(self, early: EarlyStart, call: ToolCall | MalformedCall) -> None:
-        if isinstance(call, ToolCall):
-            early.offer(hide_call(call, self._settings.secrets))
+    def _offer(self, call: ToolCall | MalformedCall) -> None:
+        """Has a complete call begin early, if it may."""
+        settings = self._settings
+        if self._early is None:
+            self._early = settings.executor.early(self._run.batch_context())
+        if self._early is not None and isinstance(call, ToolCall):
+            self._early.offer(hide_call(call, settings.secrets))
 
     def take_early(self) -> EarlyStart | None:
         """What has begun of the turn's calls, for the batch that goes on with it."""
@@ -189,7 +205,7 @@ class Turns:
         request = TurnRequest(state.history, self._specs, settings.instructions)
         await self._run.record(await compact(plan, settings, request, seconds_left(state, settings.clock)))
         self._memo.clear()  # what the driver rendered is no longer what was said
-        self._estimate = Estimate()
+        self._estimate = None
 
     async def close(self) -> None:
         """The run has ended: nothing goes on and nothing is being recorded any more."""

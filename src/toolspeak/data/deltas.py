@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
+from toolspeak.data.values import quick
 
 DIALECT_NOTE = "dialect:"
 LEAKED = "leaked"
@@ -31,16 +32,19 @@ def other_dialects(notes: Iterable[str]) -> list[str]:
     return [note.removeprefix(DIALECT_NOTE) for note in notes if note.startswith(DIALECT_NOTE)]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class PartEnded:
     """The text or reasoning streamed last is a part of its own, which goes back to its provider with `opaque`.
@@ -53,6 +57,7 @@ class PartEnded:
     opaque: Opaque | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CallStarted:
     """A call's name is known. `id` is the model's own, if the dialect has ids and it came before the arguments."""
@@ -62,6 +67,7 @@ class CallStarted:
     id: str | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ArgumentsDelta:
     """A fragment of the arguments as JSON text; the fragments of a completed call join to one JSON object."""
@@ -70,6 +76,7 @@ class ArgumentsDelta:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CallCompleted:
     """A call was read to its end. That it counts is only known at `BatchEnded`.
@@ -111,6 +118,7 @@ class CallIgnored:
     reason: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class BatchEnded:
     """The calls that count, in order: this is what may run. `ok`: nothing in the batch was malformed."""
@@ -127,6 +135,7 @@ class ForgedResults:
     raw: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
     """The turn is over. `model` is the model's name as its API gave it, `response_id` the id under which a server

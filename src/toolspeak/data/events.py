@@ -82,6 +82,7 @@ class UserMessageQueued:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ModelAsked:
     """A turn was asked for. The digests (SHA-256, hex) tell whether tools or instructions changed between turns."""
@@ -93,6 +94,7 @@ class ModelAsked:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ModelAnswered:
     """A turn was read to its end; recorded before any of its calls runs.

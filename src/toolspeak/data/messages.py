@@ -54,6 +54,7 @@ class TextPart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ReasoningPart:
     """What the model thought; kept, never shown to the model again unless its API asks for it."""
@@ -160,6 +161,10 @@ def failure(call: ToolCall | MalformedCall, code: FailureCode, message: str) -> 
 Part: TypeAlias = TextPart | ReasoningPart | JsonPart | ImagePart | FilePart | ToolCall | MalformedCall | ToolResult
 
 
+_CALLS = (ToolCall, MalformedCall)
+
+
+@quick
 @dataclass(frozen=True, slots=True)
 class Message:
     """A role and its parts, in the order they were written."""
@@ -187,13 +192,14 @@ class Message:
 
     @property
     def calls(self) -> tuple[ToolCall | MalformedCall, ...]:
-        return tuple(part for part in self.parts if isinstance(part, ToolCall | MalformedCall))
+        return tuple([part for part in self.parts if isinstance(part, _CALLS)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TextMessage:
     """A message as a text-only model API takes it: a dialect has turned calls and results into text."""
@@ -202,6 +208,7 @@ class TextMessage:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one or more turns. None is *unknown* (the provider did not say, or we closed the stream).
@@ -242,7 +249,9 @@ class Usage:
 
 
 def _sum(count: int | None, other: int | None, sign: int = 1) -> int | None:
-    return None if count is None and other is None else (count or 0) + sign * (other or 0)
+    if other is None:
+        return count
+    return sign * other if count is None else count + sign * other
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +268,12 @@ class ToolChoice:
     @classmethod
     def of(cls, choice: str, *, every_step: bool = False) -> ToolChoice:
         """`auto`, `required`, `none`, or a tool's name."""
+        if choice == "auto" and not every_step:
+            return _AUTO
         for mode in ("auto", "required", "none"):
             if choice == mode:
                 return cls(mode, every_step=every_step)
         return cls("specific", choice, every_step)
+
+
+_AUTO = ToolChoice()

@@ -54,8 +54,9 @@ class LeakedCalls:
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if isinstance(delta, TextDelta):
             return self._text(delta.text)
-        if isinstance(delta, ArgumentsDelta) and self._numbers.get((False, delta.index)) == delta.index:
-            return (delta,)  # most pieces of a turn with calls
+        if isinstance(delta, ArgumentsDelta):  # most pieces of a turn with calls
+            number = self._number(False, delta.index)
+            return (delta if number == delta.index else replace(delta, index=number),)
         if isinstance(delta, TurnEnded):
             return [*self._end(delta), delta]
         return self._renumbered(delta, leaked=False)
@@ -121,10 +122,11 @@ class LeakedCalls:
                 return [delta]
 
     def _number(self, leaked: bool, index: int) -> int:
-        return self._numbers.setdefault((leaked, index), len(self._numbers))
+        numbers = self._numbers
+        return numbers.setdefault((leaked, index), len(numbers))
 
     def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
-        selected = tuple(self._number(leaked, index) for index in ended.selected)
+        selected = tuple([self._number(leaked, index) for index in ended.selected])
         return ended if selected == ended.selected else replace(ended, selected=selected)
 
     def _end(self, ended: TurnEnded) -> list[Delta]:
@@ -136,6 +138,8 @@ class LeakedCalls:
             out += [delta] if isinstance(delta, TextDelta) else self._renumbered(delta, leaked=True)
         if not self._ends:
             return out
+        if not self._leaked and len(self._ends) == 1:
+            return [*out, BatchEnded(tuple(sorted(self._ends[0].selected)), self._ends[0].ok)]
         selected = {index for end in self._ends for index in end.selected}
         for call in self._leaked:
             if any(_same(call, native) for native in self._native):

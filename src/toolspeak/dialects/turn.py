@@ -31,6 +31,7 @@ from toolspeak.data.messages import (
     Usage,
 )
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import Dialect, Section
 
 
@@ -42,6 +43,7 @@ class IgnoredCall:
     reason: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ParsedTurn:
     """What the runtime sees in a reply.
@@ -84,13 +86,11 @@ class TurnCollector:
 
     def __init__(self, call_id: Callable[[int], str]) -> None:
         self._call_id = call_id
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
         self._parts: list[_Streamed | int] = []
         self._open: _Streamed | None = None  # the last part, if it may go on
         self._calls: dict[int, ToolCall | MalformedCall] = {}
         self._ignored: dict[int, str] = {}
-        self._forged: list[str] = []
+        self._forged: tuple[str, ...] = ()
         self._notes: tuple[str, ...] = ()
         self._end = TurnEnded("stop")
         self.batch_ended = False
@@ -98,9 +98,15 @@ class TurnCollector:
     def add(self, delta: Delta) -> None:
         # Most deltas of a turn are pieces of text or of arguments, which are with their call once it is complete.
         if isinstance(delta, TextDelta):
-            self._add_text(TextPart, self._text, delta.text)
+            part = self._open
+            if part is None or part.kind is not TextPart:
+                part = self._begin(TextPart)
+            part.pieces.append(delta.text)
         elif isinstance(delta, ReasoningDelta):
-            self._add_text(ReasoningPart, self._reasoning, delta.text)
+            part = self._open
+            if part is None or part.kind is not ReasoningPart:
+                part = self._begin(ReasoningPart)
+            part.pieces.append(delta.text)
         elif not isinstance(delta, ArgumentsDelta):
             self._add_other(delta)
 
@@ -120,7 +126,7 @@ class TurnCollector:
             case BatchEnded():
                 self._notes, self.batch_ended = delta.notes, True
             case ForgedResults(raw):
-                self._forged.append(raw)
+                self._forged = (*self._forged, raw)
             case TurnEnded():
                 self._end = delta
             case _:
@@ -130,13 +136,10 @@ class TurnCollector:
         """The call of an index that was completed."""
         return self._calls[index]
 
-    def _add_text(self, kind: type[TextPart | ReasoningPart], whole: list[str], text: str) -> None:
-        whole.append(text)
-        part = self._open
-        if part is None or part.kind is not kind:
-            part = self._open = _Streamed(kind, [])
-            self._parts.append(part)
-        part.pieces.append(text)
+    def _begin(self, kind: type[TextPart | ReasoningPart]) -> _Streamed:
+        part = self._open = _Streamed(kind, [])
+        self._parts.append(part)
+        return part
 
     def _end_part(self, kind: type[TextPart | ReasoningPart], opaque: Opaque | None) -> None:
         part = self._open
@@ -156,24 +159,26 @@ class TurnCollector:
     def turn(self) -> ParsedTurn:
         counting = {index: call for index, call in self._calls.items() if index not in self._ignored}
         parts: list[Part] = []
+        texts, thoughts = list[str](), list[str]()
         for entry in self._parts:
             if isinstance(entry, int):
                 if entry in counting:
                     parts.append(counting[entry])
                 continue
             text = "".join(entry.pieces)
+            (texts if entry.kind is TextPart else thoughts).append(text)
             if entry.kind is TextPart and entry.opaque is None:
                 text = text.strip()  # its neighbours are blocks or reasoning, or the ends of the turn
             if text or entry.opaque is not None:
                 parts.append(entry.kind(text, entry.opaque))
         ignored = [IgnoredCall(self._calls[i], why) for i, why in self._ignored.items() if i in self._calls]
         return ParsedTurn(
-            text="".join(self._text),
-            reasoning="".join(self._reasoning),
+            text="".join(texts),
+            reasoning="".join(thoughts),
             message=Message("assistant", tuple(parts)),
-            calls=tuple(call for _, call in sorted(counting.items())),
+            calls=tuple([counting[index] for index in sorted(counting)]),
             ignored=tuple(ignored),
-            forged=tuple(self._forged),
+            forged=self._forged,
             notes=self._notes,
             finish=self._end.finish,
             usage=self._end.usage,

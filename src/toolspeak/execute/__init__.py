@@ -12,7 +12,7 @@ from toolspeak.execute.approval import (
     resolve_approver,
 )
 from toolspeak.execute.batch import Batch, BatchContext, Emit
-from toolspeak.execute.doubts import Doubts, InDoubt
+from toolspeak.execute.doubts import NO_DOUBTS, Doubts, InDoubt
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.executor import Executor
 from toolspeak.execute.gates import Concurrency
@@ -27,9 +27,11 @@ from toolspeak.execute.schedule import ScheduleName, plan
 from toolspeak.execute.scope import RunScope
 from toolspeak.execute.secrets import Secrets
 from toolspeak.execute.tape import Tape, Taped
+from toolspeak.execute.timers import Timers
 
 __all__ = [
     "ANSWERED_FROM",
+    "NO_DOUBTS",
     "Action",
     "Answer",
     "ApprovalRequest",
@@ -66,6 +68,7 @@ __all__ = [
     "StandingRules",
     "Tape",
     "Taped",
+    "Timers",
     "ToolCallBlocked",
     "ToolCallCompleted",
     "ToolCallStarted",

@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
+from toolspeak.data.values import same_json
 from toolspeak.errors import AgentStop
 from toolspeak.execute.approval import (
     ApprovalRequest,
@@ -20,7 +21,6 @@ from toolspeak.execute.approval import (
     ask_together,
     request_digest,
 )
-from toolspeak.execute.arguments import same_arguments
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
 from toolspeak.execute.doubts import ASKED, Doubts, has_person, unknown_outcome
 from toolspeak.execute.early import EarlyStart
@@ -46,7 +46,8 @@ class _TooLateError(Exception):
 class Admission:
     """Admits the calls of one batch; make a new one for each. `waited` are the seconds an approver took so far.
 
-    `stop` is set once the run is to end; `notes` hold what the interceptors leave behind.
+    `stop` is set once the run is to end; `notes` hold what the interceptors leave behind. `holds`: a call waits for an
+    answer.
     """
 
     questions: Questions
@@ -63,6 +64,7 @@ class Admission:
     waited: float = 0.0
     stop: StopRequested | None = None
     notes: HookNotes = field(default_factory=HookNotes)
+    holds: bool = False
     _rest: str = ""
     _earlier: list[ToolCall] = field(default_factory=list[ToolCall])
 
@@ -72,7 +74,7 @@ class Admission:
         """One entry per call; those that are held wait for `ask_all`. Calls that are finished already or malformed do
         not count towards `max_calls`."""
         entries: list[Entry] = []
-        counted = 0
+        counted, looks_back = 0, self.judge.looks_back
         for call in calls:
             if call.id in finished:
                 entries.append(Settled(finished[call.id], recorded=True))
@@ -82,15 +84,37 @@ class Admission:
             entry = self._refused(call, over=over)
             if entry is None:
                 asked = cast("ToolCall", call)  # every malformed one was refused
-                ready = None if self.pipeline else self.questions.ready(asked)
+                ready = None if self.pipeline else self._ready(asked)
                 entry = self._at_once(ready) or await self._entry(asked, ready)
-            if isinstance(entry, Settled) and isinstance(call, ToolCall):
-                entry = replace(entry, result=self.doubts.told(call, entry.result))
-            if self.judge.looks_back and not isinstance(entry, Settled):
-                self._earlier.append(entry.call if isinstance(entry, Ready) else entry.ready.call)
-            self._consider(entry)
+            if isinstance(entry, Settled):
+                if isinstance(call, ToolCall):
+                    entry = replace(entry, result=self.doubts.told(call, entry.result))
+                self._consider(entry)
+            else:
+                self.holds = self.holds or isinstance(entry, Held)
+                if looks_back:
+                    self._earlier.append(entry.call if isinstance(entry, Ready) else entry.ready.call)
             entries.append(entry)
         return entries
+
+    def _ready(self, call: ToolCall) -> Ready | Settled:
+        """The call made ready; what was made ready while the model wrote is so still, if its effects are the same."""
+        begun = None if self.early is None else self.early.find(call)
+        if begun is None:
+            return self.questions.ready(call)
+        invocation = begun.invocation
+        effects = invocation.tool.effects_of(invocation.arguments)
+        if effects is not begun.effects and effects != begun.effects:
+            return self.questions.ready(call)
+        return Ready(call, invocation.tool, invocation.arguments, effects, invocation.key)
+
+    def anew(self, entry: Ready | Settled) -> Ready | Settled:
+        """The entry of a call that nothing has begun of: what was made ready for the function may have been changed by
+        it."""
+        if not isinstance(entry, Ready):
+            return entry
+        ready = self.questions.ready(entry.call)
+        return replace(entry, begun=None, arguments=ready.arguments) if isinstance(ready, Ready) else ready
 
     def _refused(self, call: ToolCall | MalformedCall, *, over: bool) -> Settled | None:
         """What becomes of a call that is not looked at."""
@@ -173,6 +197,8 @@ class Admission:
     def settled(self, entries: Sequence[Entry]) -> list[Ready | Settled]:
         """What runs and what does not, once nothing is held. When a decision has ended the run, nothing runs."""
         ends = self.ends_run
+        if not ends and not self.holds:
+            return cast("list[Ready | Settled]", entries)
         found: list[Ready | Settled] = []
         for entry in entries:
             if isinstance(entry, Held) or (ends and isinstance(entry, Ready)):
@@ -184,6 +210,8 @@ class Admission:
     def facts(self) -> list[Event]:
         """What is to be recorded before the calls run: what interceptors leave behind, and that the run is to end.
         Not while calls wait: they are admitted anew then."""
+        if not self.notes.failed and not self.notes.kept and self.stop is None:
+            return []
         hide = self.secrets.hide_text
         failed = [replace(each, error=hide(each.error)) for each in self.notes.failed]
         return [*failed, *(kept.fact for kept in self.notes.kept), *([] if self.stop is None else [self.stop])]
@@ -272,7 +300,7 @@ class Admission:
             if decision.ends_run:
                 self.stop = StopRequested("terminated", decision.reason, call.id, by=decision.by)
             return Settled(failure(call, "rejected", f"the call was rejected{told}"), by=decision.by)
-        if decision.arguments is None or same_arguments(decision.arguments, call.arguments):
+        if decision.arguments is None or same_json(decision.arguments, call.arguments):
             return ready
         changed = self.questions.ready(replace(call, arguments=decision.arguments))
         if isinstance(changed, Ready):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
@@ -32,11 +31,6 @@ def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str,
         return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} cannot be read: {describe(found)}")
     listed = "\n".join(f"- {problem.message}" for problem in found)
     return failure(call, "invalid_arguments", f"the arguments of {tool.name!r} do not fit:\n{listed}")
-
-
-def same_arguments(one: Mapping[str, JSON], other: Mapping[str, JSON]) -> bool:
-    """Whether both are the same JSON: Python takes 1, 1.0 and True for equal."""
-    return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _read(tool: Tool, arguments: Mapping[str, JSON]) -> _Found | Exception:

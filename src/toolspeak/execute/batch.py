@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from toolspeak.data.events import Event
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.data.values import quick
 from toolspeak.execute.approval import ApprovalRequest
 from toolspeak.execute.ids import key_of
 from toolspeak.execute.observe import ToolExecution
@@ -28,6 +29,7 @@ def _no_memory() -> dict[str, Any]:
     return {}
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class BatchContext:
     """The run a batch belongs to; every call's RunContext is made from it.
@@ -48,6 +50,7 @@ class BatchContext:
     pause: Pause = field(default_factory=Pause)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The results, complete and in call order; or no results and the calls that wait for a decision,

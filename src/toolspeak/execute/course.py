@@ -62,7 +62,7 @@ class Course:
         self.doubts = doubts
         self.metadata = metadata
         self.watch = Watch(settings.observers, context) if settings.observers else None
-        self.timers = Timers()
+        self.timers = context.scope.timers or Timers()
         self.pause = context.pause
         self.under_way = 0
         self.stop = stop
@@ -101,6 +101,11 @@ class Course:
         """Ends the batch when the run is to pause and nothing is under way."""
         if self.pause.asked and not self.under_way:
             self.end()
+
+    def close(self) -> None:
+        """Nothing of the batch runs any more."""
+        if self.timers is not self.scope.timers:
+            self.timers.close()
 
     def end(self) -> None:
         if not self.over.done():

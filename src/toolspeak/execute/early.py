@@ -7,7 +7,6 @@ memory is kept apart. The batch then takes it in place of entering the function;
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import copy
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -69,11 +68,11 @@ class EarlyStart:
         self._concurrency = concurrency
         self._secrets = secrets
         self._tool_timeout = tool_timeout
-        self._before = Conflicts()
+        self._writes: Conflicts | None = None  # the calls offered that a read may have to wait for
         self._offered = 0
         self._begun: dict[str, Begun] = {}
         self._memory: _Apart | None = None
-        self._timers = Timers()
+        self._timers = context.scope.timers or Timers()
         self._batch = None if concurrency.batch is None else Gate(concurrency.batch)
 
     def offer(self, call: ToolCall) -> None:
@@ -86,7 +85,10 @@ class EarlyStart:
             return
         effects = tool.effects_of(arguments)
         free = self._is_free(call, effects)
-        self._before.add(self._offered, effects)
+        if effects.writes:
+            if self._writes is None:
+                self._writes = Conflicts()
+            self._writes.add(self._offered, effects)
         self._offered += 1
         gates = self._context.scope.gates(tool, self._concurrency)
         if self._batch is not None:
@@ -109,18 +111,23 @@ class EarlyStart:
             context,
             self._secrets,
         )
-        task = asyncio.get_running_loop().create_task(invocation.run(self._timers), context=contextvars.copy_context())
-        # Not in the task's own code: a task that is cancelled before its first step never runs any.
-        task.add_done_callback(lambda _: _release(gates))
+        task = asyncio.get_running_loop().create_task(invocation.run(self._timers))
+        if gates:  # not in the task's own code: a task that is cancelled before its first step never runs any
+            task.add_done_callback(lambda _: _release(gates))
         self._begun[call.id] = Begun(call, effects, invocation, self._memory, task)
 
     def take(self, call: ToolCall, effects: Effects) -> Begun | None:
         """What has begun of this very call, for a batch that goes on with it."""
-        begun = self._begun.get(call.id)
-        if begun is None or begun.call != call or begun.effects != effects:
+        begun = self.find(call)
+        if begun is None or (begun.effects is not effects and begun.effects != effects):
             return None
         begun.taken = True
         return begun
+
+    def find(self, call: ToolCall) -> Begun | None:
+        """What has begun of this very call."""
+        begun = self._begun.get(call.id)
+        return None if begun is None or (begun.call is not call and begun.call != call) else begun
 
     @property
     def is_wanted(self) -> bool:
@@ -129,6 +136,10 @@ class EarlyStart:
 
     async def drop(self) -> None:
         """Cancels what is still going on, waits for its tasks, and forgets what they brought."""
+        if self._timers is not self._context.scope.timers:
+            self._timers.close()
+        if not self._begun:
+            return
         tasks = [begun.task for begun in self._begun.values()]
         self._begun.clear()
         left = [task for task in tasks if not task.done()]
@@ -139,7 +150,6 @@ class EarlyStart:
         for task in tasks:
             if not task.cancelled():
                 task.exception()
-        self._timers.close()
 
     def _is_free(self, call: ToolCall, effects: Effects) -> bool:
         if not effects.declared or not effects.read_only or effects.external or approval_reason(effects):
@@ -152,7 +162,7 @@ class EarlyStart:
                 return not self._offered
             case "serializable":
                 return (
-                    not self._before.any_with(effects)
+                    not (self._writes is not None and self._writes.any_with(effects))
                     and not scope.lingering.in_the_way_of(effects)
                     and scope.recall.answer(call, effects) is None
                 )

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from toolspeak.data.messages import FailureCode, MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import Effects
+from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop
 from toolspeak.execute.approval import ApprovalRequest
 from toolspeak.execute.early import Begun
@@ -30,6 +31,7 @@ class Ready:
     note: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Settled:
     """A call that has its result without running now; `recorded` says whether the journal has it already. `by` is what

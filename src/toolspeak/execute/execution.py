@@ -44,7 +44,8 @@ class Execution:
         self._course = Course(settings, emit, context, deadline, doubts, metadata, stop)
         self._turns = [Turn(call, entry) for call, entry in zip(calls, entries, strict=True)]
         self._calls = [(turn, turn.entry) for turn in self._turns if isinstance(turn.entry, Ready)]
-        chain(self._calls, settings.schedule)
+        if len(self._calls) > 1:
+            chain(self._calls, settings.schedule)
         limit = settings.concurrency.batch
         self._gates = () if limit is None else (Gate(limit),)
         self._places: dict[str, tuple[Gate, ...]] = {}
@@ -55,7 +56,7 @@ class Execution:
             recalls = True  # what was remembered is on the tape: here files may be other than they were
         self._passing = Passing(self._course, recalls=recalls)
         self._left = len(self._turns)
-        self._ready = deque(turn for turn in self._turns if not turn.waits)
+        self._ready = deque([turn for turn in self._turns if not turn.waits])
         self._starting = False
         self._vars = contextvars.copy_context()
         self._loop = asyncio.get_running_loop()
@@ -70,18 +71,19 @@ class Execution:
         course = self._course
         at = course.deadline.at
         timer = None if at is None else self._loop.call_at(at, self._expire)
-        end_telling = course.pause.tell(course.rest)
+        course.pause.tell(rest := course.rest)
         try:
             self._start_ready()
-            course.rest()
+            rest()
             if self._left:
                 await course.over
         finally:
-            end_telling()
+            course.pause.untell(rest)
             if timer is not None:
                 timer.cancel()
             try:
-                await self._stop()
+                if self._left:
+                    await self._stop()
             finally:
                 self._close()
         if course.error is not None:
@@ -92,7 +94,7 @@ class Execution:
                 await course.emit(fact)
         if self._left:
             raise BatchPaused
-        return tuple(cast("ToolResult", turn.result) for turn in self._turns)
+        return tuple([cast("ToolResult", turn.result) for turn in self._turns])
 
     @property
     def stop(self) -> StopRequested | None:
@@ -102,7 +104,7 @@ class Execution:
     @property
     def times(self) -> tuple[tuple[float, float], ...]:
         """When each call started and completed, in Unix seconds."""
-        return tuple((turn.started or turn.completed, turn.completed) for turn in self._turns)
+        return tuple([(turn.started or turn.completed, turn.completed) for turn in self._turns])
 
     def _start_ready(self) -> None:
         # A task may run at once (eager task factories) and come back here: the loop below takes its turns too.
@@ -200,8 +202,9 @@ class Execution:
 
     def _close(self) -> None:
         """Gives everything back; nothing of the batch runs any more."""
-        self._course.timers.close()
+        self._course.close()
         for turn, _ in self._calls:
-            turn.leave()
-        done = ((entry.call, entry.effects, turn.result) for turn, entry in self._calls)
+            if turn.gates:
+                turn.leave()
+        done = [(entry.call, entry.effects, turn.result) for turn, entry in self._calls]
         self._course.scope.recall.learn(done, ordered=self._settings.schedule != "parallel")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 from toolspeak.data.approvals import Decision, Rule
@@ -162,17 +161,19 @@ class Executor:
         )
         try:
             known = unique(calls)
-            admitted = await admission.ask_all(await admission.admit_all(known, finished, max_calls))
-            pending = tuple(entry.request for entry in admitted if isinstance(entry, Held))
-            if pending and not admission.ends_run:
-                return Batch((), pending, admission.waited)
+            admitted = await admission.admit_all(known, finished, max_calls)
+            if admission.holds:
+                admitted = await admission.ask_all(admitted)
+                pending = tuple(entry.request for entry in admitted if isinstance(entry, Held))
+                if pending and not admission.ends_run:
+                    return Batch((), pending, admission.waited)
             entries = admission.settled(admitted)
             if early is not None and not early.is_wanted:
-                entries = [replace(entry, begun=None) if isinstance(entry, Ready) else entry for entry in entries]
+                entries = [admission.anew(entry) for entry in entries]
                 await early.drop()
             for fact in admission.facts():
                 await emit(fact)
-            ran = _as_run(known, entries)
+            ran = tuple([_as_runs(call, entry) for call, entry in zip(known, entries, strict=True)])
             execution = Execution(
                 ran,
                 entries,
@@ -188,7 +189,8 @@ class Executor:
         finally:
             if early is not None:
                 await early.drop()
-        running = tuple(call.call_id for call in context.scope.lingering.running())
+        lingering = context.scope.lingering
+        running = tuple([call.call_id for call in lingering.running()]) if lingering.calls else ()
         batch = Batch(results, (), admission.waited, running, context.run_id, ran, execution.times)
         stop = admission.stop or execution.stop
         if stop is not None:
@@ -196,11 +198,9 @@ class Executor:
         return batch
 
 
-def _as_run(
-    calls: Sequence[ToolCall | MalformedCall], entries: Sequence[Ready | Settled]
-) -> tuple[ToolCall | MalformedCall, ...]:
-    """The calls as they run or would have."""
-    return tuple(entry.call if isinstance(entry, Ready) else call for call, entry in zip(calls, entries, strict=True))
+def _as_runs(call: ToolCall | MalformedCall, entry: Ready | Settled) -> ToolCall | MalformedCall:
+    """The call as it runs or would have."""
+    return entry.call if isinstance(entry, Ready) else call
 
 
 def _stopped(stop: StopRequested, batch: Batch) -> AgentStop | ToolFailed:

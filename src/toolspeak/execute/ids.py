@@ -14,6 +14,8 @@ def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | Mal
     The first bearer of an id keeps it. The id a call came with stays beside the new one: as `provider_id` unless it
     has one, of a malformed call as `extra["provider_id"]`.
     """
+    if len(calls) == 1 and calls[0].id:
+        return calls
     taken = {call.id for call in calls}
     if len(taken) == len(calls) and "" not in taken:
         return calls

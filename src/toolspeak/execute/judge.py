@@ -10,12 +10,14 @@ from typing import cast
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import Effects
+from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop
 from toolspeak.execute.approval import Answer, ApprovalRequest, Policy, approval_reason
 from toolspeak.execute.results import describe
 from toolspeak.execute.rules import StandingRules
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Judge:
     """Decides without asking anybody. `decided` are the answers to questions of this batch that were asked before."""

@@ -29,16 +29,18 @@ class Pause:
             for told in tuple(self._told):
                 told()
 
-    def tell(self, told: Callable[[], None]) -> Callable[[], None]:
-        """Calls `told` when it is asked; what this returns ends that."""
+    def tell(self, told: Callable[[], None]) -> None:
+        """Calls `told` when it is asked, until `untell`."""
         self._told.append(told)
-        return lambda: self._told.remove(told)
+
+    def untell(self, told: Callable[[], None]) -> None:
+        self._told.remove(told)
 
     @asynccontextmanager
     async def ends(self) -> AsyncGenerator[None]:
         """Cancels what is awaited in the block when it is asked. Raises BatchPaused then."""
         loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
-        end = self.tell(lambda: limit.reschedule(loop.time()))
+        self.tell(end := lambda: limit.reschedule(loop.time()))
         try:
             async with limit:
                 if self.asked:
@@ -49,4 +51,4 @@ class Pause:
                 raise BatchPaused from None
             raise
         finally:
-            end()
+            self.untell(end)

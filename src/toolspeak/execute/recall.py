@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult
@@ -21,6 +21,8 @@ ANSWERED_FROM = "answered_from"
 
 class Recall:
     """The last results of a run's read-only calls that say which resources they read."""
+
+    __slots__ = ("_known",)
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Effects, ToolResult]] = {}
@@ -40,12 +42,15 @@ class Recall:
         extra = {**result.extra, ANSWERED_FROM: result.call_id}
         return replace(result, call_id=call.id, content=(note, *result.content), extra=extra)
 
-    def learn(self, done: Iterable[tuple[ToolCall, Effects, ToolResult | None]], *, ordered: bool) -> None:
+    def learn(self, calls: Sequence[tuple[ToolCall, Effects, ToolResult | None]], *, ordered: bool) -> None:
         """What came of a batch's calls, in call order; None for one that began and has no result. `ordered`: what
         conflicts ran one after the other, so that a read holds unless a later call changed what it read."""
-        calls = list(done)
-        if not self._known and not any(_tells(effects) for _, effects, _ in calls):
-            return
+        if not self._known:
+            for _, effects, _ in calls:
+                if _tells(effects):
+                    break
+            else:
+                return
         changes = Conflicts()
         fresh: dict[str, tuple[Effects, ToolResult]] = {}
         if not ordered:

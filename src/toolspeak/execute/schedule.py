@@ -10,13 +10,13 @@ from toolspeak.data.tools import EVERYTHING, Effects
 from toolspeak.errors import UsageError, suggest
 
 ScheduleName = Literal["serializable", "parallel", "sequential"]
+_KNOWN: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 
 def check_schedule(name: str) -> None:
     """Raises UsageError when no schedule has this name."""
-    known = get_args(ScheduleName)
-    if name not in known:
-        raise UsageError(f"no schedule is called {suggest(name, known)}")
+    if name not in _KNOWN:
+        raise UsageError(f"no schedule is called {suggest(name, _KNOWN)}")
 
 
 def plan(effects: Sequence[Effects], name: ScheduleName) -> tuple[tuple[int, ...], ...]:

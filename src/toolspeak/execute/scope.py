@@ -7,16 +7,19 @@ from dataclasses import dataclass, field
 from toolspeak.execute.gates import Concurrency, Gate
 from toolspeak.execute.lingering import Lingering
 from toolspeak.execute.recall import Recall
+from toolspeak.execute.timers import Timers
 from toolspeak.tools.tool import Tool
 
 
 @dataclass(slots=True)
 class RunScope:
     """Lives in one event loop, as long as its run: the places for calls, the calls that were abandoned in their
-    threads, and the results of reads that still hold."""
+    threads, the results of reads that still hold, and the `timers`, if somebody closes them at the run's end (else each
+    batch has its own)."""
 
     lingering: Lingering = field(default_factory=Lingering)
     recall: Recall = field(default_factory=Recall)
+    timers: Timers | None = None
     _run: Gate | None = None
     _threads: Gate | None = None
     _tools: dict[str, Gate] = field(default_factory=dict[str, Gate])
@@ -24,6 +27,8 @@ class RunScope:
     def gates(self, tool: Tool, limits: Concurrency) -> tuple[Gate, ...]:
         """Where a call of this tool needs a place before it runs, besides its batch's; the tool's own is last."""
         found: tuple[Gate, ...] = ()
+        if tool.is_async and tool.max_concurrent is None and limits.run is None:
+            return found
         if limits.run is not None:
             if self._run is None:
                 self._run = Gate(limits.run)

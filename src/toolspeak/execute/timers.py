@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, cast
+from typing import Any
 
 
 class Limit:
@@ -35,16 +35,20 @@ class Limit:
 
 
 class Timers:
-    """Starts limits; `close` it when none is needed any more."""
+    """Starts limits, in one event loop; `close` it when none is needed any more."""
+
+    __slots__ = ("_handles", "_limits")
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._limits: dict[float, deque[Limit]] = {}
         self._handles: dict[float, asyncio.TimerHandle] = {}
 
     def start(self, seconds: float) -> Limit:
         """A limit for the current task."""
-        limit = Limit(self._loop.time() + seconds, cast("asyncio.Task[Any]", asyncio.current_task(self._loop)))
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None, "calls run in tasks"
+        limit = Limit(loop.time() + seconds, task)
         limits = self._limits.get(seconds)
         if limits is None:
             limits = self._limits[seconds] = deque()
@@ -52,19 +56,20 @@ class Timers:
             limits.popleft()
         limits.append(limit)  # later than those before it, for all are of one length
         if seconds not in self._handles:
-            self._handles[seconds] = self._loop.call_at(limit.due, self._fire, seconds)
+            self._handles[seconds] = loop.call_at(limit.due, self._fire, seconds)
         return limit
 
     def close(self) -> None:
-        for handle in self._handles.values():
-            handle.cancel()
-        self._handles.clear()
+        if self._handles:
+            for handle in self._handles.values():
+                handle.cancel()
+            self._handles.clear()
 
     def _fire(self, seconds: float) -> None:
-        limits = self._limits[seconds]
+        loop, limits = asyncio.get_running_loop(), self._limits[seconds]
         # The loop fires timers that are due within its clock's resolution.
-        now = max(self._loop.time(), self._handles.pop(seconds).when())
+        now = max(loop.time(), self._handles.pop(seconds).when())
         while limits and (limits[0].over or limits[0].due <= now):
             limits.popleft().expire()
         if limits:
-            self._handles[seconds] = self._loop.call_at(limits[0].due, self._fire, seconds)
+            self._handles[seconds] = loop.call_at(limits[0].due, self._fire, seconds)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-import uuid
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 
 def new_owner() -> str:
     """A name for one holder in this process: `machine pid start random`."""
-    return f"{_machine()} {os.getpid()} {_start(os.getpid())} {uuid.uuid4().hex[:8]}"
+    return f"{_myself(os.getpid())} {os.urandom(4).hex()}"
 
 
 def is_dead(owner: str) -> bool:
@@ -27,6 +27,11 @@ def is_dead(owner: str) -> bool:
             return True
     # The number may be another process's by now: that one has started later.
     return start not in ("", _start(pid))
+
+
+@lru_cache(maxsize=1)  # by number, for a process that forks is another from then on
+def _myself(pid: int) -> str:
+    return f"{_machine()} {pid} {_start(pid)}"
 
 
 def _machine() -> str:

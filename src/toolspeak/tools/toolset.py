@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,7 +21,7 @@ class Toolset:
     for a name that no tool may have.
     """
 
-    __slots__ = ("_tools",)
+    __slots__ = ("_digest", "_specs", "_tools")
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         found: dict[str, Tool] = {}
@@ -32,6 +34,8 @@ class Toolset:
                 )
             found[made.name] = made
         self._tools = found
+        self._specs: tuple[ToolSpec, ...] | None = None
+        self._digest = ""
 
     def get(self, name: str) -> Tool | None:
         """The tool of this name, or None."""
@@ -40,7 +44,16 @@ class Toolset:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """What a model is told, in order."""
-        return tuple(made.spec for made in self)
+        if self._specs is None:
+            self._specs = tuple([made.spec for made in self._tools.values()])
+        return self._specs
+
+    @property
+    def digest(self) -> str:
+        """`tools_digest` of the specs."""
+        if not self._digest:
+            self._digest = tools_digest(self.specs)
+        return self._digest
 
     def filter(self, predicate: Callable[[Tool], bool]) -> Toolset:
         """The tools for which the predicate holds."""
@@ -68,3 +81,9 @@ class Toolset:
 
     def __repr__(self) -> str:
         return f"Toolset({', '.join(self._tools)})"
+
+
+def tools_digest(tools: Iterable[ToolSpec]) -> str:
+    """SHA-256 (hex) over names, descriptions and parameters."""
+    listed = [[spec.name, spec.description, spec.parameters] for spec in tools]
+    return hashlib.sha256(json.dumps(listed, sort_keys=True, default=dict).encode()).hexdigest()

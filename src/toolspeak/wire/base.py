@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, no_extra
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Earlier:
     messages: int
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One turn asked of a model.
