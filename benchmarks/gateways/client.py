@@ -1,4 +1,4 @@
-"""Many clients of a gateway in one process: `python client.py PORT STREAMS REQUESTS TOOLS`.
+"""Many clients of a gateway in one process: `python client.py PORT MODEL STREAMS REQUESTS TOOLS`.
 
 Asks for REQUESTS answers, STREAMS at a time, and checks that each piece of text arrives, once and in its order. Prints
 JSON: `seconds`, `requests`, `chunks`, `wrong` (answers with a lost, repeated or moved piece), and percentiles of the
@@ -25,8 +25,8 @@ TOOL = {
 }
 
 
-def request(port: int, tools: int) -> bytes:
-    asked = {"model": "tiny", "messages": [{"role": "user", "content": "Go."}], "stream": True}
+def request(port: int, model: str, tools: int) -> bytes:
+    asked = {"model": model, "messages": [{"role": "user", "content": "Go."}], "stream": True}
     if tools:
         functions = [{**TOOL, "function": {**TOOL["function"], "name": f"get_{i}"}} for i in range(tools)]
         asked["tools"] = functions
@@ -56,8 +56,8 @@ async def ask(port: int, asked: bytes, latencies: list[float]) -> tuple[int, boo
     return seen, right and ended
 
 
-async def main(port: int, streams: int, requests: int, tools: int) -> None:
-    asked, latencies = request(port, tools), []
+async def main(port: int, model: str, streams: int, requests: int, tools: int) -> None:
+    asked, latencies = request(port, model, tools), []
     left = iter(range(requests))
     answers: list[tuple[int, bool]] = []
 
@@ -79,4 +79,4 @@ async def main(port: int, streams: int, requests: int, tools: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*map(int, sys.argv[1:5])))
+    asyncio.run(main(int(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:6])))

@@ -11,29 +11,31 @@ import sys
 import httpx2
 import uvicorn
 from pydantic_core import from_json, to_json
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import StreamingResponse
-from starlette.routing import Route
+
+HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
 
 
-def proxy(upstream: str) -> Starlette:
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-    client = httpx2.AsyncClient(base_url=upstream, limits=limits, timeout=None, trust_env=False)
+class Proxy:
+    """A plain ASGI application, as the gateway is one."""
 
-    async def events(body: bytes):
-        async with client.stream(
-            "POST", "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
-        ) as response:
-            async for message in httpx2.EventSource(response):
-                data = message.data
-                yield b"data: [DONE]\n\n" if data == "[DONE]" else b"data: " + to_json(from_json(data)) + b"\n\n"
+    def __init__(self, upstream: str) -> None:
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+        self._client = httpx2.AsyncClient(base_url=upstream, limits=limits, timeout=None, trust_env=False)
 
-    async def completions(request: Request) -> StreamingResponse:
-        asked = from_json(await request.body())
-        return StreamingResponse(events(to_json(asked)), media_type="text/event-stream")
-
-    return Starlette(routes=[Route("/v1/chat/completions", completions, methods=["POST"])])
+    async def __call__(self, scope, receive, send) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        asked = to_json(from_json(body))
+        headers = {"content-type": "application/json"}
+        async with self._client.stream("POST", "/v1/chat/completions", content=asked, headers=headers) as response:
+            await send(HEAD)
+            async for event in httpx2.EventSource(response):
+                data = event.data
+                piece = b"data: [DONE]\n\n" if data == "[DONE]" else b"data: " + to_json(from_json(data)) + b"\n\n"
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
 
 if __name__ == "__main__":
@@ -41,6 +43,6 @@ if __name__ == "__main__":
     listening.bind(("127.0.0.1", 0))
     listening.listen(4096)
     print(listening.getsockname()[1], flush=True)
-    config = uvicorn.Config(proxy(sys.argv[1]), http="httptools", ws="none", lifespan="off", access_log=False)
+    config = uvicorn.Config(Proxy(sys.argv[1]), http="httptools", ws="none", lifespan="off", access_log=False)
     config.log_level = "error"
     uvicorn.Server(config).run(sockets=[listening])

@@ -1,14 +1,14 @@
-"""A model server that speaks OpenAI's chat stream and thinks about nothing: `python upstream.py CHUNKS PER_SECOND`.
+"""A model server that speaks OpenAI's chat stream and thinks about nothing: `python upstream.py`.
 
-Prints its port. Each request is answered with CHUNKS pieces of text, PER_SECOND of them each second (0: as fast as they
-are taken), and each piece says its number and when it was sent (`time.monotonic_ns`, one clock for all processes).
+Prints its port. The model `400x50` answers with 400 pieces of text, 50 of them each second (0: as fast as they are
+taken), and each piece says its number and when it was sent (`time.monotonic_ns`, one clock for all processes).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
+import re
 import time
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\nconnection: close\r\n\r\n"
@@ -25,7 +25,10 @@ END = (
 )
 
 
-async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chunks: int, pause: float) -> None:
+MODEL = re.compile(rb'"model": ?"(\d+)x(\d+)"')
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         if head.startswith(b"get"):
@@ -34,7 +37,10 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chu
             await writer.drain()
             return
         length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"content-length"))
-        await reader.readexactly(length)
+        asked = MODEL.search(await reader.readexactly(length))
+        assert asked is not None, "the benchmark asks for models of this form"
+        chunks, per_second = int(asked[1]), int(asked[2])
+        pause = 1 / per_second if per_second else 0.0
         writer.write(HEAD)
         begun = time.monotonic()
         for number in range(chunks):
@@ -48,12 +54,11 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chu
     writer.close()
 
 
-async def main(chunks: int, per_second: float) -> None:
-    pause = 1 / per_second if per_second else 0.0
-    server = await asyncio.start_server(lambda r, w: answer(r, w, chunks, pause), "127.0.0.1", 0, backlog=4096)
+async def main() -> None:
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), float(sys.argv[2])))
+    asyncio.run(main())
