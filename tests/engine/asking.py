@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from clocks import TestClock
 
 from toolspeak import tool
 from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, TextDelta, TurnEnded
-from toolspeak.data.messages import Message, TextMessage
+from toolspeak.data.messages import Message, TextMessage, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.providers import ModelRequest
 from toolspeak.providers.capabilities import Capabilities
@@ -49,6 +50,24 @@ def get_time(city: str) -> str:
 TOOLS = (get_weather, get_time)
 NATIVE = Capabilities(tools=True, output=True)
 SPECS: Sequence[ToolSpec] = Toolset(TOOLS).specs
+
+
+def closed(name: str, **properties: Any) -> ToolSpec:
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties)[:1],
+        "additionalProperties": False,
+    }
+    return ToolSpec(name, "", schema)
+
+
+HOURS: dict[str, Any] = {"enum": [1, 2, 3]}
+TOWN: dict[str, Any] = {"enum": ["Paris", "Rome"]}
+SMALL = (closed("book", city=TOWN, days=HOURS, now={"type": "boolean"}), closed("wait", hours=HOURS))
+"""Tools whose arguments are short, whatever a model without a mind writes."""
+VALID = {spec.name: jsonschema_rs.validator_for(dict(spec.parameters)).is_valid for spec in SMALL}
+CHOICES = {"required": ToolChoice("required"), "named": ToolChoice("specific", "wait")}
 
 
 def provider(

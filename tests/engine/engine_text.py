@@ -7,13 +7,23 @@ import time
 from typing import Any
 
 import httpx2
-import jsonschema_rs
 import pytest
-from asking import SPECS, TOOLS, Engine, ask, end_of, plain_and_streamed, provider, text_of
+from asking import (
+    CHOICES,
+    SMALL,
+    SPECS,
+    TOOLS,
+    VALID,
+    Engine,
+    ask,
+    end_of,
+    plain_and_streamed,
+    provider,
+    text_of,
+)
 
 from toolspeak import Agent
 from toolspeak.data.messages import Message, ToolCall, ToolChoice
-from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.providers.capabilities import Capabilities
 
@@ -71,24 +81,6 @@ def test_the_server_stops_once_the_calls_are_known(engine: Engine):
 
 
 # --- grammars ----------------------------------------------------------------------------------------------------
-
-
-def closed(name: str, **properties: Any) -> ToolSpec:
-    schema = {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties)[:1],
-        "additionalProperties": False,
-    }
-    return ToolSpec(name, "", schema)
-
-
-HOURS: dict[str, Any] = {"enum": [1, 2, 3]}
-TOWN: dict[str, Any] = {"enum": ["Paris", "Rome"]}
-SMALL = (closed("book", city=TOWN, days=HOURS, now={"type": "boolean"}), closed("wait", hours=HOURS))
-"""Tools whose arguments are short, whatever a model without a mind writes."""
-VALID = {spec.name: jsonschema_rs.validator_for(dict(spec.parameters)).is_valid for spec in SMALL}
-CHOICES = {"required": ToolChoice("required"), "named": ToolChoice("specific", "wait")}
 
 
 def check_calls(engine: Engine, dialect: Dialect, choice: ToolChoice, said: str, stream: bool, seed: int) -> None:

@@ -85,7 +85,9 @@ async def gateway(*upstreams: Upstream, **settings: Any) -> AsyncGenerator[Gatew
     serving = asyncio.create_task(server.serve(sockets=[sock]))
     port = sock.getsockname()[1]
     try:
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False) as client:
+        async with httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False, verify=False
+        ) as client:
             yield Gateway(port, client, server)
     finally:
         server.should_exit = True
@@ -94,7 +96,7 @@ async def gateway(*upstreams: Upstream, **settings: Any) -> AsyncGenerator[Gatew
 
 
 def at(server: Server, **more: Any) -> Upstream:
-    return Upstream(url=server.base_url, **{"timeouts": Timeouts(5, 5, 5), **more})
+    return Upstream(url=server.base_url, **{"timeouts": Timeouts(5, 5, 5), "retries": 0, **more})
 
 
 USAGE = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 12}}

@@ -22,9 +22,17 @@ DEFAULT_DIALECT = "cogency-json"
 
 
 def choose_driver(
-    model: str | Provider | Driver, dialect: str | Dialect, starts_in: Section, observers: Sequence[Observer] = ()
+    model: str | Provider | Driver,
+    dialect: str | Dialect,
+    starts_in: Section,
+    observers: Sequence[Observer] = (),
+    *,
+    grace: float = 0.0,
+    late_leaks: bool = False,
 ) -> tuple[Driver, Dialect | None]:
     """The driver of a model, and the dialect it reads if its calls are text.
+
+    `grace` as in `TextDriver`, `late_leaks` as in `NativeDriver`.
 
     "auto" is native where the model has calls of its own, else the dialect of the model's family, else
     `cogency-json`; whatever dialect a turn is in is read. "native" is native whatever is known of the model, "react"
@@ -39,14 +47,14 @@ def choose_driver(
     if dialect == "auto" or dialect == "native":
         text = AutoDialect(known) if known else AutoDialect(told=get_dialect(DEFAULT_DIALECT))
         if dialect == "auto" and not provider.capabilities.tools:
-            return TextDriver(provider, text, starts_in=starts_in), text
+            return TextDriver(provider, text, starts_in=starts_in, grace=grace), text
         leaks = get_dialect("auto", strict_detection=True)
-        fallback = TextDriver(provider, text, starts_in=starts_in) if dialect == "auto" else None
-        return NativeDriver(provider, leaks=leaks, fallback=fallback), None
+        fallback = TextDriver(provider, text, starts_in=starts_in, grace=grace) if dialect == "auto" else None
+        return NativeDriver(provider, leaks=leaks, fallback=fallback, late_leaks=late_leaks), None
     if dialect == "react":
         return ReActDriver(provider, observers=observers), None
     chosen = get_dialect(dialect) if isinstance(dialect, str) else dialect
-    return TextDriver(provider, chosen, starts_in=starts_in), chosen
+    return TextDriver(provider, chosen, starts_in=starts_in, grace=grace), chosen
 
 
 def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:

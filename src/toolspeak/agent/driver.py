@@ -10,6 +10,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast
 
+from toolspeak.agent.media import Media, marked, restored
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage, no_extra
 from toolspeak.data.tools import ToolSpec
@@ -128,8 +129,10 @@ class TextDriver:
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         prompt = self.prompt(request)
-        messages = [TextMessage("system", prompt)] if prompt else []
-        messages += _with_choice(self._history(request), request)
+        messages: list[Message | TextMessage] = [TextMessage("system", prompt)] if prompt else []
+        media: list[Media] = request.memo.setdefault("media", [])
+        rendered = _with_choice(self._history(request, media), request)
+        messages += restored(rendered, media) if media else rendered
         parser = self.dialect.parser(request.tools, self._starts_in)
         held = self._held(request)
         while True:
@@ -194,9 +197,10 @@ class TextDriver:
     def _wanted(request: TurnRequest) -> _Wanted:
         return request.tools, request.choice, request.parallel
 
-    def _history(self, request: TurnRequest) -> list[TextMessage]:
+    def _history(self, request: TurnRequest, media: list[Media]) -> list[TextMessage]:
         memo = cast("tuple[History, Sequence[ToolSpec], int] | None", request.memo.get("history"))
         if memo is None or memo[1] != request.tools:
+            media.clear()
             memo = (
                 self.dialect.history(request.tools, tool_role=self.provider.capabilities.tool_role),
                 request.tools,
@@ -204,7 +208,7 @@ class TextDriver:
             )
         history, tools, known = memo
         for i in range(known, len(request.messages)):
-            history.add(request.messages[i])
+            history.add(marked(request.messages[i], media))
         request.memo["history"] = (history, tools, len(request.messages))
         return history.messages
 

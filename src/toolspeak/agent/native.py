@@ -36,14 +36,22 @@ class NativeDriver:
 
     `leaks` reads calls that the server left in the text (see `dialects.leaked`); None leaves them there. With `resume`
     only what is new is sent, where the server keeps conversations; if it forgot, everything is sent again. `fallback`
-    takes over for good from a server that says it takes no tools.
+    takes over for good from a server that says it takes no tools. `late_leaks`: calls left in the text come at the
+    turn's end, those alone that did not come natively too.
     """
 
     def __init__(
-        self, provider: Provider, *, leaks: Dialect | None = None, resume: bool = False, fallback: Driver | None = None
+        self,
+        provider: Provider,
+        *,
+        leaks: Dialect | None = None,
+        resume: bool = False,
+        fallback: Driver | None = None,
+        late_leaks: bool = False,
     ) -> None:
         self.provider = provider
         self._leaks = leaks
+        self._late_leaks = late_leaks
         self._resume = resume and provider.capabilities.resume
         self._fallback = fallback
         self._fell_back = False
@@ -103,7 +111,8 @@ class NativeDriver:
         leaks, tools = self._leaks, request.tools
         if leaks is None or not tools:
             return None
-        return LeakedCalls(lambda: leaks.parser(tools), echoes=request.output is None)
+        echoes = request.output is None
+        return LeakedCalls(lambda: leaks.parser(tools), echoes=echoes, late=self._late_leaks)
 
     def _asked(self, request: TurnRequest, sent: _Sent, earlier: Earlier | None) -> ModelRequest:
         return ModelRequest(

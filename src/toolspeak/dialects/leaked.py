@@ -38,9 +38,11 @@ class LeakedCalls:
     on itself and on the batch; one that also came natively does not count again. Text that is nothing but the arguments
     of a call of the turn, as some servers repeat them, is dropped: text that begins like JSON is held back until that
     can be told, unless `echoes` is False. Prose that quotes them, and `{}`, stay.
+
+    `late`: what was found in the text is held back until the turn ends and it is known whether it also came natively.
     """
 
-    def __init__(self, new_parser: Callable[[], Parser], *, echoes: bool = True) -> None:
+    def __init__(self, new_parser: Callable[[], Parser], *, echoes: bool = True, late: bool = False) -> None:
         self._new_parser = new_parser
         self._parser: Parser | None = None
         self._numbers: dict[tuple[bool, int], int] = {}
@@ -50,6 +52,7 @@ class LeakedCalls:
         self._echo: list[str] | None = [] if echoes else None  # text that may be an echo; None once it cannot
         self._may_echo = False
         self._held = 0
+        self._late: list[Delta] | None = [] if late else None
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if isinstance(delta, TextDelta):
@@ -88,8 +91,16 @@ class LeakedCalls:
             if isinstance(delta, TextDelta):
                 out.append(delta)
             else:
-                out += self._renumbered(delta, leaked=True)
+                out += self._found(delta)
         return out
+
+    def _found(self, delta: Delta) -> list[Delta]:
+        """What the parser found in the text."""
+        found = self._renumbered(delta, leaked=True)
+        if self._late is None or isinstance(delta, ReasoningDelta | ForgedResults):
+            return found
+        self._late += found
+        return []
 
     def _renumbered(self, delta: Delta, *, leaked: bool) -> list[Delta]:
         if isinstance(delta, ReasoningDelta):
@@ -135,21 +146,27 @@ class LeakedCalls:
             out += self._release()
         self._echo = None
         for delta in () if self._parser is None else self._parser.close(ended.finish):
-            out += [delta] if isinstance(delta, TextDelta) else self._renumbered(delta, leaked=True)
+            out += [delta] if isinstance(delta, TextDelta) else self._found(delta)
         if not self._ends:
-            return out
+            return out + (self._late or [])
         if not self._leaked and len(self._ends) == 1:
-            return [*out, BatchEnded(tuple(sorted(self._ends[0].selected)), self._ends[0].ok)]
+            return [*out, *(self._late or []), BatchEnded(tuple(sorted(self._ends[0].selected)), self._ends[0].ok)]
         selected = {index for end in self._ends for index in end.selected}
         for call in self._leaked:
             if any(_same(call, native) for native in self._native):
                 selected.discard(call.index)
+                self._drop(call.index)
                 out.append(CallIgnored(call.index, "the same call came natively"))
+        out += self._late or []
         counts = any(call.index in selected for call in self._leaked)
         notes = [note for end in self._ends for note in end.notes] if counts else []
         ok = all(end.ok for end in self._ends)
         out.append(BatchEnded(tuple(sorted(selected)), ok, (*notes, *((LEAKED,) if counts else ()))))
         return out
+
+    def _drop(self, index: int) -> None:
+        if self._late is not None:
+            self._late = [delta for delta in self._late if getattr(delta, "index", None) != index]
 
     def _is_echo(self, text: str) -> bool:
         said = _only_object(text)

@@ -30,10 +30,11 @@ def turn_of(asked: WireRequest, route: Route, asked_format: str) -> tuple[Driver
         return route.plain, turn, Rules(hold_text=not asked.stream, hold_calls=not asked.stream)
     choice = request.choice if request.tools else ToolChoice("none")
     rules = _rules(asked, route, choice, asked_format)
+    # One that may have to go on with text takes the system messages apart, as text does.
+    instructions, rest = ("", messages) if route.upstream.dialect == "native" else _instructions(messages)
     if not route.is_text:
-        turn = TurnRequest(messages, request.tools, "", request.choice, output=request.output, options=options)
+        turn = TurnRequest(rest, request.tools, instructions, request.choice, output=request.output, options=options)
         return route.driver, replace(turn, parallel=request.parallel), rules
-    instructions, rest = _instructions(messages)
     if choice.mode == "none" and request.tools:
         rest = _with_text(rest, choice_text(choice, request.tools))
     options, output = _without_native(options, request.output)
@@ -53,6 +54,7 @@ def _rules(asked: WireRequest, route: Route, choice: ToolChoice, asked_format: s
         repairs=upstream.repair,
         insists=1 if requires else 0,
         takes_back=asked_format == "openai-chat",
+        in_text=route.is_text,
     )
 
 

@@ -14,6 +14,7 @@ from toolspeak.dialects import Section, get_dialect
 from toolspeak.errors import UsageError, suggest
 from toolspeak.providers import PROVIDERS, Capabilities
 from toolspeak.providers.http import Timeouts
+from toolspeak.providers.retry import RETRIES
 
 OWN_WAYS = ("auto", "native")
 """What `dialect` may say besides a dialect's name: see `agent.choose.choose_driver`."""
@@ -28,8 +29,9 @@ class Upstream:
     `names` are what clients call them: exact, or globs. `provider` is a name of `providers.PROVIDERS`; `url` is its
     address, in place of what the environment or the provider says. `model` is its name there; empty is the client's.
     `dialect` is a dialect's name, `auto` or `native`. `key_variable` names the environment variable of the key.
-    `capabilities` in place of what is known of the provider. `repair`: how many times a malformed call is asked for
-    again. `hold_calls`: calls leave whole.
+    `capabilities` in place of what is known of the provider. `retries`: how many times more a request is sent that
+    failed before anything was said. `repair`: how many times a malformed call is asked for again. `hold_calls`: calls
+    leave whole.
     """
 
     names: tuple[str, ...] = ("*",)
@@ -41,6 +43,7 @@ class Upstream:
     key_variable: str = ""
     capabilities: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     timeouts: Timeouts = Timeouts()
+    retries: int = RETRIES
     options: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     repair: int = 0
     hold_calls: bool = False

@@ -56,14 +56,21 @@ _CODES: Mapping[ProviderErrorCode, str] = {
 _OWN_ACCOUNT = "The upstream refuses the gateway's account, not yours; its operator has to mend it."
 
 
+def _timed_out(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, httpx2.TimeoutException):
+            return True
+        error = error.__cause__
+    return False
+
+
 def failure_of(error: ToolspeakError) -> Failure:
     """The failure that an error of ours is to a client."""
     match error:
         case ProviderError(code="authentication" | "quota"):
             return Failure(502, f"{_OWN_ACCOUNT} {error}", _CODES[error.code])
         case ProviderError():
-            timed_out = isinstance(error.__cause__, httpx2.TimeoutException)
-            status = 504 if timed_out else _STATUSES[error.code]
+            status = 504 if _timed_out(error) else _STATUSES[error.code]
             return Failure(status, str(error), _CODES[error.code], error.retry_after)
         case UnknownModel():
             return Failure(404, str(error), "model_not_found")

@@ -39,6 +39,10 @@ NoteCode = Literal[
 """What a client is told about a turn that was not as asked for."""
 
 
+LONGEST_BLANK = 256
+"""Characters of white space that wait for what comes behind them; more is the model's own doing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     code: NoteCode
@@ -61,6 +65,7 @@ class Rules:
     repairs: int = 0
     insists: int = 0
     takes_back: bool = False
+    in_text: bool = False
 
     @property
     def requires(self) -> bool:
@@ -83,7 +88,9 @@ class TurnGate:
     """Takes one turn's deltas, gives those that leave. `outcome` is there once `TurnEnded` was fed.
 
     Calls that do not count, that the tool choice forbids, or that come after the only one that is allowed, never leave.
-    Where a call was sent and turns out not to count, it is spoiled, or the turn fails (`Rules.takes_back`).
+    Where a call was sent and turns out not to count, it is spoiled, or the turn fails (`Rules.takes_back`). In a turn
+    in text (`Rules.in_text`), white space leaves only with the text behind it, and the line breaks between thoughts,
+    calls and text never do: clients would show them as a message.
     """
 
     def __init__(self, rules: Rules, spent: Usage = Usage()) -> None:
@@ -105,12 +112,21 @@ class TurnGate:
         self._ignored: set[int] = set()
         self._selected: set[int] = set()
         self._left_out: list[str] = []
+        self._blank: str | None = "" if rules.in_text else None
+        """The white space that began this run of text, while nothing else came."""
+        self._behind = False
+        """Whether this run of text stands behind a thought or a call."""
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
         """What leaves now. Raises ProviderError if something that left has to be taken back and cannot."""
         kind = delta.__class__
         if kind is TextDelta:
             self.characters += len(cast("TextDelta", delta).text)
+            if self._blank is not None:
+                shown = self._unblank(cast("TextDelta", delta).text)
+                if not shown:
+                    return ()
+                delta = TextDelta(shown)
             if self._text is None:
                 return (delta,)
             self._text.append(delta)
@@ -119,6 +135,8 @@ class TurnGate:
             fragment = cast("ArgumentsDelta", delta)
             self.characters += len(fragment.text)
             return (delta,) if fragment.index in self._live else ()
+        if self._rules.in_text and (kind is ReasoningDelta or kind is CallStarted or kind is CallCompleted):
+            self._blank, self._behind = "", True
         match delta:
             case ReasoningDelta(text):
                 self.characters += len(text)
@@ -147,6 +165,15 @@ class TurnGate:
                 return self._end(delta)
             case _:
                 return (delta,)
+
+    def _unblank(self, text: str) -> str:
+        """What leaves of a run of text of which only white space was seen."""
+        text = f"{self._blank}{text}"
+        if len(text) <= LONGEST_BLANK and not text.strip():
+            self._blank = text
+            return ""
+        self._blank = None
+        return text.lstrip("\r\n") if self._behind else text
 
     def _begin(self, delta: Delta, index: int, name: str) -> Sequence[Delta]:
         if self._rules.hold_calls:
@@ -230,6 +257,8 @@ class TurnGate:
                 self.outcome = Outcome(again, replace(end, usage=self._spent.plus(end.usage)))
                 return ()
         out: list[Delta] = self._release()
+        if self._blank and not self._behind:
+            out.append(TextDelta(self._blank))  # all that was said
         kept = {call.index for call in calls}
         for call in self._held:
             if isinstance(call, CallMalformed):

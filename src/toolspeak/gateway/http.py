@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from pydantic_core import from_json
@@ -23,6 +24,10 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 BODY_SECONDS = 60.0
 """How long a request's body may take to arrive."""
 
+_DISCARD_BYTES = 16 * 1024 * 1024
+_DISCARD_SECONDS = 2.0
+"""How much of a request that is too large is read, and thrown away, before it is refused."""
+
 STALLED_SECONDS = 120.0
 """How long a client may read nothing of what waits for it."""
 
@@ -38,6 +43,7 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     """The body of a request. Raises Failure for one of more than `most` bytes or that does not come, ClientGone."""
     told = header(scope, b"content-length")
     if told.isdigit() and int(told) > most:
+        await _discard(receive)
         raise _too_large(most)
     pieces: list[bytes] = []
     size = 0
@@ -50,12 +56,25 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
                 piece: bytes = message.get("body", b"")
                 size += len(piece)
                 if size > most:
+                    await _discard(receive)
                     raise _too_large(most)
                 pieces.append(piece)
                 if not message.get("more_body"):
                     return b"".join(pieces)
     except TimeoutError:
         raise Failure(408, f"the request did not arrive within {BODY_SECONDS:g} seconds", "request_timeout") from None
+
+
+async def _discard(receive: Receive) -> None:
+    """Reads on for a while: a client that is still sending would meet a closed connection in place of the answer."""
+    size = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARD_SECONDS):
+            while size < _DISCARD_BYTES:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if message["type"] == "http.disconnect" or not message.get("more_body"):
+                    return
 
 
 def _too_large(most: int) -> Failure:

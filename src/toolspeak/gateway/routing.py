@@ -112,9 +112,7 @@ class Router:
 
 def _made(upstream: Upstream, model: str, environ: Mapping[str, str], grace: float) -> Route:
     provider = _provider(upstream, model, environ)
-    driver, dialect = choose_driver(provider, upstream.dialect, upstream.starts_in)
-    if isinstance(driver, TextDriver):
-        driver.grace = grace
+    driver, dialect = choose_driver(provider, upstream.dialect, upstream.starts_in, grace=grace, late_leaks=True)
     wire = upstream.provider if upstream.provider in _FORMATS else "openai-chat"
     holds = dialect is not None and dialect.batch.counts == "last_call"
     return Route(upstream, provider, driver, NativeDriver(provider), wire, holds)
@@ -124,7 +122,7 @@ def _provider(upstream: Upstream, model: str, environ: Mapping[str, str]) -> Pro
     name = upstream.provider
     settings: dict[str, Any] = {}
     if name != "scripted":
-        settings = {"timeout": upstream.timeouts}
+        settings = {"timeout": upstream.timeouts, "retries": upstream.retries}
         if upstream.options:
             settings["options"] = {**_own_options(name), **upstream.options}
         if upstream.capabilities:

@@ -15,6 +15,7 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypedDict, cast
 
 import httpx2
@@ -293,7 +294,7 @@ class HttpApi:
                 timeout=httpx2.Timeout(connect=limits.connect, read=None, write=limits.silence, pool=None),
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
                 mounts=dict.fromkeys(_LOOPBACK),
-                verify=True if self._trusted is None else self._trusted,
+                verify=self._trusted or _systems(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
             )
         except OSError as error:
             raise UsageError(f"the CAs of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}") from error
@@ -319,6 +320,13 @@ def _trusting(ca_file: str | os.PathLike[str]) -> ssl.SSLContext:
         raise UsageError(
             f"the CA file {os.fspath(ca_file)!r} cannot be read: {error}. It must be a PEM file."
         ) from error
+
+
+@lru_cache(maxsize=4)
+def _systems(_file: str | None, _folder: str | None) -> ssl.SSLContext:
+    """What the system trusts, or the environment names. Reading the CAs takes a tenth of a second, in which nothing
+    else goes on, so it is done once. Raises OSError."""
+    return httpx2.create_ssl_context()
 
 
 def _encode(body: Mapping[str, JSON]) -> bytes:

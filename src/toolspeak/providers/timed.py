@@ -12,8 +12,8 @@ from toolspeak.providers.failures import SilentServer
 
 
 class TimedStream(httpx2.AsyncByteStream):
-    """A response's body whose first byte comes until `deadline` (the event loop's time), which is `first_byte` seconds
-    after the request, and later ones with at most `silence` seconds in between. None is for ever. Raises SilentServer."""
+    """A response's body whose first byte comes until `deadline` (the event loop's time), `first_byte` seconds after the
+    request, and later ones with at most `silence` seconds in between; None is for ever. Raises SilentServer."""
 
     def __init__(
         self, stream: httpx2.AsyncByteStream, deadline: float | None, first_byte: float | None, silence: float | None
@@ -77,6 +77,9 @@ class _Watch:
             self._fired = False
             task.uncancel()
         self._deadline = None if seconds is None else self._loop.time() + seconds
+        if self._timer is not None and (self._deadline is None or self._deadline < self._timer.when()):
+            self._timer.cancel()  # the first byte may take longer than any other
+            self._timer = None
 
     def expired(self) -> bool:
         """Whether it was this watch that cancelled the wait, and nobody else besides."""

@@ -1,0 +1,327 @@
+"""What becomes of calls that are malformed, missing, forbidden, one too many, or in the wrong place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve, until_client_leaves
+from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, texts, written
+
+from toolspeak.data.messages import ImagePart, Message, TextPart, ToolCall, ToolChoice
+from toolspeak.data.tools import ToolSpec
+from toolspeak.wire.base import ModelRequest, OutputSchema
+
+QUESTION = Message.user("How is it?")
+ROME = ("weather", {"city": "Rome"})
+OSLO = ("weather", {"city": "Oslo"})
+NOON = ("clock", {"zone": "UTC"})
+BROKEN = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"\n</tool_call>'
+NAMELESS = '<tool_call>\n{"name": , "arguments": {}}\n</tool_call>'
+
+pytestmark = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+
+
+def asked(
+    *turns: str | list[bytes],
+    stream: bool,
+    path: str = "/v1/chat/completions",
+    request: ModelRequest | None = None,
+    settings: dict[str, Any] | None = None,
+    **upstream: Any,
+):
+    """One turn through the gateway: as the client reads it, what it was warned of, what the upstream was asked."""
+
+    async def run():
+        sent = [texts(*pieces(turn, 4)) if isinstance(turn, str) else turn for turn in turns]
+        told = {"dialect": "hermes", **upstream}
+        async with serve(in_turn(*sent)) as server, gateway(at(server, **told), **(settings or {})) as served:
+            turn, response = await served.ask(path, request or ModelRequest([QUESTION], TOOLS), stream=stream)
+            return turn, warnings(response, stream), [exchange.json for exchange in server.exchanges]
+
+    return asyncio.run(run())
+
+
+def warnings(response: Any, stream: bool) -> list[str]:
+    if not stream:
+        told = response.headers.get("x-toolspeak-warning", "")
+        found = response.json().get("toolspeak", {"warnings": []})["warnings"]
+        assert [*dict.fromkeys(note["code"] for note in found)] == [code for code in told.split(", ") if code]
+    else:
+        noted = [each for each in events(response.text) if isinstance(each, dict) and "toolspeak" in each]
+        assert len(noted) <= 1
+        found = noted[0]["toolspeak"]["warnings"] if noted else []
+    assert all(note["message"] for note in found)
+    return [note["code"] for note in found]
+
+
+def made(turn: Any) -> list[tuple[str, Any]]:
+    return [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)]
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_a_malformed_call_is_never_one(path: str, stream: bool):
+    turn, told, requests = asked("Look. " + BROKEN, stream=stream, path=path)
+    assert made(turn) == []
+    assert told == ["malformed_call"]
+    assert len(requests) == 1
+    if not stream:  # nothing of it had left: it stands in the text
+        assert '{"name": "weather", "arguments": {"city": "Rome"' in turn.text
+        assert turn.finish == "stop"
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_one_of_which_nothing_has_left_stands_in_the_text(path: str, stream: bool):
+    turn, told, _ = asked("Look. " + NAMELESS, stream=stream, path=path)
+    assert (made(turn), told, turn.finish) == ([], ["malformed_call"], "stop")
+    assert turn.text.startswith("Look. ")
+    assert '{"name": , "arguments": {}}' in turn.text
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_a_malformed_call_is_asked_for_again(path: str, stream: bool):
+    turn, told, requests = asked(
+        "Look. " + BROKEN, written("hermes", ROME), stream=stream, path=path, repair=1, hold_calls=True
+    )
+    assert made(turn) == [ROME]
+    assert told == ["repaired_call"]
+    assert turn.finish == "tool_calls"
+    messages = requests[1]["messages"]
+    assert messages[-2]["role"] == "assistant"
+    assert BROKEN.splitlines()[1] in messages[-2]["content"]
+    assert "ERROR: expected ',' or '}'" in messages[-1]["content"]
+
+
+def test_a_call_that_has_begun_to_leave_is_not_asked_for_again(stream: bool):
+    turn, told, requests = asked(BROKEN, written("hermes", ROME), stream=stream, repair=1)
+    assert len(requests) == (1 if stream else 2)
+    assert told == (["malformed_call"] if stream else ["repaired_call"])
+    assert made(turn) == ([] if stream else [ROME])
+
+
+def test_asking_again_has_an_end(stream: bool):
+    turn, told, requests = asked(NAMELESS, NAMELESS, ROME[0], stream=stream, repair=1, hold_calls=True)
+    assert len(requests) == 2
+    assert told == ["repaired_call", "malformed_call"]
+    assert made(turn) == []
+    assert NAMELESS.splitlines()[1] in turn.text
+
+
+def test_usage_is_that_of_all_attempts(stream: bool):
+    async def run() -> dict[str, int]:
+        first, second = texts(BROKEN), texts(written("hermes", ROME))
+        async with (
+            serve(in_turn(first, second)) as server,
+            gateway(at(server, dialect="hermes", repair=1, hold_calls=True)) as served,
+        ):
+            more = {"stream_options": {"include_usage": True}} if stream else {}
+            request = ModelRequest([QUESTION], TOOLS)
+            turn, _ = await served.ask("/v1/chat/completions", request, stream=stream, **more)
+            return {"input": turn.usage.input or 0, "output": turn.usage.output or 0}
+
+    assert asyncio.run(run()) == {"input": 60, "output": 24}
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+@pytest.mark.parametrize(
+    "choice", [ToolChoice("required"), ToolChoice("specific", "weather")], ids=["required", "named"]
+)
+def test_a_required_call_is_insisted_on(choice: ToolChoice, path: str, stream: bool):
+    request = ModelRequest([QUESTION], TOOLS, choice)
+    turn, told, requests = asked(
+        "I would rather talk.", written("hermes", ROME), stream=stream, path=path, request=request
+    )
+    assert (made(turn), turn.text.strip(), told, turn.finish) == ([ROME], "", ["asked_again"], "tool_calls")
+    assert "must call" in requests[0]["messages"][-1]["content"]
+    assert "must call" in requests[1]["messages"][-1]["content"]
+    assert "no tool call" in requests[1]["messages"][-1]["content"]
+
+
+def test_a_model_that_will_not_call_is_believed_in_the_end(stream: bool):
+    request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
+    turn, told, requests = asked("No.", "Still no.", stream=stream, request=request)
+    assert (made(turn), turn.text, turn.finish) == ([], "Still no.", "stop")
+    assert told == ["asked_again", "tool_choice_not_followed"]
+    assert len(requests) == 2
+
+
+def test_another_tool_than_the_named_one_is_left_out(stream: bool):
+    request = ModelRequest([QUESTION], TOOLS, ToolChoice("specific", "clock"))
+    turn, told, _ = asked(written("hermes", ROME, NOON), stream=stream, request=request)
+    assert made(turn) == [NOON]
+    assert told == ["call_left_out"]
+
+
+def test_a_refused_turn_is_not_insisted_on(stream: bool):
+    request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
+    cut = [event(says("I ca")), event(says("", "length")), event("[DONE]")]
+    turn, told, requests = asked(cut, stream=stream, request=request)
+    assert len(requests) == 1
+    assert turn.finish == "length"
+    assert told[0] == "tool_choice_not_followed"
+
+
+@pytest.mark.parametrize("hold_calls", [False, True])
+def test_one_call_where_parallel_ones_are_forbidden(hold_calls: bool, stream: bool):
+    request = ModelRequest([QUESTION], TOOLS, parallel=False)
+    turn, told, _ = asked(written("hermes", ROME, OSLO), stream=stream, request=request, hold_calls=hold_calls)
+    assert (made(turn), told) == ([ROME], ["call_left_out"])
+
+
+def test_no_call_where_none_is_allowed(stream: bool):
+    request = ModelRequest([QUESTION], TOOLS, ToolChoice("none"))
+    turn, told, requests = asked("Well. " + written("hermes", ROME), stream=stream, request=request)
+    assert (made(turn), turn.text.strip(), turn.finish) == ([], "Well.", "stop")
+    assert told == ["call_left_out"]
+    assert "Do not call tools" in requests[0]["messages"][-1]["content"]
+
+
+def test_only_the_last_call_of_a_dialect_that_says_so(stream: bool):
+    both = written("tool-call", ROME) + "\n" + written("tool-call", OSLO)
+    turn, told, _ = asked(both, stream=stream, dialect="tool-call")
+    assert (made(turn), told) == ([OSLO], [])
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_a_block_that_breaks_behind_a_whole_call(path: str, stream: bool):
+    whole = written("cogency-json", ROME, OSLO)
+    broken = whole[: whole.index("Oslo")] + '"]]]</execute>'
+
+    async def run() -> None:
+        turn = in_turn(texts(*pieces(broken, 4)))
+        async with serve(turn) as server, gateway(at(server, dialect="cogency-json")) as served:
+            body = ENDPOINTS[path].encode_request(ModelRequest([QUESTION], TOOLS), model="m", stream=stream)
+            response = await served.client.post(path, json=body)
+        assert response.status_code == 200
+        if not stream:
+            assert "Oslo" not in response.text
+            assert response.headers["x-toolspeak-warning"] == "malformed_call"
+            assert "Rome" in response.text
+            return
+        sent = events(response.text)
+        if path == "/v1/chat/completions":
+            calls = [call for each in sent[:-2] for call in each["choices"][0]["delta"].get("tool_calls", ())]
+            first = "".join(call["function"]["arguments"] for call in calls if call["index"] == 0)
+            with pytest.raises(ValueError, match="Extra data"):
+                json.loads(first)
+        else:
+            told = sent[-1].get("error") or sent[-1]["response"]["error"]
+            assert "must not run" in told["message"]
+
+    asyncio.run(run())
+
+
+def leaked(text: str, *native: dict[str, Any]) -> list[bytes]:
+    calls = [{"index": i, "id": f"n{i}", "type": "function", "function": each} for i, each in enumerate(native)]
+    chunk = {"choices": [{"index": 0, "delta": {"tool_calls": calls}, "finish_reason": None}]}
+    return [*(event(says(piece)) for piece in pieces(text, 4)), *([event(chunk)] if calls else []), *texts("")]
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_a_leaked_call_of_a_native_upstream_is_one(path: str, stream: bool):
+    turn, told, requests = asked(leaked("Hm. " + written("hermes", ROME)), stream=stream, path=path, dialect="native")
+    assert (made(turn), turn.text.strip(), turn.finish) == ([ROME], "Hm.", "tool_calls")
+    assert told == ["leaked_call"]
+    assert requests[0]["tools"]
+
+
+def test_a_leaked_call_that_came_natively_too_leaves_once(stream: bool):
+    sent = leaked(written("hermes", ROME), {"name": "weather", "arguments": '{"city": "Rome"}'})
+    turn, told, _ = asked(sent, stream=stream, dialect="native")
+    assert (made(turn), told) == ([ROME], [])
+
+
+def test_a_server_that_takes_no_tools_gets_them_as_text(stream: bool):
+    async def refuse(exchange: Exchange) -> None:
+        body = b'{"error": {"message": "auto tool choice requires --enable-auto-tool-choice", "code": 400}}'
+        head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        await exchange.send(head.encode(), body)
+
+    async def run():
+        answer = in_turn(texts(written("cogency-json", ROME)))
+        async with serve(refuse, answer) as server, gateway(at(server, provider="vllm", model="x")) as served:
+            request = ModelRequest([Message.system("Be brief."), QUESTION], TOOLS)
+            turn, _ = await served.ask("/v1/chat/completions", request, stream=stream)
+            return turn, server.exchanges[1].json["messages"]
+
+    turn, messages = asyncio.run(run())
+    assert made(turn) == [ROME]
+    assert [message["role"] for message in messages] == ["system", "user"]
+    assert messages[0]["content"].startswith("Be brief.")
+
+
+def test_behind_its_calls_a_model_is_read_for_its_usage_alone(stream: bool):
+    text = written("cogency-json", ROME)
+    turn, told, _ = asked(texts(text, "\n<end>"), stream=stream, dialect="cogency-json")
+    assert (made(turn), told) == ([ROME], [])
+    if not stream:
+        assert (turn.usage.input, turn.usage.output) == (30, 12)
+
+
+@pytest.mark.parametrize("chatty", [True, False])
+def test_one_that_goes_on_is_closed_and_its_usage_estimated(chatty: bool, stream: bool):
+    text = written("cogency-json", ROME)
+
+    async def run():
+        kept: list[Server] = []
+        behind = [event(says("made-up results " * 40))] if chatty else []
+        sent = chunked([event(says(text)), *behind])
+        answer = until_client_leaves(lambda: kept[0], STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", sent)
+        grace = 30.0 if chatty else 0.05
+        async with serve(answer) as server, gateway(at(server, dialect="cogency-json"), grace_seconds=grace) as served:
+            kept.append(server)
+            more = {"stream_options": {"include_usage": True}} if stream else {}
+            request = ModelRequest([QUESTION], TOOLS)
+            turn, response = await served.ask("/v1/chat/completions", request, stream=stream, **more)
+            await server.client_gone.wait()
+            return turn, warnings(response, stream)
+
+    turn, told = asyncio.run(run())
+    assert (made(turn), turn.text, turn.finish) == ([ROME], "", "tool_calls")
+    assert told == ["usage_estimated"]
+    assert turn.usage.input
+    assert turn.usage.output
+
+
+def test_a_grammar_where_the_upstream_has_one(stream: bool):
+    request = ModelRequest([QUESTION], TOOLS, ToolChoice("required"))
+    turn, told, (sent,) = asked(
+        written("hermes", ROME), stream=stream, request=request, capabilities={"grammar": "gbnf"}
+    )
+    assert made(turn) == [ROME]
+    assert "root ::=" in sent["grammar"]
+    assert told == []
+
+
+def test_strict_tools_reach_a_native_upstream(stream: bool):
+    tool = ToolSpec("weather", "", {"type": "object", "properties": {}}, extra={"strict": True})
+    _, _, (sent,) = asked(texts("Hi."), stream=stream, request=ModelRequest([QUESTION], [tool]), dialect="native")
+    assert sent["tools"][0]["function"]["strict"] is True
+
+
+def test_images_and_unknown_fields_pass(stream: bool):
+    image = ImagePart("image/png", b"\x89PNG")
+    asked_with_image = Message("user", (TextPart("What is "), image, TextPart("this?")))
+    options = {"temperature": 0.5, "stop": ["\n\n"], "top_secret": {"x": 1}}
+    for tools in (TOOLS, ()):
+        request = ModelRequest([asked_with_image], tools, options=options)
+        _, _, (sent,) = asked("A cat.", stream=stream, request=request)
+        assert {name: sent[name] for name in options} == options
+        content = sent["messages"][-1]["content"]
+        assert [part["type"] for part in content] == ["text", "image_url", "text"]
+        assert content[1]["image_url"]["url"] == "data:image/png;base64,iVBORw=="
+
+
+def test_the_form_of_an_answer_is_asked_for_in_words_where_calls_are_text(stream: bool):
+    output = OutputSchema("city", {"type": "object", "properties": {"name": {"type": "string"}}})
+    _, _, (sent,) = asked('{"name": "Rome"}', stream=stream, request=ModelRequest([QUESTION], TOOLS, output=output))
+    assert "response_format" not in sent
+    assert '"name": {"type": "string"}' in sent["messages"][0]["content"]
+    _, _, (sent,) = asked('{"name": "Rome"}', stream=stream, request=ModelRequest([QUESTION], output=output))
+    assert sent["response_format"]["json_schema"]["name"] == "city"
+    plain = ModelRequest([QUESTION], TOOLS, options={"response_format": {"type": "json_object"}})
+    _, _, (sent,) = asked("{}", stream=stream, request=plain)
+    assert "response_format" not in sent
+    assert "JSON" in sent["messages"][0]["content"]

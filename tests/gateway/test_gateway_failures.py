@@ -1,0 +1,484 @@
+"""What fails: upstreams, at any point of their answer, and clients that send nonsense, read slowly or leave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loopback_server import (
+    STREAM_HEAD,
+    Exchange,
+    Server,
+    chunked,
+    dropped,
+    event,
+    says,
+    serve,
+    until_client_leaves,
+    whole,
+)
+from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, read, texts, written
+
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.gateway.config import Bounds, Upstream
+from toolspeak.gateway.keys import digest
+from toolspeak.providers.http import Timeouts
+from toolspeak.wire.base import ModelRequest
+
+QUESTION = Message.user("How is it?")
+REQUEST = ModelRequest([QUESTION], TOOLS)
+CALLS = [("weather", {"city": "Grüß 😀"}), ("clock", {"zone": "UTC"})]
+HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
+CHAT = "/v1/chat/completions"
+
+
+def body(path: str = CHAT, *, stream: bool = True, request: ModelRequest = REQUEST, model: str = "m") -> dict:
+    return ENDPOINTS[path].encode_request(request, model=model, stream=stream)
+
+
+def told(path: str, response) -> str:
+    """The message of an error, in the endpoint's format."""
+    found = response.json()
+    assert found.get("type", "error") == "error"
+    return found["error"]["message"]
+
+
+UPSTREAM_ERRORS = [
+    (401, {"message": "Incorrect API key sk-upstream-secret-1"}, 502, "operator"),
+    (402, {"message": "no credit"}, 502, "operator"),
+    (404, {"message": "no such model"}, 404, "model"),
+    (400, {"message": "This model's maximum context length is 10 tokens"}, 400, "context"),
+    (400, {"message": "bad temperature"}, 400, "refuses"),
+    (429, {"message": "slow down"}, 429, "wait"),
+    (503, {"message": "overloaded"}, 503, "try again"),
+    (500, {"message": "oops"}, 503, "try again"),
+]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+@pytest.mark.parametrize(("status", "error", "expected", "word"), UPSTREAM_ERRORS)
+def test_an_upstreams_error_as_the_client_is_told_it(status, error, expected, word, path, stream, monkeypatch):
+    monkeypatch.setenv("UPSTREAM_KEY", "sk-upstream-secret-1")
+    answer = whole(f"{status} X", json.dumps({"error": error}).encode(), "application/json", "retry-after: 90")
+
+    async def run():
+        async with (
+            serve(answer) as server,
+            gateway(at(server, dialect="hermes", key_variable="UPSTREAM_KEY")) as served,
+        ):
+            response = await served.client.post(path, json=body(path, stream=stream))
+            assert server.exchanges[0].headers["authorization"] == "Bearer sk-upstream-secret-1"
+            return response
+
+    response = asyncio.run(run())
+    assert response.status_code == expected
+    assert word in told(path, response).lower()
+    assert "secret" not in response.text
+    assert response.headers["x-request-id"]
+    assert ("retry-after" in response.headers) == (expected in (429, 503))
+    if path != "/v1/messages" and word == "context":
+        assert response.json()["error"]["code"] == "context_length_exceeded"
+
+
+def test_an_upstream_that_is_not_there_or_says_nothing():
+    async def run():
+        async with serve(dropped()) as server:
+            gone = server.base_url
+        quiet = until_client_leaves(lambda: silent)
+        async with (
+            serve(quiet) as silent,
+            gateway(
+                Upstream(("gone",), url=gone, timeouts=Timeouts(1, 1, 1)),
+                Upstream(("quiet",), url=silent.base_url, timeouts=Timeouts(1, 0.05, 1)),
+            ) as served,
+        ):
+            served.client.headers["x-request-id"] = "mine-1"
+            first = await served.client.post(CHAT, json=body(model="gone"))
+            second = await served.client.post(CHAT, json=body(model="quiet"))
+            third = await served.client.post(CHAT, json=body(model="other"))
+            ready = await served.client.get("/readyz")
+            return first, second, third, ready
+
+    first, second, third, ready = asyncio.run(run())
+    assert (first.status_code, second.status_code, third.status_code) == (502, 504, 404)
+    assert "start the server" in told(CHAT, first).lower()
+    assert "quiet" in told(CHAT, third)
+    assert first.headers["x-request-id"] == "mine-1"
+    assert (ready.status_code, ready.text) == (503, '{"status":"upstream unreachable"}')
+
+
+WHOLE = b"".join(texts(*pieces("Let me look. " + written("hermes", *CALLS), 5)))
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_an_answer_that_breaks_off_anywhere_is_told_as_broken(path: str):
+    """At each of many places: nothing that says the answer is whole may follow."""
+    ends = WHOLE.index(b'"finish_reason": "stop"')
+
+    async def run():
+        cuts = [cut for cut in range(0, ends, 61) for _ in range(2)]
+        answers = [dropped(HEAD, chunked([WHOLE[:cut]])) for cut in cuts]
+        async with serve(*answers) as server, gateway(at(server, dialect="hermes", retries=0)) as served:
+            for cut in cuts[::2]:
+                for stream in (True, False):
+                    response = await served.client.post(path, json=body(path, stream=stream))
+                    if response.status_code == 200:
+                        assert stream
+                        last = events(response.text)[-1]
+                        assert "[DONE]" not in response.text
+                        assert last.get("error") or last["response"]["status"] == "failed", cut
+                    else:
+                        assert response.status_code == 502
+                        assert "dropped" in told(path, response)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"data: {\n\n",
+        b'data: {"choices": 7}\n\n',
+        b'data: {"error": {"message": "CUDA out of memory"}}\n\n',
+        b"data: [1]\n\n",
+    ],
+)
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_a_stream_that_turns_into_nonsense(path: str, broken: bytes):
+    async def run():
+        sent = [event(says("Let me ")), broken, *texts("x")]
+        async with serve(in_turn(sent)) as server, gateway(at(server, dialect="hermes")) as served:
+            return await served.client.post(path, json=body(path))
+
+    response = asyncio.run(run())
+    found = events(response.text)
+    assert response.status_code == 200
+    assert "Let me" in response.text
+    assert found[-1].get("error") or found[-1]["response"]["error"]
+    assert "[DONE]" not in response.text
+
+
+@given(st.lists(st.integers(1, len(WHOLE) - 1), max_size=12, unique=True), st.sampled_from(sorted(ENDPOINTS)))
+@settings(max_examples=40)
+def test_however_the_upstream_is_cut_the_client_reads_the_same(cuts: list[int], path: str):
+    places = [0, *sorted(cuts), len(WHOLE)]
+    sent = [WHOLE[a:b] for a, b in pairwise(places)]
+
+    async def run():
+        async with serve(in_turn(sent)) as server, gateway(at(server, dialect="hermes")) as served:
+            response = await served.client.post(path, json=body(path))
+            return read(ENDPOINTS[path], response.text, stream=True)
+
+    turn = asyncio.run(run())
+    assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == CALLS
+    assert turn.text.strip() == "Let me look."
+    assert turn.finish == "tool_calls"
+
+
+# --- clients -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_client_that_leaves_closes_the_upstreams_stream(stream: bool):
+    async def run() -> None:
+        kept: list[Server] = []
+        begun = [HEAD, chunked([event(says("Let me look."))])]
+        answer = until_client_leaves(lambda: kept[0], *begun)
+        async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
+            kept.append(server)
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(raw(body(stream=stream)))
+            if stream:
+                await reader.readuntil(b"look.")
+            else:
+                await settled(lambda: len(server.exchanges))
+            writer.close()
+            await server.client_gone.wait()
+            metrics = await counted(
+                served, 'toolspeak_clients_gone_total{endpoint="/v1/chat/completions",model="(other)"}'
+            )
+            assert metrics == 1
+
+    asyncio.run(run())
+
+
+def raw(sent: dict, *headers: bytes) -> bytes:
+    content = json.dumps(sent).encode()
+    head = [b"POST /v1/chat/completions HTTP/1.1", b"host: 127.0.0.1", b"content-type: application/json", *headers]
+    return b"\r\n".join([*head, b"content-length: %d" % len(content), b"", content])
+
+
+async def settled(progress) -> None:
+    """Waits until a number is above 0 and does not change any more."""
+    last = -1
+    while progress() != last or not last:
+        last = progress()
+        await asyncio.sleep(0.2)
+
+
+async def counted(served, series: str) -> float:
+    while True:
+        text = (await served.client.get("/metrics")).text
+        found = [line for line in text.splitlines() if line.startswith(series)]
+        if found:
+            return float(found[0].rpartition(" ")[2])
+        await asyncio.sleep(0.01)
+
+
+def test_a_slow_client_slows_the_upstream_down():
+    """64 MiB are offered to a client that reads nothing: they stay where they are, and come when it reads."""
+    piece, count = "x" * 65536, 1024
+    sent = [0]
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(HEAD)
+        for _ in range(count):
+            await exchange.send(chunked([event(says(piece))]))
+            sent[0] += 1
+        await exchange.send(chunked(texts("")), b"0\r\n\r\n")
+
+    async def run() -> int:
+        async with (
+            serve(answer) as server,
+            gateway(at(server, dialect="hermes", timeouts=Timeouts(5, 60, 60))) as served,
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=65536)
+            writer.write(raw(body(), b"connection: close"))
+            await settled(lambda: sent[0])
+            assert sent[0] < count // 2
+            read_bytes = 0
+            while data := await reader.read(1 << 20):
+                read_bytes += len(data)
+            writer.close()
+            return read_bytes
+
+    assert asyncio.run(run()) > 65536 * count
+    assert sent[0] == count
+
+
+def test_a_long_silence_is_filled_with_comments():
+    async def run() -> str:
+        go_on = asyncio.Event()
+
+        async def answer(exchange: Exchange) -> None:
+            await exchange.send(HEAD)
+            await go_on.wait()
+            await exchange.send(chunked(texts("Here I am.")), b"0\r\n\r\n")
+
+        async with serve(answer) as server, gateway(at(server, dialect="hermes"), ping_seconds=0.02) as served:
+            text = ""
+            async with served.client.stream("POST", CHAT, json=body()) as response:
+                async for piece in response.aiter_text():
+                    text += piece
+                    if text.count(": ping\n\n") >= 2:
+                        go_on.set()
+            return text
+
+    text = asyncio.run(run())
+    assert text.startswith(": ping\n\n")
+    assert read(ENDPOINTS[CHAT], text, stream=True).text == "Here I am."
+
+
+# --- requests ----------------------------------------------------------------------------------------------------
+
+DEEP = b'{"model": "m", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+BAD_REQUESTS = [
+    (b"", 400, "json"),
+    (b"\xff\xfe", 400, "json"),
+    (b'{"model": ', 400, "json"),
+    (DEEP, 400, "deep"),
+    (b'{"model": "m", "messages": [{"role": "user", "content": NaN}]}', 400, "json"),
+    (b"[]", 400, "object"),
+    (b'{"messages": []}', 400, ""),
+    (b'{"model": "m"}', 400, ""),
+    (b'{"model": "m", "messages": [{"role": "robot", "content": "x"}], "input": 5, "max_tokens": "many"}', 400, ""),
+    (b'{"model": "m", "messages": "' + b"x" * 5000 + b'"}', 413, "4096"),
+]
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+@pytest.mark.parametrize(("sent", "status", "word"), BAD_REQUESTS, ids=[str(i) for i in range(len(BAD_REQUESTS))])
+def test_a_request_that_cannot_be_answered(sent: bytes, status: int, word: str, path: str):
+    async def run():
+        bounds = Bounds(body_bytes=4096 if status == 413 else 1 << 20)
+        async with serve(in_turn(texts("Hi."))) as server, gateway(at(server), bounds=bounds) as served:
+            response = await served.client.post(path, content=sent, headers={"content-type": "application/json"})
+            assert not server.exchanges
+            return response
+
+    response = asyncio.run(run())
+    assert response.status_code == status
+    assert word in told(path, response).lower()
+
+
+def test_a_lone_surrogate_is_no_reason_to_refuse():
+    sent = json.dumps({"model": "m", "messages": [{"role": "user", "content": "half \ud83d"}]}).encode()
+
+    async def run():
+        async with serve(in_turn(texts("Hi."))) as server, gateway(at(server)) as served:
+            response = await served.client.post(CHAT, content=sent, headers={"content-type": "application/json"})
+            return response, server.exchanges[0].json
+
+    response, asked = asyncio.run(run())
+    assert response.status_code == 200
+    assert asked["messages"][0]["content"] == "half \ufffd"
+
+
+def test_a_body_without_a_length_is_cut_off_too():
+    async def run():
+        async def many():
+            for _ in range(100):
+                yield b" " * 1000
+
+        async with serve(in_turn()) as server, gateway(at(server), bounds=Bounds(body_bytes=4096)) as served:
+            return await served.client.post(CHAT, content=many(), headers={"content-type": "application/json"})
+
+    assert asyncio.run(run()).status_code == 413
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_headers_have_a_bound(ended: bool):
+    async def run() -> bytes:
+        async with serve(in_turn()) as server, gateway(at(server), bounds=Bounds(header_bytes=2000)) as served:
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            endless = b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nx: " + b"y" * 100_000
+            writer.write(endless + (b"\r\n\r\n" if ended else b""))
+            answer = await reader.read()
+            writer.close()
+            return answer
+
+    assert asyncio.run(run()).startswith(b"HTTP/1.1 431 ")
+
+
+def test_who_is_let_in():
+    key = "k" * 20
+    asked = [
+        ({}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": f"Basic {key}"}, 401),
+        ({"authorization": f"Bearer {key}"}, 200),
+        ({"authorization": f"bearer  {key}"}, 200),
+        ({"x-api-key": key}, 200),
+        ({"x-api-key": key + "x"}, 401),
+    ]
+
+    async def run():
+        async with serve(in_turn()) as server, gateway(at(server, names=("m",)), keys=(digest(key),)) as served:
+            for headers, status in asked:
+                for path in ("/v1/models", "/metrics"):
+                    assert (await served.client.get(path, headers=headers)).status_code == status, headers
+            assert (await served.client.get("/healthz")).status_code == 200
+            refused = await served.client.post("/v1/messages", json={})
+            assert refused.json()["error"]["type"] == "authentication_error"
+            assert not server.exchanges
+
+    asyncio.run(run())
+
+
+def test_a_web_page_cannot_ask_a_gateway_without_keys():
+    async def run():
+        async with serve(in_turn()) as server, gateway(at(server)) as served:
+            rebound = await served.client.post(CHAT, json=body(), headers={"host": "evil.example:8080"})
+            form = await served.client.post(CHAT, content=json.dumps(body()), headers={"content-type": "text/plain"})
+            assert not server.exchanges
+            return rebound.status_code, form.status_code
+
+    assert asyncio.run(run()) == (403, 415)
+
+
+def test_paths_and_methods_that_are_none():
+    async def run():
+        async with serve(in_turn()) as server, gateway(at(server)) as served:
+            return [
+                (await served.client.request(*each)).status_code
+                for each in (("GET", "/"), ("GET", CHAT), ("POST", "/v1/models"), ("GET", "/v1/models/none"))
+            ]
+
+    assert asyncio.run(run()) == [404, 405, 405, 404]
+
+
+def test_places_and_the_queue_are_bounded():
+    async def run() -> None:
+        go_on = asyncio.Event()
+
+        async def answer(exchange: Exchange) -> None:
+            await go_on.wait()
+            await exchange.send(HEAD, chunked(texts("Hi.")), b"0\r\n\r\n")
+
+        bounds = Bounds(streams=2, queue=2, queue_seconds=30)
+        async with serve(answer) as server, gateway(at(server, timeouts=Timeouts(5, 60, 60)), bounds=bounds) as served:
+            many = [asyncio.create_task(served.client.post(CHAT, json=body())) for _ in range(6)]
+            done, waiting = await asyncio.wait(many, return_when=asyncio.FIRST_COMPLETED)
+            while len(done) < 2:
+                more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done |= more
+            for task in done:
+                response = task.result()
+                assert (response.status_code, response.headers["retry-after"]) == (429, "1")
+            assert len(server.exchanges) <= 2
+            go_on.set()
+            assert [(await task).status_code for task in waiting] == [200] * 4
+            assert (await served.client.post(CHAT, json=body())).status_code == 200
+
+    asyncio.run(run())
+
+
+def test_who_waits_too_long_is_told_when_to_come_again():
+    async def run():
+        go_on = asyncio.Event()
+
+        async def answer(exchange: Exchange) -> None:
+            await go_on.wait()
+            await exchange.send(HEAD, chunked(texts("Hi.")), b"0\r\n\r\n")
+
+        bounds = Bounds(streams=1, queue=5, queue_seconds=0.05)
+        async with serve(answer) as server, gateway(at(server), bounds=bounds) as served:
+            both = [asyncio.create_task(served.client.post(CHAT, json=body())) for _ in range(2)]
+            (late,), _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            go_on.set()
+            await asyncio.gather(*both)
+            return late.result()
+
+    late = asyncio.run(run())
+    assert (late.status_code, late.headers["retry-after"]) == (503, "1")
+
+
+def test_the_log_tells_of_a_request_and_not_what_was_said(caplog):
+    caplog.set_level(logging.INFO, "toolspeak.gateway")
+
+    async def run(**more):
+        answer = in_turn(texts(*pieces(written("hermes", *CALLS), 4)))
+        keys = (digest("k" * 20),)
+        async with serve(answer) as server, gateway(at(server, dialect="hermes"), keys=keys, **more) as served:
+            headers = {"authorization": f"Bearer {'k' * 20}"}
+            response = await served.client.post(CHAT, json=body(), headers=headers)
+            metrics = (await served.client.get("/metrics", headers=headers)).text
+            return response, metrics
+
+    response, metrics = asyncio.run(run())
+    (fields,) = [record.fields for record in caplog.records if record.getMessage() == "request"]
+    assert (fields["id"], fields["status"], fields["model"]) == (response.headers["x-request-id"], 200, "m")
+    assert (fields["calls"], fields["input_tokens"], fields["output_tokens"], fields["dialect"]) == (
+        2,
+        30,
+        12,
+        "hermes",
+    )
+    assert fields["key"] == digest("k" * 20)[:8]
+    assert fields["chunks"] > 10
+    shown = json.dumps(fields)
+    assert "How is it" not in shown
+    assert "kkkk" not in shown
+    assert 'toolspeak_calls_total{dialect="hermes",model="(other)"} 2.0' in metrics
+    assert 'toolspeak_tokens_total{kind="output",model="(other)"} 12.0' in metrics
+    caplog.clear()
+    asyncio.run(run(log_content=True))
+    assert any(
+        "How is it" in record.fields.get("request", "") for record in caplog.records if hasattr(record, "fields")
+    )
