@@ -13,8 +13,8 @@ check every one: any ends the run with 1).
 
 `µs/req` and `req/s` are of short answers of 8 chunks, as fast as they go, 50 at a time. `KB/stream` is the memory that
 open streams add. `--growth` compares a chunk of streams of 200 with one of a stream of 20,000, which must not cost
-more. `--soak` keeps 500 streams open for so long, and says how the memory went: from the first third to the last it must not grow by more than
-5 %.
+more. `--soak` keeps 500 streams open for so long, and says how the memory went: from the first third to the last it
+must not grow by more than 5 %.
 """
 
 from __future__ import annotations
