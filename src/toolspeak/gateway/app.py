@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.admission import Admission
@@ -33,6 +33,7 @@ from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
 from toolspeak.gateway.models import listed_models, unreachable
 from toolspeak.gateway.routing import Router, UnknownModel
 from toolspeak.gateway.sse import json_bytes
+from toolspeak.gateway.toolsets import KnownTools
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import WireFormat
 from toolspeak.wire.openai_chat import OPENAI_CHAT
@@ -94,6 +95,7 @@ class Gateway:
         self.metrics = Metrics()
         self.admission = Admission(settings.bounds)
         self.draining = False
+        self._tools = KnownTools()
         self._probed: tuple[float, asyncio.Future[list[str]]] | None = None
         self._hosts = {*LOOPBACK, settings.host}
 
@@ -186,6 +188,8 @@ class Gateway:
         async with self.admission.place():
             body = await read_body(request.scope, request.receive, bounds.body_bytes)
             asked = request.wire.decode_request(decoded(body, bounds.depth))
+            if asked.request.tools:
+                asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
             request.model, request.stream = asked.model, asked.stream
             route = self.router.route(asked.model)
             answering = Answering(
