@@ -1,7 +1,6 @@
 """HTTP as providers use it: one client per provider and event loop, timeouts, proxies, CAs, server-sent events.
 
-Server-sent events are read by httpx2's `EventSource` (split frames, comments, CRLF, several data lines).
-What goes wrong is told by failures.py; requests are sent again in retry.py.
+Server-sent events are read in sse.py. What goes wrong is told by failures.py; requests are sent again in retry.py.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from toolspeak.providers.failures import (
     transport_error,
 )
 from toolspeak.providers.retry import RETRIES, SYSTEM_CLOCK, Clock
+from toolspeak.providers.sse import EventData
 from toolspeak.providers.timed import TimedStream
 from toolspeak.wire.reading import shortened
 
@@ -99,22 +99,25 @@ class Reply:
     async def events(self, last: str) -> AsyncGenerator[str]:
         """The data of each server-sent event up to the one that is `last`, which is not given.
 
-        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails.
+        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
+        an event of more than `MAX_EVENT_BYTES`.
         """
-        self._response.encoding = "utf-8"  # the only encoding of event streams (WHATWG HTML, 9.2.6)
-        source = aiter(httpx2.EventSource(self._response, max_event_size=MAX_EVENT_BYTES))
-        async with aclosing(cast("AsyncGenerator[httpx2.ServerSentEvent]", source)) as found:
-            async for event in found:
-                if event.data == last:
-                    self.completed = True
+        data = EventData(MAX_EVENT_BYTES)
+        async with aclosing(self._response.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                for event in data.feed(chunk):
+                    if event == last:
+                        self.completed = True
+                        break
+                    if event:
+                        yield event
+                if self.completed:
                     break
-                if event.data:
-                    yield event.data
             if self.completed:
                 # Only a response that was read to its end leaves a connection the next turn can use.
                 with contextlib.suppress(TimeoutError, httpx2.HTTPError):
                     async with asyncio.timeout(DRAIN_SECONDS):
-                        async for _ in found:
+                        async for _ in chunks:
                             pass
 
     async def lines(self, longest: int = MAX_EVENT_BYTES) -> AsyncGenerator[bytes]:
