@@ -14,9 +14,10 @@ from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.asked import prompt_characters, turn_of
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.failures import failure_of
-from toolspeak.gateway.http import EventStream, Headers, Receive, Send, send_whole, watched
+from toolspeak.gateway.http import Headers, Receive, Send, send_whole
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.sse import event, json_bytes, noted
+from toolspeak.gateway.streaming import EventStream, watched
 from toolspeak.gateway.turn import Report, play
 from toolspeak.wire.base import WireFormat, WireRequest
 
@@ -93,21 +94,24 @@ async def _stream(answering: Answering, response_id: str) -> None:
 
     async def work() -> None:
         driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
-        await play(driver, request, rules, put, report, prompt_characters(asked) if asked.usage_wanted else None)
+        counted = prompt_characters(asked) if asked.usage_wanted else None
+        await play(driver, request, rules, put, report, counted, stream.flush)
 
     try:
-        await watched(work(), answering.receive, stream, settings.ping_seconds)
-    except ToolspeakError as error:
-        if stream.begun is None:
-            raise
-        failure = failure_of(error)
-        answering.error = failure.message
-        await write(b"".join([event(frame) for frame in encoder.fail(failure.message, failure.status)]))
+        try:
+            await watched(work(), answering.receive, stream, settings.ping_seconds)
+        except ToolspeakError as error:
+            if stream.begun is None:
+                raise
+            failure = failure_of(error)
+            answering.error = failure.message
+            await write(b"".join([event(frame) for frame in encoder.fail(failure.message, failure.status)]))
+        await stream.end()
     finally:
+        stream.close()
         answering.chunks = stream.chunks
         if stream.begun is not None:
             answering.status, answering.first_byte = 200, stream.begun - begun
-    await stream.end()
 
 
 async def _whole(answering: Answering, response_id: str) -> None:

@@ -1,10 +1,10 @@
-"""ASGI as the gateway uses it: a request read within bounds, an answer written as it comes, a client watched."""
+"""ASGI as the gateway uses it: a request read within bounds, an answer in one piece (streaming.py: one as it comes)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -12,13 +12,12 @@ from pydantic_core import from_json
 
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.failures import Failure
-from toolspeak.gateway.sse import PING
 from toolspeak.wire.fragments import depth_beyond
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Send: TypeAlias = Callable[[Message], Coroutine[Any, Any, None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 BODY_SECONDS = 60.0
@@ -27,9 +26,6 @@ BODY_SECONDS = 60.0
 _DISCARD_BYTES = 16 * 1024 * 1024
 _DISCARD_SECONDS = 2.0
 """How much of a request that is too large is read, and thrown away, before it is refused."""
-
-STALLED_SECONDS = 120.0
-"""How long a client may read nothing of what waits for it."""
 
 _JSON_DEPTH = 200
 """pydantic_core's own bound for what it reads."""
@@ -116,93 +112,6 @@ async def send_whole(send: Send, status: int, body: bytes, headers: Headers, con
     head = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
-
-
-class EventStream:
-    """A streamed answer. Its head leaves with the first event, so that what fails before has a status of its own."""
-
-    def __init__(self, send: Send, headers: Headers) -> None:
-        self.begun: float | None = None
-        """When the head left (the event loop's time)."""
-        self.chunks = 0
-        self._send = send
-        self._headers = headers
-        self._loop = asyncio.get_running_loop()
-        self._writing: float | None = None
-        self._wrote = self._loop.time()
-
-    async def write(self, data: bytes) -> None:
-        """Returns once the server takes more: a slow reader makes its writer wait."""
-        self._writing = self._loop.time()
-        if self.begun is None:
-            await self._begin()
-        self.chunks += 1
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        self._wrote, self._writing = self._writing, None
-
-    async def end(self) -> None:
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _begin(self) -> None:
-        self.begun = self._loop.time()
-        head = [
-            (b"content-type", b"text/event-stream; charset=utf-8"),
-            (b"cache-control", b"no-cache"),
-            (b"x-accel-buffering", b"no"),  # nginx would hold events back
-            *self._headers,
-        ]
-        await self._send({"type": "http.response.start", "status": 200, "headers": head})
-
-    async def tick(self, silence: float) -> None:
-        """Called now and then: says that the stream is alive if it said nothing for `silence` seconds.
-
-        Raises ClientGone if nothing of what waits is read any more."""
-        now = self._loop.time()
-        if self._writing is not None:
-            if now - self._writing > STALLED_SECONDS:
-                raise ClientGone
-        elif now - self._wrote >= silence:
-            await self.write(PING)
-
-
-async def watched(work: Awaitable[None], receive: Receive, stream: EventStream | None, silence: float) -> None:
-    """Does the work while the client is there; raises ClientGone if it leaves before, with the work cancelled.
-
-    Keeps `stream` alive in a long silence.
-    """
-    task = asyncio.current_task()
-    assert task is not None
-    gone = False
-
-    async def watch() -> None:
-        nonlocal gone
-        while True:
-            try:
-                async with asyncio.timeout(silence):
-                    while (await receive())["type"] != "http.disconnect":
-                        pass
-            except TimeoutError:
-                if stream is None:
-                    continue
-                try:
-                    await stream.tick(silence)
-                    continue
-                except ClientGone:
-                    pass
-            gone = True
-            task.cancel()
-            return
-
-    watcher = asyncio.get_running_loop().create_task(watch())
-    try:
-        await work
-    except asyncio.CancelledError:
-        if not gone:
-            raise
-        task.uncancel()
-        raise ClientGone from None
-    finally:
-        watcher.cancel()
 
 
 def retry_headers(seconds: float | None) -> Sequence[tuple[bytes, bytes]]:

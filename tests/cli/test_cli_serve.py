@@ -1,0 +1,165 @@
+"""`toolspeak serve` as its own process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx2
+import pytest
+from loopback_server import STREAM_HEAD, Exchange, chunked, event, says, serve
+
+REQUEST = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "secret words"}]}
+CHAT = "/v1/chat/completions"
+
+
+@dataclass
+class Served:
+    process: asyncio.subprocess.Process
+    url: str
+    lines: list[str]
+
+    async def rest(self) -> list[dict]:
+        """The log, once the process has ended."""
+        assert self.process.stderr is not None
+        text = (await self.process.stderr.read()).decode()
+        await self.process.wait()
+        return [json.loads(line) for line in text.splitlines()]
+
+
+@asynccontextmanager
+async def served(*arguments: str) -> AsyncGenerator[Served]:
+    command = [sys.executable, "-m", "toolspeak", "serve", "--port", "0", *arguments]
+    process = await asyncio.create_subprocess_exec(
+        *command, stderr=subprocess.PIPE, env={**os.environ, "NO_COLOR": "1"}
+    )
+    assert process.stderr is not None
+    try:
+        line = (await process.stderr.readline()).decode()
+        assert line.startswith("toolspeak serves at http://"), line
+        yield Served(process, line.split()[-1], [])
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def client(url: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, verify=False)
+
+
+async def up(asked: httpx2.AsyncClient) -> None:
+    while True:
+        try:
+            assert (await asked.get("/healthz")).status_code == 200
+            return
+        except httpx2.TransportError:
+            await asyncio.sleep(0.05)
+
+
+async def ready(asked: httpx2.AsyncClient) -> int:
+    """What `/readyz` answers once it is no more 200."""
+    while True:
+        status = (await asked.get("/readyz")).status_code
+        if status != 200:
+            return status
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sigterm_lets_open_streams_end(workers: int):
+    async def run() -> None:
+        go_on = asyncio.Event()
+
+        async def answer(exchange: Exchange) -> None:
+            if exchange.request_line.startswith("GET"):
+                await exchange.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                return
+            await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+            await go_on.wait()
+            await exchange.send(chunked([event(says("two.", "stop")), event("[DONE]")]), b"0\r\n\r\n")
+
+        async with (
+            serve(answer) as upstream,
+            served("--upstream", upstream.base_url, "--dialect", "hermes", "--workers", str(workers)) as gateway,
+            client(gateway.url) as asked,
+        ):
+            await up(asked)
+            async with asked.stream("POST", CHAT, json=REQUEST) as response:
+                pieces = response.aiter_text()
+                text = await anext(pieces)
+                while "One, " not in text:
+                    text += await anext(pieces)
+                gateway.process.send_signal(signal.SIGTERM)
+                if workers == 1:  # a connection made anew goes to the worker that answers, which need not be this one
+                    assert await ready(asked) == 503
+                    refused = await asked.post(CHAT, json=REQUEST)
+                    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+                go_on.set()
+                async for piece in pieces:
+                    text += piece
+            assert "two." in text
+            assert text.endswith("data: [DONE]\n\n")
+            log = await gateway.rest()
+            assert gateway.process.returncode in (0, -signal.SIGTERM)
+            told = [line for line in log if line["event"] == "request"]
+            assert (told[-1]["status"], told[-1]["upstream"]) == (200, "openai:m")
+            assert "secret words" not in json.dumps(log)
+
+    asyncio.run(run())
+
+
+def test_sigterm_does_not_wait_for_ever():
+    async def run() -> None:
+        async def answer(exchange: Exchange) -> None:
+            await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+            await exchange.reader.read()
+
+        async with (
+            serve(answer) as upstream,
+            served("--upstream", upstream.base_url, "--dialect", "hermes", "--drain", "0.1") as gateway,
+            client(gateway.url) as asked,
+        ):
+            await up(asked)
+            broken = None
+            try:
+                async with asked.stream("POST", CHAT, json=REQUEST) as response:
+                    async for piece in response.aiter_text():
+                        if "One, " in piece:
+                            gateway.process.send_signal(signal.SIGTERM)
+            except httpx2.RemoteProtocolError as error:  # no client takes it for a whole answer
+                broken = error
+            assert broken is not None
+            await gateway.rest()
+
+    asyncio.run(run())
+
+
+def test_a_port_that_is_taken(tmp_path):
+    book = tmp_path / "book.json"
+    book.write_text('{"turns": ["Hi."]}')
+
+    async def run() -> tuple[int, str]:
+        async with served("--upstream", f"scripted:{book}") as gateway:
+            port = gateway.url.rpartition(":")[2]
+            command = [sys.executable, "-m", "toolspeak", "serve", "--upstream", f"scripted:{book}", "--port", port]
+            done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
+            return done.returncode, done.stderr
+
+    code, told = asyncio.run(run())
+    assert code == 2
+    assert "choose another --port" in told
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path):
+    hidden = "import sys; sys.modules['uvicorn'] = None; from toolspeak.cli.main import main; main()"
+    command = [sys.executable, "-c", hidden, "serve", "--upstream", "http://127.0.0.1:1/v1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "pip install 'toolspeak[gateway]'" in done.stderr

@@ -1,0 +1,274 @@
+"""What the gateway is told, by file and by command line, and what is wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from loopback_server import serve
+from serving import at, gateway, in_turn, texts
+
+from toolspeak.cli.serve import serve as serve_command
+from toolspeak.data.messages import Message
+from toolspeak.errors import UsageError
+from toolspeak.gateway.config import Bounds, Settings, Upstream, checked, read_config, upstream_of, with_server
+from toolspeak.gateway.keys import digest, keys_of, read_keys
+from toolspeak.gateway.options import translated
+from toolspeak.gateway.routing import Router, UnknownModel
+from toolspeak.providers.http import Timeouts
+from toolspeak.wire.base import ModelRequest
+
+WHOLE = """
+[server]
+host = "0.0.0.0"
+port = 9000
+api_keys = "keys.txt"
+streams = 7
+drain_seconds = 5
+log_content = true
+
+[[model]]
+name = "coder"
+upstream = "vllm:Qwen/Qwen3-Coder"
+url = "http://10.0.0.5:8000/v1"
+dialect = "qwen3-coder"
+key_env = "VLLM_KEY"
+repair = 1
+hold_calls = true
+starts_in = "reasoning"
+capabilities = { grammar = "xgrammar", context = 32768 }
+timeouts = { connect = 1, silence = 2.5 }
+options = { temperature = 0.2 }
+
+[[model]]
+name = ["llama*", "qwen*"]
+upstream = "http://127.0.0.1:11434/v1"
+"""
+
+
+def test_a_whole_file(tmp_path: Path):
+    path = tmp_path / "gateway.toml"
+    path.write_text(WHOLE)
+    found = read_config(path)
+    assert found.upstreams == (
+        Upstream(
+            ("coder",),
+            "vllm",
+            "http://10.0.0.5:8000/v1",
+            "Qwen/Qwen3-Coder",
+            "qwen3-coder",
+            "reasoning",
+            "VLLM_KEY",
+            {"grammar": "xgrammar", "context": 32768},
+            Timeouts(connect=1, silence=2.5),
+            options={"temperature": 0.2},
+            repair=1,
+            hold_calls=True,
+        ),
+        Upstream(("llama*", "qwen*"), url="http://127.0.0.1:11434/v1"),
+    )
+    assert found.server["api_keys"] == str(tmp_path / "keys.txt")
+    settings = with_server(Settings(found.upstreams), {k: v for k, v in found.server.items() if k != "api_keys"})
+    assert (settings.host, settings.port, settings.drain_seconds, settings.log_content) == ("0.0.0.0", 9000, 5, True)
+    assert settings.bounds == Bounds(streams=7)
+
+
+ROW = '[[model]]\nname = "m"\nupstream = "http://h/v1"\n'
+WRONG = [
+    ("[[model]", "no TOML"),
+    ("", "model: write a table [[model]]"),
+    ("[servr]\n" + ROW, "servr: unknown key 'servr'. Did you mean 'server'?"),
+    ("server = 1\n" + ROW, "server: expected a table"),
+    ("[server]\nprot = 1\n" + ROW, "server.prot: unknown key 'prot'. Did you mean 'port'?"),
+    ('[server]\nport = "x"\n' + ROW, "server.port: expected a number, found 'x'"),
+    ("[server]\nport = true\n" + ROW, "server.port: expected a number, found True"),
+    ("[server]\nqueue = -1\n" + ROW, "server.queue: -1 is less than 0"),
+    ("[server]\napi_keys = 3\n" + ROW, "server.api_keys: expected text"),
+    (ROW + "dialekt = 'x'\n", "model[0].dialekt: unknown key 'dialekt'. Did you mean 'dialect'?"),
+    (ROW + "dialect = 'hermez'\n", "model[0].dialect: There is no dialect 'hermez'. Did you mean 'hermes'?"),
+    (ROW + "repair = 9\n", "model[0].repair: 9"),
+    (ROW + "starts_in = 'x'\n", "model[0].starts_in: 'x'"),
+    (ROW + "hold_calls = 1\n", "model[0].hold_calls: expected true or false"),
+    (ROW + "options = 1\n", "model[0].options: expected a table"),
+    (ROW + "timeouts = 1\n", "model[0].timeouts: expected a table"),
+    (ROW + "timeouts = { first = 1 }\n", "model[0].timeouts.first: unknown key"),
+    (ROW + "timeouts = { silence = -1 }\n", "model[0].timeouts.silence: -1"),
+    (ROW + "capabilities = { grammar = 'bnf' }\n", "model[0].capabilities.grammar: 'bnf' is none; write gbnf"),
+    (ROW + "capabilities = { tool = true }\n", "model[0].capabilities.tool: unknown key"),
+    (ROW + "capabilities = 1\n", "model[0].capabilities: expected a table"),
+    ('[[model]]\nupstream = "http://h/v1"\n', "model[0].name: missing"),
+    ('[[model]]\nname = "m"\n', "model[0].upstream: missing"),
+    ('[[model]]\nname = "m"\nupstream = "olama:x"\n', "model[0].upstream: the upstream 'olama:x'"),
+    ('[[model]]\nname = "m"\nprovider = "vlm"\nurl = "http://h"\n', "model[0].provider: there is no 'vlm'"),
+    ('[[model]]\nname = 7\nupstream = "http://h/v1"\n', "model[0].name: expected text"),
+    ("model = [1]\n", "model[0]: expected a table"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), WRONG, ids=[problem[:40] for _, problem in WRONG])
+def test_an_error_names_file_and_key(text: str, problem: str, tmp_path: Path):
+    path = tmp_path / "gateway.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_config(path)
+    assert str(path) in str(caught.value)
+    assert problem in str(caught.value)
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(UsageError, match=r"nowhere\.toml cannot be read: No such file"):
+        read_config("nowhere.toml")
+
+
+def test_upstreams_in_short():
+    assert upstream_of("http://h/v1") == Upstream(url="http://h/v1")
+    assert upstream_of("ollama:qwen3:8b") == Upstream(provider="ollama", model="qwen3:8b")
+    assert upstream_of("vllm") == Upstream(provider="vllm")
+    with pytest.raises(UsageError, match=r"'qwen3'.*neither an address"):
+        upstream_of("qwen3")
+
+
+def test_an_open_port_needs_a_key():
+    upstreams = (Upstream(url="http://h/v1"),)
+    with pytest.raises(UsageError, match="--api-keys"):
+        checked(Settings(upstreams, host="0.0.0.0"))
+    checked(Settings(upstreams, host="0.0.0.0", keys=(digest("x" * 20),)))
+    checked(Settings(upstreams, host="::1"))
+    with pytest.raises(UsageError, match="two upstreams serve the model name 'a'"):
+        checked(Settings((Upstream(("a",)), Upstream(("a", "b")))))
+
+
+def test_keys(tmp_path: Path):
+    path = tmp_path / "keys"
+    path.write_text(f"# ours\n{'a' * 16}\n\nsha256:{digest('b' * 16).upper()} # theirs\n")
+    assert read_keys(path) == (digest("a" * 16), digest("b" * 16))
+    assert keys_of({"TOOLSPEAK_API_KEYS": f"{'a' * 16}, sha256:{digest('b' * 16)}"}) == read_keys(path)
+    assert keys_of({}) == ()
+    for text, problem in (
+        ("short\n", ":1: an API key has 16"),
+        ("\nsha256:12\n", ":2: sha256:"),
+        ("#\n", "no API key"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError) as caught:
+            read_keys(path)
+        assert f"{path}" in str(caught.value)
+        assert problem in str(caught.value)
+        assert "short" not in str(caught.value)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_keys(tmp_path / "none")
+
+
+def test_which_upstream_serves_a_model():
+    rows = (
+        Upstream(("big", "b?g-*"), url="http://one/v1", model="real"),
+        Upstream(("b*",), provider="anthropic", key_variable="KEY"),
+        Upstream(("big-exact",), url="http://three/v1"),
+    )
+    router = Router(Settings(rows), {"KEY": "sk-ant-0123456789"})
+    routes = {name: router.route(name) for name in ("big", "bag-1", "boo", "big-exact")}
+    assert {name: route.provider.name for name, route in routes.items()} == {
+        "big": "openai:real",
+        "bag-1": "openai:real",
+        "boo": "anthropic:boo",
+        "big-exact": "openai:big-exact",
+    }
+    assert [route.wire for route in routes.values()] == ["openai-chat", "openai-chat", "anthropic", "openai-chat"]
+    assert router.route("big") is routes["big"]
+    with pytest.raises(UnknownModel, match=r"'ig'\. Did you mean 'big'"):
+        router.route("ig")
+
+
+@pytest.mark.parametrize(
+    ("upstream", "environ", "problem"),
+    [
+        (Upstream(provider="anthropic"), {}, "ANTHROPIC_API_KEY"),
+        (Upstream(provider="groq"), {}, "GROQ_API_KEY"),
+        (Upstream(url="http://h/v1", key_variable="MY_KEY"), {}, "MY_KEY is not set"),
+        (Upstream(url="ftp://h/v1"), {}, "must start with http"),
+        (Upstream(provider="scripted", model="nowhere.json"), {}, "nowhere.json cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_an_upstream_is_told_at_once(upstream: Upstream, environ: dict[str, str], problem: str):
+    with pytest.raises(UsageError, match=problem):
+        Router(Settings((upstream,)), environ)
+
+
+def test_the_key_of_one_service_does_not_go_to_another_address():
+    async def run() -> list[dict[str, str]]:
+        async with serve(in_turn(texts("a"), texts("b"))) as server:
+            rows = (at(server, names=("plain",)), at(server, names=("keyed",), key_variable="SERVICE_KEY"))
+            async with gateway(*rows) as served:
+                for model in ("plain", "keyed"):
+                    await served.ask(
+                        "/v1/chat/completions", ModelRequest([Message.user("?")]), stream=False, model=model
+                    )
+            return [exchange.headers for exchange in server.exchanges]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OPENAI_API_KEY", "sk-of-openai-0123")
+        patched.setenv("SERVICE_KEY", "sk-of-the-service")
+        plain, keyed = asyncio.run(run())
+    assert "authorization" not in plain
+    assert keyed["authorization"] == "Bearer sk-of-the-service"
+
+
+def test_models_are_listed():
+    async def listed(exchange) -> None:
+        assert exchange.request_line.startswith("GET /v1/models")
+        body = b'{"data": [{"id": "llama3"}, {"id": "qwen3"}, {"name": "models/llama4"}, 7, {"id": 5}]}'
+        await exchange.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
+        await exchange.send(b"content-length: %d\r\n\r\n" % len(body), body)
+
+    async def run():
+        async with serve(listed) as server:
+            rows = (at(server, names=("coder", "llama*")), at(server, names=("one",), model="x"))
+            async with gateway(*rows) as served:
+                whole = (await served.client.get("/v1/models")).json()
+                one = (await served.client.get("/v1/models/llama3")).json()
+                ready = await served.client.get("/readyz")
+                return [row["id"] for row in whole["data"]], one["id"], ready.status_code
+
+    assert asyncio.run(run()) == (["coder", "one", "llama3", "llama4"], "llama3", 200)
+
+
+TRANSLATIONS = [
+    ("anthropic", "openai-chat", {"max_tokens": 5, "stop_sequences": ["x"], "top_k": 3, "metadata": {}},
+     {"max_tokens": 5, "stop": ["x"], "top_k": 3}),
+    ("openai-chat", "anthropic", {"max_completion_tokens": 5, "stop": "x", "temperature": 1, "user": "u"},
+     {"max_tokens": 5, "stop_sequences": ["x"]}),
+    ("openai-chat", "gemini", {"max_tokens": 5, "stop": ["a"], "top_p": 0.5, "seed": 1},
+     {"maxOutputTokens": 5, "stopSequences": ["a"], "topP": 0.5, "seed": 1}),
+    ("openai-responses", "ollama", {"max_output_tokens": 5, "temperature": 0, "include": []},
+     {"num_predict": 5, "temperature": 0}),
+    ("openai-responses", "openai-chat", {"reasoning": {"effort": "low"}}, {"reasoning_effort": "low"}),
+    ("openai-chat", "openai-responses", {"reasoning_effort": "low", "stop": ["x"]}, {"reasoning": {"effort": "low"}}),
+    ("openai-chat", "openai-chat", {"anything": 1, "stop": "x"}, {"anything": 1, "stop": "x"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "upstream", "options", "expected"), TRANSLATIONS)
+def test_options_of_one_api_in_the_words_of_another(asked, upstream, options, expected):
+    assert translated(options, asked, upstream) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "no upstream was named"),
+        (["--upstream", "nothing"], "neither an address"),
+        (["--upstream", "http://h/v1", "--config", "x"], "say --config or upstream"),
+        (["--config", "x", "--dialect", "hermes"], "say --config or dialect"),
+        (["--upstream", "ollama:x", "--provider", "vllm"], "--provider says what an address is"),
+        (["--upstream", "http://h/v1", "--provider", "vlm"], "there is no 'vlm'"),
+        (["--upstream", "http://h/v1", "--dialect", "hermez"], "hermez"),
+        (["--upstream", "http://h/v1", "--host", "0.0.0.0"], "--api-keys"),
+        (["--upstream", "http://h/v1", "--api-keys", "nowhere"], "nowhere cannot be read"),
+    ],
+)
+def test_a_command_line_that_cannot_be(arguments: list[str], problem: str):
+    result = CliRunner().invoke(serve_command, arguments)
+    assert isinstance(result.exception, UsageError)
+    assert problem in str(result.exception)
