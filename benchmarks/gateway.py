@@ -12,7 +12,7 @@ its first chunk is in them. Target: 1.5 times the floor's CPU a chunk, no chunk 
 check every one: any ends the run with 1).
 
 `µs/req` and `req/s` are of short answers of 8 chunks, as fast as they go, 50 at a time. `KB/stream` is the memory that
-open streams add. `--growth` compares a chunk of streams of 200 with one of a stream of 20,000, which must not cost
+open streams add. `--growth` compares a chunk of streams of 2,000 with one of a stream of 20,000, which must not cost
 more. `--soak` keeps 500 streams open for so long, and says how the memory went: from the first third to the last it
 must not grow by more than 5 %.
 """
@@ -223,12 +223,12 @@ def compare(rounds: int, kinds: Sequence[str]) -> bool:
 def growth(rounds: int, kinds: Sequence[str]) -> bool:
     """Whether a chunk of a long stream costs no more than one of a short stream."""
     level = True
-    print(f"{'µs/chunk':14}{'200':>10}{'20,000':>10}{'ratio':>10}")
+    print(f"{'µs/chunk':14}{'2,000':>10}{'20,000':>10}{'ratio':>10}")
     with subjects(kinds) as measured:
         found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
         for _ in range(rounds):
             for each in measured:
-                found[each.kind].append((each.chunk(100, 200), each.chunk(1, 20_000)))
+                found[each.kind].append((each.chunk(10, 2_000), each.chunk(1, 20_000)))
     for kind, pairs in found.items():
         ratio = middle(long / short for short, long in pairs)
         short, long = middle(pair[0] for pair in pairs), middle(pair[1] for pair in pairs)

@@ -169,6 +169,7 @@ class HttpApi:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._url = _checked_url(base_url)
+        self._urls: dict[str, httpx2.URL] = {}
         self._headers = dict(headers)
         self._secrets = tuple(secret for secret in secrets if len(secret) >= 4)
         self._timeouts = _timeouts(timeout)
@@ -197,7 +198,7 @@ class HttpApi:
         inside the context. Raises UsageError if `body` is no JSON.
         """
         content = _encode(body)
-        url = self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
+        url = self._below(path)
         if query:
             url = url.copy_merge_params(query)
         reply: Reply | None = None
@@ -222,7 +223,7 @@ class HttpApi:
     async def get(self, path: str) -> JSON:
         """What stands at `path` below the base URL, as JSON; None if it is none, or no success. Raises ProviderError if
         nobody answers."""
-        url = self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
+        url = self._below(path)
         try:
             response = await self._client().get(url, timeout=self._timeouts.first_byte)
             return decode_json(response.content, "a list") if response.is_success else None
@@ -231,6 +232,13 @@ class HttpApi:
         except httpx2.HTTPError as error:
             why = self.hide(shortened(str(error))) or type(error).__name__
             raise transport_error(self.address, why, error, None, self._timeouts.connect or 0) from error
+
+    def _below(self, path: str) -> httpx2.URL:
+        """The address of `path` below the base URL; a provider asks for the same again and again."""
+        url = self._urls.get(path)
+        if url is None:
+            url = self._urls[path] = self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
+        return url
 
     def hide(self, text: str) -> str:
         """The text without the provider's secrets and without anything that looks like an API key."""
