@@ -160,6 +160,8 @@ fuzz: $(FUZZ)/.ready
 requirements: $(VENV)/.dev
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --quiet --upgrade -o requirements/runtime.txt
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -o requirements/dev.txt
+	@# For the container alone: what a user has with toolspeak[gateway].
+	uv pip compile pyproject.toml --extra gateway --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/gateway.txt
 	uv pip compile requirements/sdk.in --universal --generate-hashes --no-header --quiet -c requirements/runtime.txt -c requirements/dev.txt -o requirements/sdk.txt
 	uv pip compile requirements/clients.in --universal --generate-hashes --no-header --quiet -o requirements/clients.txt
 	uv pip compile requirements/clients-litellm.in --universal --generate-hashes --no-header --quiet -o requirements/clients-litellm.txt

@@ -141,6 +141,11 @@ def test_the_user_may_have_it_repeated():
     assert len(toolbox.ran) == 2
 
 
+def test_a_policy_for_doubts_that_nobody_knows_is_refused_at_once():
+    with pytest.raises(UsageError, match=r"'ask', 'report', 'repeat', not 'tell'"):
+        Agent(ScriptedProvider([]), in_doubt="tell")
+
+
 @pytest.mark.parametrize("approved", [True, False])
 @pytest.mark.parametrize("way", ["approver", "pause"])
 def test_a_person_is_asked_what_to_do(approved, way):

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from terminal_harness import DEADLINE, environment
 
+from toolspeak import Agent
 from toolspeak.cli.main import cli
 from toolspeak.data.codec import loads
 from toolspeak.data.events import RunFinished, ToolStarted
@@ -19,6 +20,8 @@ from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ToolspeakError, UsageError
 from toolspeak.journal import SqliteJournal
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.testing.journal import a_run
 
 
 def calling(name, **arguments):
@@ -102,7 +105,12 @@ def test_a_killed_run_is_resumed_shown_and_compared(folder):
     assert folder.toolspeak("resume", "--json").endswith("\n")
     assert not (folder.work / "b").exists()
     followed, _ = follower.communicate(timeout=DEADLINE)
-    records = [loads(line) for line in followed.splitlines()]
+    *lines, last = followed.splitlines()
+    records = [loads(line) for line in lines]
+    summed = json.loads(last)["summary"]
+    assert (summed["run_id"], summed["status"], summed["steps"], summed["calls"]) == (run_id, "answered", 3, 2)
+    assert summed["tokens"]["input"] > summed["tokens"]["output"] > 0
+    assert summed["cost"] is None
     assert [record.seq for record in records] == list(range(len(records)))
     assert isinstance(records[-1].event, RunFinished)
     assert records[-1].event.answer == "Done."
@@ -125,6 +133,38 @@ def test_a_killed_run_is_resumed_shown_and_compared(folder):
     assert "-  ▸ write" in parted
     assert "+model: Another answer." in parted
     assert "(~" not in parted
+
+
+def test_a_killed_run_goes_on_recording_and_is_played_as_one(folder):
+    folder.plays(
+        calling("write", path="a.txt", content="a\n"), calling("shell", command="sleep 15; echo x >> b"), "Done."
+    )
+    process = folder.start("run", "Make a file", "--approve", "all", "--record", "../run.jsonl")
+    folder.wait_for(ToolStarted, "shell")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    folder.toolspeak("resume")
+    (folder.work / "a.txt").unlink()
+
+    played = folder.toolspeak("run", "Make a file", "--replay", "../run.jsonl", "--json")
+    results = [r.event.result for r in map(loads, played.splitlines()) if hasattr(r.event, "result")]
+    assert [(result.name, result.code) for result in results] == [("write", None), ("shell", "unknown_outcome")]
+    assert loads(played.splitlines()[-1]).event.answer == "Done."
+    assert list(folder.work.iterdir()) == []
+
+
+def test_a_recording_that_is_gone_or_anothers_is_not_gone_on_with(folder):
+    folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
+    recorded = folder.work.parent / "run.jsonl"
+    other = ("run", "Else", "--approve", "none", "--record", str(recorded))
+    for meanwhile, why in ((recorded.unlink, "cannot be read"), (lambda: folder.toolspeak(*other), "another run's")):
+        folder.toolspeak("run", "Make a file", "--record", str(recorded), code=3)
+        meanwhile()
+        before = recorded.exists() and recorded.read_bytes()
+        _, told = folder.start("resume", "--approve", "all").communicate(timeout=DEADLINE)
+        assert "what follows is not recorded" in told
+        assert why in told
+        assert before == (recorded.exists() and recorded.read_bytes())
 
 
 def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder):
@@ -257,6 +297,53 @@ def test_sessions_are_continued_listed_renamed_forked_searched_moved_and_deleted
 def write(path, text):
     path.write_text(text, encoding="utf-8")
     return str(path)
+
+
+def test_a_run_that_a_program_started_outside_of_a_session_is_listed(folder):
+    async def main(journal):
+        return await Agent(ScriptedProvider(["yes"]), journal=journal).run("Is it there?")
+
+    result = folder.read(main)
+    listed = folder.here("sessions")
+    assert result.run_id[:8] in listed
+    assert "Is it there?" in listed
+    (entry,) = json.loads(folder.here("sessions", "--json"))
+    assert (entry["session_id"], [run["run_id"] for run in entry["runs"]]) == (None, [result.run_id])
+    assert "answered (answer): yes" in folder.here("show", result.run_id[:8])
+
+
+def test_a_title_cannot_drive_the_terminal(folder, monkeypatch):
+    monkeypatch.chdir(folder.work)
+    folder.plays(calling("read", path="a.txt"), "\x1b[31m red")
+    folder.here("run", "Evil \x1b]0;title\x07 task", "--approve", "none")
+    (run,) = folder.read(lambda journal: journal.runs())
+    for shown in (folder.here("sessions"), folder.here("show", run.run_id), folder.here("sessions", "search", "red")):
+        assert "␛" in shown
+        assert "\x1b" not in shown
+    killed = a_run("killed", task="Evil \x1b]0;title\x07 task")
+    folder.read(lambda journal: journal.append(killed[0]))
+    told = folder.toolspeak("resume", "--all", code=1)
+    assert "resuming killed" in told
+    assert "\x1b" not in told
+
+
+def test_what_a_run_cost_is_summed_up(folder, monkeypatch):
+    monkeypatch.chdir(folder.work)
+    folder.plays(calling("list", path="."), "Done.")
+    prices = write(
+        folder.path.parent / "prices.json", json.dumps({f"scripted:{folder.book}": {"input": 1, "output": 2}})
+    )
+    folder.here("run", "go", "--prices", prices)
+    (run,) = folder.read(lambda journal: journal.runs())
+    *records, last = folder.here("show", run.run_id, "--json").splitlines()
+    summed = json.loads(last)["summary"]
+    costs = [json.loads(line)["event"]["cost"] for line in records if '"ModelAnswered"' in line]
+    assert len(costs) == 2
+    assert summed["cost"] == pytest.approx(sum(costs))
+    assert summed["cost"] == pytest.approx((summed["tokens"]["input"] + 2 * summed["tokens"]["output"]) / 1e6)
+    shown = folder.here("show", run.run_id)
+    assert f"tokens (~${summed['cost']:.4f})" in shown
+    assert "model: 1 call " in shown
 
 
 def test_a_run_that_is_named_by_nothing_is_a_usage_error(folder):

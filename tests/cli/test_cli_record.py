@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from terminal_harness import DEADLINE, environment
+from terminal_harness import DEADLINE, TerminalProcess, environment
 
 CALL = '<execute>\n[{"name": "write", "args": {"path": "new.txt", "content": "new"}}]\n</execute>'
 
@@ -67,3 +67,38 @@ def test_what_a_run_costs_is_said_and_limited(tmp_path: Path):
     records = toolspeak(tmp_path, "show", run, "--json", "--journal", "j.db").stdout
     costs = [record["event"]["cost"] for record in map(json.loads, records.splitlines()) if "usage" in record["event"]]
     assert costs[-1] == 0.2
+
+
+def test_the_answers_of_a_person_are_played_where_there_is_none(tmp_path: Path):
+    other = CALL.replace("new.txt", "other.txt")
+    turns = [CALL, other, CALL.replace("new.txt", "third.txt"), "Written."]
+    (tmp_path / "book.json").write_text(json.dumps({"turns": turns}), "utf-8")
+    arguments = ("run", "Write.", "--model", f"scripted:{tmp_path / 'book.json'}", "--record", "run.jsonl")
+    more = ("--journal", "none", "--rules", "rules.jsonl")
+    with TerminalProcess("-m", "toolspeak", *arguments, *more, cwd=tmp_path, env=environment()) as terminal:
+        for answer in ("not that one\n", "y\n", "t\n"):
+            terminal.read_until("or say why not: ")
+            terminal.type(answer)
+        code, _ = terminal.finish()
+    assert code == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"book.json", "run.jsonl", "rules.jsonl", "other.txt", "third.txt"}
+    for name in ("rules.jsonl", "other.txt", "third.txt"):
+        (tmp_path / name).unlink()
+    again = toolspeak(tmp_path, "run", "Write.", "--replay", "run.jsonl", "--rules", "rules.jsonl")
+    assert (again.returncode, again.stdout) == (0, "Written.\n")
+    assert "not that one" in again.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"book.json", "run.jsonl"}
+
+
+def test_a_run_that_waited_and_was_resumed_is_played_as_one(tmp_path: Path):
+    (tmp_path / "book.json").write_text(json.dumps({"turns": [CALL, "Written."], "follow": True}), "utf-8")
+    model = f"scripted:{tmp_path / 'book.json'}"
+    waiting = toolspeak(tmp_path, "run", "Write.", "--model", model, "--record", "run.jsonl", "--journal", "j.db")
+    assert (waiting.returncode, "waiting for approval" in waiting.stderr) == (3, True)
+    resumed = toolspeak(tmp_path, "resume", "--approve", "all", "--journal", "j.db")
+    assert (resumed.returncode, resumed.stdout) == (0, "Written.\n")
+    (tmp_path / "new.txt").unlink()
+    again = toolspeak(tmp_path, "run", "Write.", "--replay", "run.jsonl")
+    assert (again.returncode, again.stdout) == (0, "Written.\n")
+    assert not (tmp_path / "new.txt").exists()

@@ -121,9 +121,9 @@ class Upstream:
             await self._whole(exchange, content)
             return
         body = exchange.json
-        # The task may come as a text or as parts.
+        # The task may come as a text or as parts; who says none gets one call.
         users = [message["content"] for message in body["messages"] if message["role"] == "user"]
-        task, topic = re.findall(r"((#\w+) [\w-]+)", json.dumps(users))[0]
+        task, topic = next(iter(re.findall(r"((#\w+) [\w-]+)", json.dumps(users))), ("#one", "#one"))
         self.asked.setdefault(task, []).append(body)
         said_before = sum(message["role"] == "assistant" for message in body["messages"])
         if topic in FAULTS and "days of rain" in json.dumps(body["messages"][-1]):

@@ -32,6 +32,34 @@ def test_a_value_is_found_in_json_text():
     assert SECRETS.hide(r'{"key": "line \"1\"\nline 2"}') == '{"key": "{{secret:KEY}}"}'
 
 
+ODD = "q\"uo'te\\d\n☃"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        json.dumps({"inner": json.dumps({"k": ODD})}),
+        json.dumps({"a": json.dumps({"b": json.dumps(ODD, ensure_ascii=False)})}),
+        f"write one JSON object: {json.dumps({'a': ODD}, ensure_ascii=False)!r}",
+        repr({"a": ODD}),
+        repr(f'it is "{ODD}", is it?'),
+        json.dumps({"reason": repr(ODD)}),
+    ],
+)
+def test_a_value_is_found_in_text_inside_of_text(shown):
+    assert "te" not in Secrets({"ODD": ODD}).hide_text(shown).replace("write", "")
+
+
+def test_a_value_is_found_as_a_number_and_in_files_of_text():
+    secrets = Secrets({"PIN": "918273", "WORD": "naïve"})
+    assert secrets.hide({"pin": 918273, "more": [918273, 918274, True, 91.5]}) == {
+        "pin": "{{secret:PIN}}",
+        "more": ["{{secret:PIN}}", 918274, True, 91.5],
+    }
+    assert secrets.hide_bytes("pin=918273 naïve".encode()) == b"pin={{secret:PIN}} {{secret:WORD}}"
+    assert secrets.hide_bytes(b"\xff918273") == b"\xff918273"
+
+
 PEM = """\
 -----BEGIN PRIVATE KEY-----
 MIIEvQIBADANBgkqhkiG9w0BAQEFAASC

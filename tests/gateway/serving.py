@@ -96,7 +96,7 @@ async def gateway(*upstreams: Upstream, **settings: Any) -> AsyncGenerator[Gatew
 
 
 def at(server: Server, **more: Any) -> Upstream:
-    return Upstream(url=server.base_url, **{"timeouts": Timeouts(5, 5, 5), "retries": 0, **more})
+    return Upstream(**{"url": server.base_url, "timeouts": Timeouts(5, 5, 5), "retries": 0, **more})
 
 
 USAGE = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 12}}

@@ -122,7 +122,7 @@ def test_an_answer_that_breaks_off_anywhere_is_told_as_broken(path: str):
     ends = WHOLE.index(b'"finish_reason": "stop"')
 
     async def run():
-        cuts = [cut for cut in range(0, ends, 61) for _ in range(2)]
+        cuts = [cut for cut in range(0, ends, 131) for _ in range(2)]
         answers = [dropped(HEAD, chunked([WHOLE[:cut]])) for cut in cuts]
         async with serve(*answers) as server, gateway(at(server, dialect="hermes", retries=0)) as served:
             for cut in cuts[::2]:
@@ -165,7 +165,7 @@ def test_a_stream_that_turns_into_nonsense(path: str, broken: bytes):
 
 
 @given(st.lists(st.integers(1, len(WHOLE) - 1), max_size=12, unique=True), st.sampled_from(sorted(ENDPOINTS)))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_however_the_upstream_is_cut_the_client_reads_the_same(cuts: list[int], path: str):
     places = [0, *sorted(cuts), len(WHOLE)]
     sent = [WHOLE[a:b] for a, b in pairwise(places)]
@@ -260,6 +260,30 @@ def test_a_slow_client_slows_the_upstream_down():
 
     assert asyncio.run(run()) > 65536 * count
     assert sent[0] == count
+
+
+def test_a_client_that_reads_nothing_any_more_is_dropped():
+    async def run() -> None:
+        kept: list[Server] = []
+
+        async def answer(exchange: Exchange) -> None:
+            await exchange.send(HEAD)
+            try:
+                while True:
+                    await exchange.send(chunked([event(says("x" * 65536))]))
+            finally:
+                kept[0].client_gone.set()
+
+        many = {"ping_seconds": 0.05, "stall_seconds": 0.2}
+        async with serve(answer) as server, gateway(at(server, dialect="hermes"), **many) as served:
+            kept.append(server)
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1024)
+            writer.write(raw(body()))
+            await server.client_gone.wait()
+            writer.close()
+            assert reader.at_eof() is False
+
+    asyncio.run(run())
 
 
 def test_a_long_silence_is_filled_with_comments():

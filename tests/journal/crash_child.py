@@ -1,7 +1,8 @@
 """A program that runs an agent on real files, and dies when it is told to.
 
 It reads one job a line from standard input (JSON), forks a process for it, and writes how that ended. A job names a
-`folder`, and where to die: `die_at` a record's number ("before" or "after" it is durable), or `die_after` seconds.
+`folder`, how many `runs` there are at once (each in a folder in it, all in one journal), and where to die: `die_at` a
+record's number ("before" or "after" it is durable), or `die_after` seconds.
 """
 
 from __future__ import annotations
@@ -134,12 +135,19 @@ def model() -> ScriptedProvider:
 async def work(job) -> None:
     folder = Path(job["folder"])
     journal = MortalJournal(folder / "toolspeak.db", job.get("die_at"), job.get("when", "after"))
+    begun = {info.title: info for info in await journal.runs()}
+    tasks = [f"Do all stages in {number}." for number in range(job.get("runs", 1))]
+    await asyncio.gather(
+        *(go_on(journal, folder / str(number), task, begun.get(task)) for number, task in enumerate(tasks))
+    )
+
+
+async def go_on(journal, folder: Path, task: str, info) -> None:
     agent = Agent(model(), tools(folder), journal=journal, approve="all")
-    runs = await journal.runs()
-    if runs and runs[0].status == "answered":  # killed behind its last record
-        assert (await load_state(journal, runs[0].run_id)).answer == ANSWER
+    if info is not None and info.status == "answered":  # killed behind its last record
+        assert (await load_state(journal, info.run_id)).answer == ANSWER
         return
-    result = await (agent.resume(runs[0].run_id) if runs else agent.run("Do all stages."))
+    result = await (agent.run(task) if info is None else agent.resume(info.run_id))
     assert result.answer == ANSWER, result
 
 

@@ -33,10 +33,11 @@ class Crasher:
     def close(self):
         self._process.communicate()
 
-    def folder(self):
+    def folder(self, runs=1):
         folder = self._path / str(next(self._numbers))
-        folder.mkdir()
-        (folder / "in.txt").write_text(FILES["in.txt"])
+        for number in range(runs):
+            (folder / str(number)).mkdir(parents=True)
+            (folder / str(number) / "in.txt").write_text(FILES["in.txt"])
         return folder
 
     def perform(self, folder, **job):
@@ -54,24 +55,32 @@ def crasher(tmp_path_factory):
 
 
 def records_of(folder):
+    """The records of each run, the oldest first."""
+
     async def main():
         journal = SqliteJournal(folder / "toolspeak.db")
         try:
-            (run,) = await journal.runs()
-            return await journal.read(run.run_id)
+            runs = {info.title: await journal.read(info.run_id) for info in await journal.runs()}
+            return [records for _, records in sorted(runs.items())]
         finally:
             journal.close()
 
     return asyncio.run(main())
 
 
-def check(folder):
+def check(folder, runs=1):
+    found = records_of(folder)
+    assert len(found) == runs
+    for number, records in enumerate(found):
+        check_run(folder / str(number), records)
+
+
+def check_run(folder, records):
     """All that was promised of a run, wherever it was killed."""
     for name, text in FILES.items():
         assert (folder / name).read_text() == text
     assert (folder / "log.txt").read_text() == "line 1\nline 3\n"
     assert [line.split()[0] for line in (folder / "receipts").read_text().splitlines()] == ["7", "9"]
-    records = records_of(folder)
     assert [record.seq for record in records] == list(range(len(records)))
     assert isinstance(records[0].event, RunStarted)
     assert isinstance(records[-1].event, RunFinished)
@@ -100,7 +109,7 @@ def test_the_uncrashed_run_is_what_it_is_compared_with(crasher):
     folder = crasher.folder()
     assert crasher.perform(folder)[0] == 0
     check(folder)
-    assert len(records_of(folder)) == RECORDS
+    assert len(records_of(folder)[0]) == RECORDS
 
 
 def killed_at(crasher, number, when):
@@ -115,21 +124,25 @@ def test_a_run_that_is_killed_at_a_record_is_resumed(crasher, number):
     killed_at(crasher, number, "after" if number % 2 else "before")
 
 
-def killed_at_random(crasher, seed, kills):
-    """Kills until the run has ended all the same, again and again, until there were enough kills."""
+def killed_at_random(crasher, seed, kills, runs=1):
+    """Kills until the runs have ended all the same, again and again, until there were enough kills."""
     chance, killed = random.Random(seed), 0
-    _, seconds = crasher.perform(crasher.folder())
+    _, seconds = crasher.perform(crasher.folder(runs), runs=runs)
     while killed < kills:
-        folder, code = crasher.folder(), -9
+        folder, code = crasher.folder(runs), -9
         while code == -9:
-            code, _ = crasher.perform(folder, die_after=chance.uniform(0, seconds))
+            code, _ = crasher.perform(folder, runs=runs, die_after=chance.uniform(0, seconds))
             killed += code == -9
         assert code == 0
-        check(folder)
+        check(folder, runs)
 
 
 def test_a_run_that_is_killed_at_random_moments_is_resumed(crasher):
     killed_at_random(crasher, seed=1, kills=11)
+
+
+def test_runs_that_are_killed_together_are_resumed(crasher):
+    killed_at_random(crasher, seed=1, kills=3, runs=4)
 
 
 @pytest.mark.slow
@@ -145,3 +158,10 @@ def test_at_every_record(crasher, number, when):
 @pytest.mark.parametrize("seed", range(2, 12))
 def test_at_random_moments(crasher, seed):
     killed_at_random(crasher, seed, kills=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_many_runs_of_one_process_at_random_moments(crasher, seed):
+    """Their records are committed together, so that it is killed in the middle of such commits, too."""
+    killed_at_random(crasher, seed, kills=15, runs=8)

@@ -30,9 +30,22 @@ def use(journal, work):
     return asyncio.run(main())
 
 
-def test_a_schema_of_version_1_is_brought_forward_whole(postgres_url):
-    asyncio.run(execute(postgres_url, SCHEMA_1))
-    journal = PostgresJournal(postgres_url, schema="old")
+LATER = {
+    2: "ALTER TABLE runs ADD COLUMN indexed BIGINT NOT NULL DEFAULT 0;"
+    "CREATE TABLE found (pos BIGINT PRIMARY KEY, words TSVECTOR NOT NULL);"
+    "CREATE INDEX found_by_words ON found USING gin (words);",
+    3: "ALTER TABLE runs ADD COLUMN suspend BIGINT;",
+}
+"""What each later version added, as it was released."""
+
+
+@pytest.mark.parametrize("version", range(1, 4))
+def test_a_schema_of_an_earlier_version_is_brought_forward_whole(postgres_url, version):
+    added = "".join(
+        f"{LATER[number]} UPDATE schema_version SET version = {number};" for number in range(2, version + 1)
+    )
+    asyncio.run(execute(postgres_url, SCHEMA_1 + added + f"ALTER SCHEMA old RENAME TO old_{version}"))
+    journal = PostgresJournal(postgres_url, schema=f"old_{version}")
 
     async def main():
         (record,) = await journal.read("r1")

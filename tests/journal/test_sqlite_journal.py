@@ -12,7 +12,7 @@ import pytest
 from toolspeak import Agent, Message, ToolCall, get_dialect, tool
 from toolspeak.agent.load import load_state
 from toolspeak.data.events import Record, RunFinished, RunResumed
-from toolspeak.errors import JournalError, RunError
+from toolspeak.errors import JournalError, RunError, UsageError
 from toolspeak.journal import SqliteJournal
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing.journal import a_run, every_kind, write
@@ -82,9 +82,24 @@ def test_a_run_is_in_the_file_and_its_folder_is_made(tmp_path):
 # --- versions ----------------------------------------------------------------------------------------------------
 
 
-def test_a_file_of_version_1_is_brought_forward_whole(path):
+LATER = {
+    2: "ALTER TABLE runs ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;"
+    """CREATE VIRTUAL TABLE found USING fts5(words, tokenize = "unicode61 remove_diacritics 0");""",
+    3: "ALTER TABLE runs ADD COLUMN suspend INTEGER;",
+}
+"""What each later version added, as it was released."""
+
+
+@pytest.mark.parametrize("version", range(1, 4))
+def test_a_file_of_an_earlier_version_is_brought_forward_whole(path, version):
     old = sqlite3.connect(path)
     old.executescript(SCHEMA_1)
+    for number in range(2, version + 1):
+        old.executescript(f"{LATER[number]} PRAGMA user_version = {number}")
+    if version > 1:  # the run behind it has been searched
+        old.execute("INSERT INTO found (rowid, words) VALUES (4294967297, 'plans')")
+        old.execute("UPDATE runs SET indexed = 3 WHERE run_id = 'r1'")
+        old.commit()
     old.close()
 
     async def main(journal):
@@ -300,6 +315,50 @@ def test_a_file_that_is_read_only_is_named_with_the_remedy(tmp_path):
     assert said.startswith("JournalError"), said
     assert str(path) in said
     assert "the right to" in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE as Linux has it")
+def test_a_file_that_is_brought_forward_while_the_disk_is_full_stays_as_it_was(path):
+    old = sqlite3.connect(path)
+    old.executescript(SCHEMA_1)
+    more = "INSERT INTO records (pos, data) SELECT pos + ?, data || ? FROM records WHERE pos = 4294967298"
+    old.executemany(more, [(number, " " * 3000) for number in range(1, 31)])
+    old.commit()
+    old.close()
+    program = (
+        "import asyncio, resource, sys; from toolspeak import SqliteJournal;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000));"
+        "asyncio.run(SqliteJournal(sys.argv[1]).runs())"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60)
+    assert "toolspeak.db" in done.stderr
+    assert "free some space" in done.stderr
+    assert len(use(path, lambda journal: journal.read("r1"))) == 33
+
+
+@pytest.mark.parametrize("name", [":memory:", "odd name?mode=ro"])
+def test_a_name_is_a_file_s_whatever_it_looks_like(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    first = filled(name)
+    assert (tmp_path / name).exists()
+    assert list(use(name, lambda journal: journal.read("r0"))) == first
+
+
+def test_a_relative_name_is_the_same_file_wherever_the_process_goes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+
+    async def main(journal):
+        await write(journal, a_run("r0"))
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        return await journal.read("r0")
+
+    assert len(use("toolspeak.db", main)) == 1
+
+
+def test_a_word_for_sync_that_nobody_knows_is_refused(path):
+    with pytest.raises(UsageError, match=r"'effect'.*effects, always, never"):
+        SqliteJournal(path, sync="effect")
 
 
 def test_a_journal_that_was_closed_opens_again(path):

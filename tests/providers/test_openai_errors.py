@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 
 import pytest
 from loopback_server import (
@@ -146,6 +147,14 @@ def test_keys_are_never_shown(shown: str):
     found = str(fail(whole("401 Unauthorized", json.dumps({"error": {"message": f"bad key: {shown}."}}).encode())))
     assert "[API key]" in found
     assert shown not in found
+
+
+@pytest.mark.parametrize("before", range(240, 301, 4))
+@pytest.mark.parametrize("make", [str.encode, lambda text: json.dumps({"error": {"message": text}}).encode()])
+def test_nor_is_the_beginning_of_one_where_the_text_was_cut(before: int, make: Callable[[str], bytes]):
+    text = f"{'x' * before} {KEY} y"
+    for answer in (whole("401 Unauthorized", make(text)), stream(event({"error": {"message": text, "code": 401}}))):
+        assert KEY[:6] not in str(fail(answer))
 
 
 def test_an_error_whose_body_is_cut_off_is_still_told():

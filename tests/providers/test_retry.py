@@ -12,7 +12,7 @@ from clocks import TestClock
 from every_api import KNOWN, Known, every_api, said
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopback_server import Answer, Server, chunked, dropped, event, serve, stream, until_client_leaves, whole
+from loopback_server import Answer, Exchange, Server, chunked, dropped, event, serve, stream, until_client_leaves, whole
 from openai_turns import CHUNKED_HEAD, EVENTS
 
 from toolspeak.errors import ProviderError, UsageError
@@ -96,10 +96,39 @@ def test_a_status_that_does_not_pass(known: Known, status: int):
 
 @every_api
 def test_a_kept_connection_that_the_server_closes_when_the_next_request_comes(known: Known):
-    found, server, clock = ask(known, known.turn, dropped(), known.turn, turns=2)
+    """A stale connection is no failing server: nothing is waited for, and it is no retry."""
+    found, server, clock = ask(known, known.turn, dropped(), known.turn, turns=2, retries=0)
     assert found == ["Hél😀"] * 2
     assert server.connections == 2
-    assert len(clock.slept) == 1
+    assert clock.slept == []
+
+
+def test_a_server_that_fails_on_a_new_connection_too_is_asked_as_any_that_fails():
+    found, server, clock = ask(OPENAI, OPENAI.turn, dropped(), dropped(), OPENAI.turn, turns=2)
+    assert found == ["Hél😀"] * 2
+    assert server.connections == 3
+    assert clock.slept == [0.25]
+
+
+def test_each_of_several_kept_connections_may_be_stale():
+    async def run() -> tuple[list[str], int]:
+        both = asyncio.Barrier(3)
+
+        async def waits(exchange: Exchange) -> None:
+            await both.wait()
+            await OPENAI.turn(exchange)
+
+        async with serve(waits, waits, dropped(), dropped(), OPENAI.turn) as server:
+            provider = OpenAIProvider("m", base_url=f"http://127.0.0.1:{server.port}", clock=TestClock(), retries=0)
+            try:
+                turns = [asyncio.create_task(said(provider)) for _ in range(2)]
+                await both.wait()
+                found = [*await asyncio.gather(*turns), await said(provider)]
+                return found, server.connections
+            finally:
+                await provider.aclose()
+
+    assert asyncio.run(run()) == (["Hél😀"] * 3, 3)
 
 
 @every_api

@@ -261,8 +261,6 @@ UNKNOWN: list[Any] = [
     block(7, "server_tool_use", id="s", name="web_search", input={}),
     delta(7, "input_json_delta", partial_json='{"query":'),
     stop(7),
-    block(8, "web_search_tool_result", content=[]),
-    stop(8),
 ]
 
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 
 from toolspeak.agent.cassette import Cassette
 from toolspeak.agent.choose import checked_choice, choose_driver
@@ -103,7 +103,8 @@ class Agent:
     `window` is how many tokens the model reads: a conversation that fills it is made shorter (see `Window`).
 
     `prices` come before those of `data.prices`, by `provider:model`; a limit in USD (`Limits.cost`) needs the model's.
-    `cassette` records the model's turns and the tools' results in a file, or plays them in place of both.
+    `cassette` records the model's turns, the tools' results and what people decided in a file, or plays them in place
+    of all three.
 
     Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
     """
@@ -142,8 +143,9 @@ class Agent:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets) if secrets else _NO_SECRETS
-        if cassette is not None:
-            model = cassette.attach(model, self.secrets)
+        approver, recording = resolve_approver(approve), None if cassette is None else cassette.recording
+        if recording is not None:
+            model, approver = recording.attach(model, approver, self.secrets)
         self.driver, chosen = choose_driver(model, dialect, starts_in, observers)
         wanted = choose_output(output, output_mode, output_retries, self.driver)
         self.toolset = with_output(tools if isinstance(tools, Toolset) else Toolset(tools), wanted)
@@ -153,8 +155,12 @@ class Agent:
             if chosen is None:
                 raise UsageError("schedule='native' needs a text dialect; name a schedule")
             schedule = chosen.info.native_schedule
+        if in_doubt not in get_args(InDoubt):
+            raise UsageError(f"in_doubt is {', '.join(map(repr, get_args(InDoubt)))}, not {in_doubt!r}")
         pipelines = by_level(interceptors)
         self.rules = StandingRules() if rules is None else rules
+        if recording is not None and recording.replays:
+            self.rules = StandingRules(self.rules)  # what is kept now was said when it was recorded
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
         self._journal = journal
@@ -173,11 +179,11 @@ class Agent:
                 policy=policy,
                 rules=self.rules,
                 observers=tuple(observers),
-                tape=cassette,
+                tape=recording,
             ),
             journal=self._run_journal(),
             secrets=self.secrets,
-            approver=resolve_approver(approve),
+            approver=approver,
             instructions=self.secrets.hide_text(instructions),
             agent=name,
             early_start=early_start,
@@ -186,6 +192,7 @@ class Agent:
             output=wanted,
             window=Window(window) if isinstance(window, int) else window,
             prices={**PRICES, **prices} if prices else PRICES,
+            recording=recording,
             clock=clock,
         )
 
@@ -271,7 +278,7 @@ class Agent:
         if isinstance(run, str):
             if self._journal is None:
                 raise UsageError("to resume a run by its id, give the agent the journal that has it: Agent(journal=…)")
-            loading = Resumption(self._journal, run, decided, self.secrets, self.rules)
+            loading = Resumption(self._journal, run, decided, self.secrets, self.rules, self._settings.recording)
             settings = replace(self._settings, journal=self._journal, deps=deps)
             return Run(settings, run, (), load=loading.load)
         if run.status not in PAUSED:
@@ -286,7 +293,7 @@ class Agent:
             traceparent=run.state.traceparent,
             parent_run_id=run.state.parent_run_id,
         )
-        opening = opening_of(run.state, decided, self.secrets, self.rules)
+        opening = opening_of(run.state, decided, self.secrets, self.rules, self._settings.recording)
         return Run(settings, run.run_id, opening, run.state, run.memory)
 
     async def suspend(self, run_id: str) -> bool:

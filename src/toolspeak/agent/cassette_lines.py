@@ -1,15 +1,25 @@
 """The lines of a cassette.
 
-The format (JSON Lines, UTF-8; version 1, this file is its definition). The first line names it and the provider, with
-what that can do. Then, as they came, a line for each
+The format (JSON Lines, UTF-8; version 1, this file is its definition). The first line names it, with an `id` of its
+own, and the provider, with what that can do. Then, as they came, a line for each
 
+- further `provider` that a driver asks, counted from 1;
 - request: `turn` (counted from 1), `asked` (what it has not in common with the request before: `same` is how many of
   its first messages it shares with that, tools are left out if they are the same), its `digest`, and the `answer`: a
-  text is a piece of text, all else as `data.codec` writes it; with `error` if the model's API failed behind it;
+  text is a piece of text, all else as `data.codec` writes it; with `error` if the model's API failed behind it, the
+  number of its `provider` if that is not the first, and `cut` if it was cancelled;
 - result of a tool's function: the `call`'s id, its name and arguments, and the `result` as `data.codec` writes it,
   whole and before any interceptor; with `stop` if it ended the run, `recalled` if an earlier result was given in its
-  place.
+  place, `skipped` if the function was not called;
+- question about a call: the `approval`'s call id, its name, arguments and preview, and the `answer` as an
+  `ApprovalDecided`, `escalated` with the reason, or the `stop` that ended the run; `later` if the run had paused and
+  went on with it, `in_doubt` if it was about running a call a second time, `revised` with the preview of other
+  arguments that were asked about before they were decided;
+- run that a tool started: what it `spent`, as `SubRunUsed`, ahead of the tool's result;
+- run that went on after a pause or an interruption: `resumed` is its id, `open` its calls without a result,
+  `undecided` those about which nothing was decided. What stands above about these calls happened again behind it.
 
+`standing`, in the first line and where a run went on, is the answer to every question that nobody was asked.
 Secrets are placeholders in all of it, and what a provider sends beside a request (headers, keys) is not part of it.
 """
 
@@ -21,11 +31,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from toolspeak.data.approvals import Decision
 from toolspeak.data.codec import dump, load
 from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
+from toolspeak.data.events import ApprovalDecided
 from toolspeak.data.messages import JSON
-from toolspeak.errors import UsageError
-from toolspeak.execute import Secrets
+from toolspeak.errors import AgentStop, UsageError
+from toolspeak.execute import Approver, BatchApprover, Secrets
+from toolspeak.execute.approval import StandingApprover
 
 KIND = "toolspeak-cassette"
 VERSION = 1
@@ -38,25 +51,42 @@ def is_cassette(path: Path) -> bool:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a recording; a last one that was not written to its end is left out. Raises UsageError."""
     found: list[dict[str, Any]] = []
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: the recording cannot be read: {error}") from None
-    for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
-        try:
-            value: Any = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{path}, line {number}: is not JSON: {error}") from None
-        if not isinstance(value, dict):
-            raise UsageError(f"{path}, line {number}: is no line of a recording")
-        found.append(cast("dict[str, Any]", value))
+    lines = text.split("\n")
+    cut = lines.pop() if len(lines) > 1 else None  # "" behind the last line's end
+    for number, line in enumerate(lines, 1):
+        found.append(_read_line(path, number, line))
+    if cut and is_json(cut):
+        found.append(_read_line(path, len(lines) + 1, cut))
     version = found[0].get(KIND)
     if version is None:
         raise UsageError(f"{path}: is no recording; `toolspeak run --record FILE` makes one")
     if version != VERSION:
         raise UsageError(f"{path}: is of version {version!r}, and this build reads {VERSION}; upgrade toolspeak")
     return found
+
+
+def is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _read_line(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        value: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}, line {number}: is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}, line {number}: is no line of a recording")
+    return cast("dict[str, Any]", value)
 
 
 def without_secrets(deltas: Sequence[Delta], secrets: Secrets) -> Sequence[Delta]:
@@ -101,3 +131,38 @@ def bare(data: dict[str, JSON]) -> dict[str, JSON]:
 def plain(value: Any) -> Any:
     """The value as JSON gives it back."""
     return json.loads(json.dumps(value, default=dict))
+
+
+def fact_json(fact: ApprovalDecided) -> JSON:
+    return bare(dump(fact))
+
+
+def fact_of(value: JSON) -> ApprovalDecided:
+    """Raises TypeError for anything else."""
+    found = load({"format": 1, **value})
+    if not isinstance(found, ApprovalDecided):
+        raise TypeError("its answer is none")
+    return found
+
+
+def stop_json(stop: AgentStop) -> JSON:
+    return {"message": str(stop), "answer": stop.answer}
+
+
+def stop_of(value: Any) -> AgentStop | None:
+    return AgentStop(value["message"], answer=value["answer"]) if value else None
+
+
+def standing_json(approver: Approver | BatchApprover | None) -> dict[str, JSON]:
+    if not isinstance(approver, StandingApprover):
+        return {}
+    said = approver.decision
+    return {"standing": [said.approved, said.reason, said.by, approver.repaired]}
+
+
+def standing_of(line: dict[str, Any]) -> StandingApprover | None:
+    """Raises TypeError and ValueError for anything else."""
+    if "standing" not in line:
+        return None
+    approved, reason, by, repaired = line["standing"]
+    return StandingApprover(Decision(approved, reason, by), repaired)

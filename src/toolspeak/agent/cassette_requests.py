@@ -25,7 +25,7 @@ def request_json(request: ModelRequest) -> dict[str, JSON]:
         ],
         "choice": request.choice.name if request.choice.mode == "specific" else request.choice.mode,
     }
-    output, earlier = request.output, request.earlier
+    output, earlier, constraint = request.output, request.earlier, request.constraint
     if output is not None:
         found["output"] = [output.name, output.schema, output.strict, output.description]
     if earlier is not None:
@@ -35,6 +35,7 @@ def request_json(request: ModelRequest) -> dict[str, JSON]:
         "options": request.options,
         "cache": request.cache,
         "keep": request.keep,
+        "constraint": constraint and [constraint.target, _digest(constraint.source)],
     }
     return found | {name: value for name, value in rest.items() if value}
 
@@ -48,8 +49,33 @@ def _message(message: Message | TextMessage) -> JSON:
 
 
 def digest_of(asked: Mapping[str, JSON]) -> str:
-    """SHA-256 (hex) of a request."""
-    text = json.dumps(asked, sort_keys=True, default=dict)
+    """SHA-256 (hex) of a request; calls count by their order, not by their ids."""
+    return _digest(json.dumps(_numbered(asked), sort_keys=True, default=dict))
+
+
+def _numbered(asked: Mapping[str, JSON]) -> dict[str, JSON]:
+    """The request with calls numbered in the order in which they were made: a run that lost a turn with its process has
+    other ids than one that did not."""
+    numbers: dict[str, str] = {}
+
+    def numbered(part: Mapping[str, JSON]) -> Mapping[str, JSON]:
+        match part.get("type"):
+            case "ToolCall" | "MalformedCall":
+                numbers[part["id"]] = name = f"call {len(numbers) + 1}"
+                return {**part, "id": name}
+            case "ToolResult":
+                return {**part, "call_id": numbers.get(part["call_id"], part["call_id"])}
+            case _:
+                return part
+
+    messages = [
+        {**message, "parts": [numbered(part) for part in message["parts"]]} if "parts" in message else message
+        for message in asked["messages"]
+    ]
+    return {**asked, "messages": messages}
+
+
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -79,6 +105,7 @@ def completed(left: Mapping[str, JSON], before: Mapping[str, JSON] | None) -> di
 
 def differences(recorded: Mapping[str, JSON], asked: Mapping[str, JSON]) -> str:
     """What changed from one request to the other: which fields, and a diff of what a person can read."""
+    recorded, asked = _numbered(recorded), _numbered(asked)
     names = [name for name in {**recorded, **asked} if recorded.get(name) != asked.get(name)]
     if _is_native(recorded) != _is_native(asked):
         was, now = ("the API's own", "written in text")[:: 1 if _is_native(recorded) else -1]

@@ -89,6 +89,9 @@ _TOOK_CALLS = (
 )
 
 
+_GO_ON = "Go on."
+
+
 class TextDriver:
     """Implements `Driver` for models whose calls are text, over any provider.
 
@@ -247,10 +250,12 @@ async def _usage_behind(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
 def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Sequence[TextMessage]:
     """The messages with the tool choice asked for at their end: the prompt stays as it is (see `prompt`)."""
     asked = choice_text(request.choice, request.tools) if request.choice.mode in ("required", "specific") else ""
+    if messages and messages[-1].role == "assistant":  # a turn that paused: not all models take one to go on with
+        return [*messages, TextMessage("user", asked or _GO_ON)]
     if not asked:
         return messages
-    if not messages or messages[-1].role == "assistant":
-        return [*messages, TextMessage("user", asked)]
+    if not messages:
+        return [TextMessage("user", asked)]
     last = messages[-1]
     return [*messages[:-1], TextMessage(last.role, f"{last.text}\n\n{asked}")]
 

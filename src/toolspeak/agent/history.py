@@ -7,18 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from toolspeak.data.messages import (
-    JsonPart,
     MalformedCall,
     Message,
     Part,
     ReasoningPart,
-    TextPart,
     ToolCall,
     ToolResult,
     failure,
 )
 from toolspeak.execute import Secrets
-from toolspeak.execute.results import hide_secrets
+from toolspeak.execute.results import hide_part, hide_secrets
 
 _CALL_ID = re.compile(r"call_(\d{1,9})_\d+")
 _NO_RESULT = "this call has no result: the run ended before; it may have run or not"
@@ -59,7 +57,7 @@ def paired(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def without_secrets(message: Message, secrets: Secrets) -> Message:
-    """The message with placeholders for secrets; bytes are not searched."""
+    """The message with placeholders for secrets."""
     return replace(message, parts=tuple(_hide(part, secrets) for part in message.parts)) if secrets else message
 
 
@@ -73,15 +71,13 @@ def hide_call(call: ToolCall, secrets: Secrets) -> ToolCall:
 
 def _hide(part: Part, secrets: Secrets) -> Part:
     match part:
-        case TextPart(text) | ReasoningPart(text):
+        case ReasoningPart(text):
             return replace(part, text=secrets.hide_text(text))
-        case JsonPart(value):
-            return replace(part, value=secrets.hide(value))
         case ToolCall():
             return hide_call(part, secrets)
-        case MalformedCall(raw=raw):
-            return replace(part, raw=secrets.hide_text(raw))
+        case MalformedCall(raw=raw, reason=reason):
+            return replace(part, raw=secrets.hide_text(raw), reason=secrets.hide_text(reason))
         case ToolResult():
             return hide_secrets(part, secrets)
         case _:
-            return part
+            return hide_part(part, secrets)

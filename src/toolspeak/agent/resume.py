@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from toolspeak.agent.decisions import decided
 from toolspeak.agent.load import load_with_memory
+from toolspeak.agent.recording import Recording
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import PAUSED, Event, RunResumed, RunStatus
 from toolspeak.data.messages import Message
@@ -40,6 +41,7 @@ class Resumption:
     decisions: Mapping[str, Decision]
     secrets: Secrets
     rules: StandingRules
+    recording: Recording | None = None
 
     async def load(self) -> tuple[RunState, Sequence[Event], dict[str, Any]]:
         """Where it stands, what is recorded first, and its tools' memory.
@@ -52,17 +54,23 @@ class Resumption:
         memory = cast("dict[str, Any]", self.secrets.reveal(memory))
         if state.status not in UNFINISHED:
             raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
-        return state, opening_of(state, self.decisions, self.secrets, self.rules), memory
+        return state, opening_of(state, self.decisions, self.secrets, self.rules, self.recording), memory
 
 
 def opening_of(
-    state: RunState, decisions: Mapping[str, Decision], secrets: Secrets, rules: StandingRules
+    state: RunState,
+    decisions: Mapping[str, Decision],
+    secrets: Secrets,
+    rules: StandingRules,
+    recording: Recording | None = None,
 ) -> Sequence[Event]:
-    """What is recorded first when a run goes on; rules that come with decisions are kept. Raises RunError for a
-    decision about a call that does not wait, or waits as another."""
+    """What is recorded first when a run goes on; rules that come with decisions are kept, and a cassette is told.
+    Raises RunError for a decision about a call that does not wait, or waits as another."""
     waiting = state.undecided if state.status in PAUSED else {}
     facts = decided(decisions, waiting, secrets)
     for fact in facts:
         if fact.always is not None:
             rules.add(fact.always, fact.by)
+    if recording is not None:
+        recording.resumed(state, facts)
     return [*facts, RunResumed()]

@@ -144,6 +144,8 @@ class Run:
         async with self._lock:
             if self.state.status == "running":
                 await self._record(used)
+                if self._settings.recording is not None:
+                    self._settings.recording.spent(used)
 
     async def finish(self) -> RunState:
         """Runs to the end, or to where it waits for approval. Raises ProviderError when the model API fails."""

@@ -10,6 +10,7 @@ from typing import Any
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.driver import Driver
 from toolspeak.agent.output import Output
+from toolspeak.agent.recording import Recording
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.values import quick
 from toolspeak.execute import Approver, BatchApprover, Executor, InDoubt, Level, Secrets
@@ -40,4 +41,5 @@ class RunSettings:
     output: Output | None = None
     pipelines: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])
     prices: Mapping[str, Price] = field(default_factory=lambda: PRICES)
+    recording: Recording | None = None
     clock: Callable[[], float] = time.time

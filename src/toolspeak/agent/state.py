@@ -310,14 +310,16 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
     calls = event.message.calls
     history = state.history.append(event.message) if event.message.parts else state.history
     answer, fruitless = None, 0
-    if not calls:
+    # The server works at the turn with tools of its own, and goes on with it when it is asked again.
+    pauses = event.finish == "pause" and not calls and bool(event.message.parts) and not state.limit
+    if not calls and not pauses:
         # An answer that rests on results the model made up is none.
         answer = None if event.forged and not state.limit else event.message.text.strip() or None
         if answer is None and not state.limit:
             fruitless = state.fruitless_turns + 1
             history = history.append(Message.user(_FORGED_TURN if event.forged else _EMPTY_TURN))
     usage, choice, unheeded = event.usage, state.choice, False
-    if choice.mode in ("required", "specific") and not state.limit:
+    if choice.mode in ("required", "specific") and not state.limit and not pauses:
         unheeded = not state.unheeded and not event.forged and not _follows(choice, calls)
         if unheeded and not calls and answer is not None:
             answer = None
@@ -342,7 +344,7 @@ def _answered(state: RunState, event: ModelAnswered) -> RunState:
         wrapped_up=state.limit is not None,
         fruitless_turns=fruitless,
         answer=answer,
-        reason="" if calls else _reason(event, answer),
+        reason="" if calls or pauses else _reason(event, answer),
     )
 
 

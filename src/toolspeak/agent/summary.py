@@ -10,6 +10,7 @@ from typing import cast
 
 from toolspeak.agent.compaction import Plan, to_summarise, tokens_of
 from toolspeak.agent.driver import Driver, TurnRequest
+from toolspeak.agent.recording import TurnCutOff
 from toolspeak.agent.settings import RunSettings
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import HistoryCompacted
@@ -54,7 +55,7 @@ async def summarise(driver: Driver, request: TurnRequest, seconds: float | None)
             async with aclosing(stream):
                 async for delta in stream:
                     collector.add(delta)
-    except (ProviderError, TimeoutError):
+    except (ProviderError, TimeoutError, TurnCutOff):
         return LEFT_OUT, Usage()
     turn = collector.turn()
     return turn.message.text.strip() or LEFT_OUT, turn.usage

@@ -14,6 +14,7 @@ from toolspeak.agent.history import call_id, hide_call
 from toolspeak.agent.interceptors import Stage, turn_of
 from toolspeak.agent.partial import PartialTurn
 from toolspeak.agent.record import Estimate, answered, seconds_left, time_is_over
+from toolspeak.agent.recording import TurnCutOff
 from toolspeak.agent.redact import Shown
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
@@ -105,8 +106,10 @@ class Turns:
             else:
                 async with scope:
                     turn = await self._turn(request, ready)
-        except TimeoutError:
-            if scope is None or not scope.expired():
+        except (TimeoutError, TurnCutOff) as error:
+            limited = wrapping_up or run.state.limits.seconds is not None
+            expired = scope is not None and scope.expired()
+            if not (limited if isinstance(error, TurnCutOff) else expired):
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
             if wrapping_up:

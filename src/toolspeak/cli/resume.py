@@ -14,11 +14,12 @@ from toolspeak.cli.exits import ANSWERED
 from toolspeak.cli.find import SHORT, find_run, is_held, unfinished
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import journal_of, journal_option
-from toolspeak.cli.work import Approve, Setup, Shown, open_streams, work
+from toolspeak.cli.work import Approve, Setup, Shown, open_streams, recording_of, work
 from toolspeak.data.events import RunStarted
 from toolspeak.errors import RunBusy, ToolspeakError, UsageError
 from toolspeak.execute import InDoubt
 from toolspeak.journal import Journal, RunInfo
+from toolspeak.ui import printable
 
 _LOOK = 1.0
 """Seconds between two looks for runs that were interrupted."""
@@ -108,7 +109,7 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
             continue  # it waits for a person, or was suspended by one, who names it
         if failed is not None and (is_held(info) or failed.get(info.run_id) == info.records):
             continue
-        click.echo(f"toolspeak: resuming {info.run_id[:SHORT]}: {info.title}", err=True)
+        click.echo(f"toolspeak: resuming {info.run_id[:SHORT]}: {printable(info.title)}", err=True)
         try:
             worst = max(worst, await _go_on(journal, info, how))
         except RunBusy as error:
@@ -131,4 +132,5 @@ async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
     async def begin(agent: Agent) -> Run:
         return agent.resumed(info.run_id)
 
-    return await work(setup, journal, begin, Shown(how.as_json), in_doubt=how.in_doubt)
+    shown, cassette = Shown(how.as_json), recording_of(setup)
+    return await work(setup, journal, begin, shown, in_doubt=how.in_doubt, cassette=cassette)

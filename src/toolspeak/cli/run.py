@@ -90,13 +90,15 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
     "--record",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Record the model's turns and the tools' results, to be played again with --replay.",
+    help="Record the model's turns, the tools' results and your answers, to be played again with --replay; "
+    "`toolspeak resume` goes on with it.",
 )
 @click.option(
     "--replay",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="Play a recording: no model is asked, no tool is run, and nothing is journaled unless --journal says where.",
+    help="Play a recording: no model is asked, no tool is run, nobody is asked for approval, and nothing is journaled "
+    "unless --journal says where.",
 )
 @journal_option
 @click.option("--session", metavar="ID", help="Go on with this session (the beginning of its id is enough).")
@@ -132,7 +134,7 @@ def run(
     """
     if record and replay:
         raise UsageError("say --record or --replay, not both: a replay asks no model, so there is nothing to record")
-    cassette = Cassette.replay(replay) if replay else Cassette.record(record) if record else None
+    cassette = Cassette.replay(replay, pauses=False) if replay else Cassette.record(record) if record else None
     if replay and cassette is not None:
         model, journal = cassette.model, journal or "none"
     if not model:
@@ -153,6 +155,8 @@ def run(
         rules="" if rules is None else str(Path(rules).resolve()),
         window=window,
         prices="" if prices is None else str(Path(prices).resolve()),
+        record="" if record is None else str(Path(record).resolve()),
+        recording="" if cassette is None else cassette.id,
     )
     shown = Shown(as_json, timeline)
     sys.exit(run_to_end(_run(text, setup, limits, journal_of(journal), session, goes_on, shown, cassette)))

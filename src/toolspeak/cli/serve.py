@@ -50,7 +50,7 @@ _MISSING = "the gateway needs more than toolspeak brings: pip install 'toolspeak
     "--config", metavar="FILE", type=click.Path(dir_okay=False), help="Several upstreams, by model name (TOML)."
 )
 @click.option("--host", help="Where to listen (127.0.0.1).")
-@click.option("--port", type=click.IntRange(0, 65535), help="The port (8080; 0 is any that is free).")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port (8665; 0 is any that is free).")
 @click.option(
     "--api-keys", metavar="FILE", type=click.Path(dir_okay=False), help="API keys, one a line, or their digests."
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import click
@@ -15,7 +15,7 @@ from toolspeak.cli.find import SHORT, find_run, find_session
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import journal_of, journal_option, write_json, write_text
 from toolspeak.errors import UsageError
-from toolspeak.journal import Journal
+from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.ui import printable
 
 
@@ -45,19 +45,31 @@ def _do(context: click.Context, work: Callable[[Journal], Awaitable[None]]) -> N
 async def _list(journal: Journal, limit: int, as_json: bool) -> None:
     listed: list[dict[str, Any]] = []
     table = Table("session", "run", "status", "records", "last used", "title", box=None)
-    for session in await journal.sessions(limit=limit):
-        runs = await journal.runs(session_id=session.session_id)
-        entry = {"session_id": session.session_id, "title": session.title, "updated": session.updated}
+    for session, runs in await _latest(journal, limit):
+        title, updated = (session.title, session.updated) if session else (runs[0].title, runs[0].updated)
+        session_id = session.session_id if session else None
         shown = [{"run_id": run.run_id, "status": run.status, "records": run.records} for run in runs]
-        listed.append({**entry, "runs": shown})
-        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.updated))
-        table.add_row(session.session_id[:SHORT], "", "", "", used, printable(session.title))
+        listed.append({"session_id": session_id, "title": title, "updated": updated, "runs": shown})
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(updated))
+        if session is not None:
+            table.add_row(session.session_id[:SHORT], "", "", "", used, printable(title))
         for run in runs:
-            table.add_row("", run.run_id[:SHORT], run.status.replace("_", " "), str(run.records), "", "  " + run.title)
+            status, at = run.status.replace("_", " "), "" if session else used
+            table.add_row("", run.run_id[:SHORT], status, str(run.records), at, "  " + printable(run.title))
     if as_json:
         write_json(listed)
     else:
         Console(markup=False, highlight=False, emoji=False).print(table)
+
+
+async def _latest(journal: Journal, limit: int) -> Sequence[tuple[SessionInfo | None, Sequence[RunInfo]]]:
+    """The sessions with their runs, and each run that a program started outside of one; the last used first."""
+    found: list[tuple[SessionInfo | None, Sequence[RunInfo]]] = [
+        (session, await journal.runs(session_id=session.session_id)) for session in await journal.sessions(limit=limit)
+    ]
+    found += [(None, [run]) for run in await journal.runs(limit=limit) if run.session_id is None]
+    found.sort(key=lambda entry: entry[0].updated if entry[0] else entry[1][0].updated, reverse=True)
+    return found[:limit]
 
 
 @sessions.command

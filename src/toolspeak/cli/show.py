@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import difflib
 import sys
+from dataclasses import asdict
+from typing import Any
 
 import click
 
+from toolspeak.agent import RunState
 from toolspeak.agent.load import load_state
 from toolspeak.cli.find import find_run
 from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import journal_of, journal_option, write_text
+from toolspeak.cli.options import journal_of, journal_option, write_json_line, write_text
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import RunFinished
 from toolspeak.journal import Journal
@@ -24,7 +27,9 @@ _LOOK = 0.2
 
 @click.command
 @click.argument("run")
-@click.option("--json", "as_json", is_flag=True, help="Print the records, one JSON object a line.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the records, one JSON object a line, and at last their sum."
+)
 @click.option("--follow", is_flag=True, help="Go on with what comes, until the run has ended.")
 @journal_option
 def show(run: str, as_json: bool, follow: bool, journal: str | None) -> None:
@@ -45,10 +50,27 @@ async def _show(run: str, as_json: bool, follow: bool, journal: Journal) -> None
             if not follow or (records and isinstance(records[-1].event, RunFinished)):
                 break
             await asyncio.sleep(_LOOK)
-        if not as_json:
-            write_text(f"{run_id}: {summary(await load_state(journal, run_id))}\n")
+        state = await load_state(journal, run_id)
+        if as_json:
+            write_json_line({"summary": _sum(run_id, state)})
+        else:
+            write_text(f"{run_id}: {summary(state)}\n")
     finally:
         await journal.aclose()
+
+
+def _sum(run_id: str, state: RunState) -> dict[str, Any]:
+    """What a run came to and took: seconds, tokens (None where unknown), US dollars (None without a known price)."""
+    return {
+        "run_id": run_id,
+        "status": state.status,
+        "steps": state.step,
+        "calls": state.calls,
+        "seconds": round(state.time - state.started, 3),
+        "tokens": asdict(state.usage),
+        "tokens_estimated": state.tokens_estimated,
+        "cost": state.cost,
+    }
 
 
 @click.command

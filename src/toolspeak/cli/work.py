@@ -43,7 +43,8 @@ did, in a few sentences."""
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What sets up a run's agent; recorded with the run, so that `resume` can do it again."""
+    """What sets up a run's agent; recorded with the run, so that `resume` can do it again. `record` is the file of its
+    cassette, `recording` the cassette's id."""
 
     model: str
     dialect: str
@@ -55,6 +56,8 @@ class Setup:
     rules: str = ""
     window: int | None = None
     prices: str = ""
+    record: str = ""
+    recording: str = ""
 
     def recorded(self) -> dict[str, JSON]:
         """As JSON, good in any folder: it may be resumed from another."""
@@ -71,6 +74,21 @@ class Setup:
         if not all(isinstance(recorded.get(name), str) for name in names) or not isinstance(window, int | None):
             raise UsageError(f"run {run_id} was not started by `toolspeak run`: resume it with the program that did")
         return cls(**{name: recorded[name] for name in names}, window=window)
+
+
+def recording_of(setup: Setup) -> Cassette | None:
+    """The cassette of a run that goes on; None if it has none any more, which is said."""
+    if not setup.record:
+        return None
+    try:
+        cassette = Cassette.record(setup.record, go_on=True)
+        problem = "" if cassette.id == setup.recording else "it is another run's by now"
+    except UsageError as error:
+        cassette, problem = None, str(error)
+    if problem:
+        click.echo(f"toolspeak: what follows is not recorded to {setup.record}: {printable(problem)}", err=True)
+        return None
+    return cassette
 
 
 @dataclass(frozen=True, slots=True)

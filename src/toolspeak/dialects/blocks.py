@@ -88,13 +88,8 @@ class BlockParser:
 
     @property
     def in_text(self) -> bool:
-        """Whether what was read so far ends in text, with nothing begun."""
-        return self._state == self._text and not self._held
-
-    @property
-    def in_code(self) -> bool:
-        """Whether it ends inside inline code."""
-        return self._quoting
+        """Whether what was read so far ends in text outside inline code, with nothing begun."""
+        return self._state == self._text and not self._held and not self._quoting
 
     @property
     def thought_ends(self) -> Sequence[EndMarker]:
@@ -106,8 +101,7 @@ class BlockParser:
             taken = self._run.take(chunk)
             if taken is not None:
                 return taken
-            self._position += self._run.end()
-            self._run = None
+            self._end_run(self._run)
         plain = self._plain(chunk)
         if plain is not None:
             return plain
@@ -126,8 +120,8 @@ class BlockParser:
         out: list[Delta] = []
         normal = reason in NORMAL_END
         if self._run is not None:
-            self._position += self._run.end()
-            self._run = None
+            self._end_run(self._run)
+            out += self.feed("")
         if self._block is not None:
             self._close_block(out, normal)
         elif self._held:
@@ -135,6 +129,10 @@ class BlockParser:
         self._held = ""
         self._batch.close(out)
         return out
+
+    def _end_run(self, run: Run) -> None:
+        self._position += run.end()
+        self._held, self._run = run.rest, None
 
     def keep_reasoning(self) -> None:
         self._reasoning_kind = TextDelta
@@ -270,10 +268,11 @@ class BlockParser:
         """After a complete body: white space, a code fence, then the end marker and nothing else."""
         block = self._expect_block()
         space = _SPACE.match(text, position)
-        stop = space.end() if space else position
-        if stop > position:
-            block.body.raw.add(text[position:stop])
-            return stop
+        if space and space.end() > position:
+            block.body.raw.add(space[0])
+            position = space.end()
+            if position == len(text):
+                return position
         end = self._expect_end(block)
         closed = end.match(text, position)
         if closed > 0:

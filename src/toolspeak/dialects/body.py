@@ -22,10 +22,11 @@ class Run:
 
     `content` says whether a chunk is nothing else, `write` makes it a fragment of JSON; without `shown` the value is
     no argument, and nothing is said of it. A body offers one in `run`, with the `room` there is for it in
-    characters; whoever feeds the body ends it before anything else.
+    characters; whoever feeds the body ends it before anything else, and goes on with `rest`: a backslash at the
+    end of a chunk waits for what it escapes.
     """
 
-    __slots__ = ("_body", "_chunks", "_content", "_index", "_room", "_shown", "_write")
+    __slots__ = ("_body", "_chunks", "_content", "_index", "_room", "_shown", "_write", "rest")
 
     def __init__(
         self,
@@ -44,15 +45,25 @@ class Run:
         self._shown = shown
         self._write = write
         self._chunks: list[str] = []
+        self.rest = ""
 
     def take(self, chunk: str) -> list[Delta] | None:
         """The deltas of a chunk; None if it must go through the body's `feed`."""
+        rest = ""
+        if self.rest:
+            chunk = self.rest + chunk
         if not self._content(chunk):
-            return None
+            if not chunk.endswith("\\"):
+                return None
+            chunk, rest = chunk[:-1], "\\"
+            if chunk and not self._content(chunk):
+                return None
         room = self._room - len(chunk)
         if room < 0:
             return None
-        self._room = room
+        self._room, self.rest = room, rest
+        if not chunk:
+            return []
         self._chunks.append(chunk)
         if self._write is not None:
             chunk = self._write(chunk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import cast
+from typing import TypeAlias, cast
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
@@ -15,6 +15,10 @@ from toolspeak.dialects.steps import Steps, string_text
 
 MAX_NAME = 256
 """Characters a tool's name, or an argument's that stands outside of quotes, may take."""
+
+Flow: TypeAlias = tuple[Callable[[str], object], Callable[[str], str]]
+"""A string that leaves as it comes: what says that a chunk holds nothing else, and what makes it a piece of JSON. The
+pieces of two chunks, joined, are the piece of both."""
 
 _TO_ESCAPE = re.compile(r'["\\\x00-\x1f]')
 
@@ -32,24 +36,28 @@ class FunctionCalls(Steps):
         self._offset = 0  # the body's offset of the open call
         self._json = Buffer(caps.characters)
         self._word = ""
+        self._write = string_text  # what of a string the run took, see `flow`
         self._state = self._start
 
     @abstractmethod
     def _start(self, text: str, position: int, out: list[Delta]) -> int: ...
 
-    def flow(self) -> Callable[[str], object] | None:
-        """Where the body stands in a string that leaves as it comes: what says that a chunk holds nothing else."""
+    def flow(self) -> Flow | None:
+        """Where the body stands in a string that leaves as it comes."""
         return None
 
     def run(self) -> Run | None:
-        content = self.flow() if self.problem is None else None
+        flow = self.flow() if self.problem is None else None
         # The fragment that a chunk becomes may be six times as long (\u0000), and is what the cap counts.
         room = (self.caps.characters - self._json.length) // 6
-        return Run(self, content, self._index, room, write=string_text) if content and room > 0 else None
+        if flow is None or room <= 0:
+            return None
+        content, self._write = flow
+        return Run(self, content, self._index, room, write=self._write)
 
     def book(self, taken: str) -> None:
         self.raw.add(taken)
-        self._json.add(string_text(taken))
+        self._json.add(self._write(taken))
 
     def _begin_raw(self, position: int) -> None:
         """A call's text begins here."""

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.function_calls import FunctionCalls, json_content
+from toolspeak.dialects.function_calls import Flow, FunctionCalls, json_content
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json
-from toolspeak.dialects.steps import skip_space
+from toolspeak.dialects.steps import skip_space, string_text
 from toolspeak.dialects.typed_text import as_mapping, json_type, resolve, schema_types
 
-_flows = re.compile(r"[^<]++").fullmatch  # both delimiters begin so
+_FLOW: Flow = (re.compile(r"[^<]++").fullmatch, string_text)  # both delimiters begin so
 _HEAD = re.compile(r"(?:call)?:")
 _HEAD_START = re.compile(r"c(?:a(?:ll?)?)?")
 _NAME_RUN = re.compile(r"[^\s{}<>\"\[\],]*")
@@ -175,8 +175,8 @@ class GemmaCalls(FunctionCalls):
         self._say("" if in_key else '"', out)
         return position + len(self._quote)
 
-    def flow(self) -> Callable[[str], object] | None:
-        return _flows if self._state == self._string and not self._in_key else None
+    def flow(self) -> Flow | None:
+        return _FLOW if self._state == self._string and not self._in_key else None
 
     def _string(self, text: str, position: int, out: list[Delta]) -> int:
         quote = self._quote

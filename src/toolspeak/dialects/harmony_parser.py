@@ -78,8 +78,7 @@ class HarmonyParser:
             taken = self._run.take(chunk)
             if taken is not None:
                 return taken
-            self._position += self._run.end()
-            self._run = None
+            self._end_run(self._run)
         out: list[Delta] = []
         text = self._held + chunk if self._held else chunk
         position, end = 0, len(text)
@@ -93,8 +92,8 @@ class HarmonyParser:
         out: list[Delta] = []
         normal = reason in NORMAL_END
         if self._run is not None:
-            self._position += self._run.end()
-            self._run = None
+            self._end_run(self._run)
+            out += self.feed("")
         if self._body is not None:
             self._close_call(self._body, normal, out)
         elif self._forged is not None:
@@ -106,6 +105,10 @@ class HarmonyParser:
             out.append(self._kind(self._held))
         self._batch.close(out)
         return out
+
+    def _end_run(self, run: Run) -> None:
+        self._position += run.end()
+        self._held, self._run = run.rest, None
 
     def keep_reasoning(self) -> None:
         self._reasoning_kind = TextDelta

@@ -14,6 +14,9 @@ from toolspeak.dialects.scan import Buffer, Caps, JsonScanner, Problem, decode_j
 
 LENIENT_ARGUMENTS = ("args", "arguments", "parameters")
 _SPACE = re.compile(r"[ \t\n\r]*")
+# What most calls begin with, whole in one chunk: a key, and a name, without escapes.
+_PLAIN_KEY = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\n\r]*+:[ \t\n\r]*+')
+_PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,6 @@ class CallShape:
 class _Call:
     """The call being read. `arguments` is set once their key was seen."""
 
-    raw: Buffer
     offset: int = 0
     name: str | None = None
     id: str | None = None
@@ -72,7 +74,7 @@ class JsonCalls(Body):
         self._scanner = JsonScanner(caps)
         self._value = Buffer(caps.characters)
         self._key = ""
-        self._call = _Call(Buffer(caps.characters))
+        self._call = _Call()
 
     _next: Callable[[str, int, list[Delta]], int]
 
@@ -82,7 +84,7 @@ class JsonCalls(Body):
         while not self.done and self.problem is None:
             if not self._scanning:
                 found = _SPACE.match(text, position)
-                position = self._take(text, position, found.end() if found else position)
+                position = found.end() if found else position
             if position >= end:
                 break
             position = self._next(text, position, out)
@@ -101,7 +103,6 @@ class JsonCalls(Body):
 
     def book(self, taken: str) -> None:
         self.raw.add(taken)
-        self._call.raw.add(taken)
         self._value.add(taken)
 
     # Each state below takes one step: it is called at a character that is no white space (outside of
@@ -124,19 +125,19 @@ class JsonCalls(Body):
         return self._element(text, position, out)
 
     def _element(self, text: str, position: int, out: list[Delta]) -> int:
-        self._call = _Call(Buffer(self.caps.characters), self._base + position)
+        self._call = _Call(self._base + position)
         if text[position] == "{":
             self._next = self._first_key
-            return self._take(text, position, position + 1)
+            return position + 1
         self._call.problem = Problem("not_a_call", f"a call is an object: {self._shape.example}")
         self._scanner, self._next, self._scanning = JsonScanner(self.caps, depth=1), self._scan_element, True
         return position
 
     def _scan_element(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._take(text, position, self._scan(text, position))
+        stop = self._scan(text, position)
         if self._scanner.done:
             self._scanning = False
-            self._end_call(out)
+            self._end_call(text, stop, out)
         return stop
 
     def _first_key(self, text: str, position: int, out: list[Delta]) -> int:
@@ -147,30 +148,44 @@ class JsonCalls(Body):
     def _key_start(self, text: str, position: int, out: list[Delta]) -> int:
         if text[position] != '"':
             return self._fail("invalid_json", f"expected a key in double quotes, found {text[position]!r}", position)
+        plain = _PLAIN_KEY.match(text, position)
+        if plain:
+            self._take_key(plain[1], out)
+            self._next = self._value_start
+            return plain.end()
         self._new_value(self._scan_key)
         return position
 
     def _scan_key(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._take(text, position, self._scan(text, position))
+        stop = self._scan(text, position)
         self._value.add(text[position:stop])
         if self._scanner.done:
             key = decode_json(self._value.value())
-            self._key = key if isinstance(key, str) else ""
-            if self._shape.keyed:
-                self._name_by_key(self._key, out)
-            else:
-                self._check_key(self._key)
+            self._take_key(key if isinstance(key, str) else "", out)
             self._next, self._scanning = self._colon, False
         return stop
+
+    def _take_key(self, key: str, out: list[Delta]) -> None:
+        self._key = key
+        if self._shape.keyed:
+            self._name_by_key(key, out)
+        else:
+            self._check_key(key)
 
     def _colon(self, text: str, position: int, out: list[Delta]) -> int:
         if text[position] != ":":
             return self._fail("invalid_json", f"expected ':' after the key, found {text[position]!r}", position)
         self._next = self._value_start
-        return self._take(text, position, position + 1)
+        return position + 1
 
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._call
+        if self._key == self._shape.name_key and not self._shape.keyed:
+            plain = _PLAIN_STRING.match(text, position)
+            if plain:
+                self._take_name(plain[1], out)
+                self._next = self._after_value
+                return plain.end()
         self._new_value(self._scan_value)
         if self._key != call.arguments_key or call.problem is not None:
             return position
@@ -189,7 +204,6 @@ class JsonCalls(Body):
             self._fail("too_large", f"an argument is over {self.caps.characters} characters", stop)
         piece = text[position:stop]
         call = self._call
-        call.raw.add(piece)
         self._value.add(piece)
         if self._key == call.arguments_key and call.problem is None and piece and not call.quoted:
             self._argument_text(piece, out)
@@ -217,13 +231,20 @@ class JsonCalls(Body):
             else:
                 call.arguments = value
         elif key == shape.name_key:
-            if not isinstance(value, str) or not value:
-                call.problem = Problem("no_name", f'"{key}" must be the name of a tool, not {shorten(repr(value))}')
-            else:
-                call.name = value
-                self._announce(out)
+            self._take_name(value, out)
         else:
             call.id = value if isinstance(value, str) or value is None else str(value)
+
+    def _take_name(self, value: JSON, out: list[Delta]) -> None:
+        call = self._call
+        if call.problem is not None:
+            return
+        if not isinstance(value, str) or not value:
+            key, found = self._shape.name_key, shorten(repr(value))
+            call.problem = Problem("no_name", f'"{key}" must be the name of a tool, not {found}')
+        else:
+            call.name = value
+            self._announce(out)
 
     def _take_quoted(self, text: str, out: list[Delta]) -> None:
         """Arguments that were written as a JSON string: they are what it says, if that is an object."""
@@ -268,14 +289,13 @@ class JsonCalls(Body):
                 position,
             )
         self._next = self._key_start
-        return self._take(text, position, position + 1)
+        return position + 1
 
     def _close_object(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._take(text, position, position + 1)
-        self._end_call(out)
-        return stop
+        self._end_call(text, position + 1, out)
+        return position + 1
 
-    def _end_call(self, out: list[Delta]) -> None:
+    def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
         call, shape = self._call, self._shape
         if call.problem is None and call.name is None:
             key = "of the tool's name" if shape.keyed else f'"{shape.name_key}"'
@@ -288,8 +308,10 @@ class JsonCalls(Body):
             call.problem = Problem("no_arguments", f'the key "{shape.arguments_key}" is missing; write {shape.example}')
         if call.problem is not None or call.name is None:
             problem = call.problem or Problem("no_name", "")
+            fed = self.raw.length - self._base  # where what `raw` does not have yet begins in `text`
+            raw = self.raw.since(call.offset) + text[max(call.offset - self._base, fed) : stop]
             delta: CallCompleted | CallMalformed = CallMalformed(
-                self._index, call.raw.value(), problem.code, problem.reason, call.offset, call.name
+                self._index, raw, problem.code, problem.reason, call.offset, call.name
             )
         else:
             if call.arguments is None:
@@ -338,10 +360,6 @@ class JsonCalls(Body):
         stop = self._scanner.feed(text, position)
         if self._scanner.problem is not None:
             self.problem, self.problem_offset = self._scanner.problem, self._base + stop - self._scanner.back
-        return stop
-
-    def _take(self, text: str, start: int, stop: int) -> int:
-        self._call.raw.add(text[start:stop])
         return stop
 
     def _fail(self, code: str, reason: str, position: int) -> int:

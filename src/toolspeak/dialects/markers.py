@@ -182,7 +182,7 @@ class MarkerTable:
             return None, start, []
         marker = self._elements[found[1].lower()]
         notes = ["marker_attributes"] if found[2] and found[2].strip() else []
-        if found[1] != marker.element:
+        if not marker.text.startswith(found[1], 1):
             notes.append("marker_case")
         return marker, found.end(), notes
 

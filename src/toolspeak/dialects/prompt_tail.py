@@ -60,9 +60,9 @@ def section_of_reply(dialect: Dialect, reply: str, tools: Sequence[ToolSpec] = (
             continue
         said = parser.feed(reply[position:at])
         position = at
-        if not parser.in_text or not all(isinstance(delta, TextDelta) for delta in said):
+        if not all(isinstance(delta, TextDelta) for delta in said):
             return "text"
-        if not parser.in_code:
+        if parser.in_text:
             return "reasoning"
     return "text"
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
-from toolspeak.dialects.function_calls import FunctionCalls, json_content
+from toolspeak.dialects.function_calls import Flow, FunctionCalls, json_content
 from toolspeak.dialects.python_literals import (
     ESCAPE,
     ESCAPE_START,
+    FLOWS,
     NUMBER,
+    RAW_FLOWS,
     RAW_RUNS,
     RUNS,
     WORDS,
@@ -30,7 +31,6 @@ from toolspeak.dialects.python_literals import (
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, shorten
 from toolspeak.dialects.steps import skip_space
 
-_FLOWS = {quote: re.compile(rf"[^{quote}\\]++").fullmatch for quote in "'\""}
 _KEY_RUN = re.compile(r"[\w-]*")
 _ATOM_RUN = re.compile(r"[^\s,:()\[\]{}'\"=<]*")
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
@@ -278,8 +278,10 @@ class PythonArguments(FunctionCalls):
         self._quote, self._state = quote, self._string
         return position + (3 if self._triple else 1)
 
-    def flow(self) -> Callable[[str], object] | None:
-        return _FLOWS[self._quote] if self._state == self._string and not self._holds else None
+    def flow(self) -> Flow | None:
+        if self._state != self._string or self._holds:
+            return None
+        return RAW_FLOWS[self._quote] if self._raw_string else FLOWS[self._quote]
 
     def _string(self, text: str, position: int, out: list[Delta]) -> int:
         quote = self._quote

@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
+from functools import partial
+
+from toolspeak.dialects.function_calls import Flow
+from toolspeak.dialects.steps import string_text
 
 NUMBER = re.compile(
     r"[+-]?(?:0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+"
@@ -16,6 +21,7 @@ WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "fals
 # Content up to a quote or to an escape that JSON writes otherwise.
 RUNS = {quote: re.compile(rf'[^{quote}\\]*+(?:\\(?:[nrtbf"\\]|u[0-9a-fA-F]{{4}})[^{quote}\\]*+)*+') for quote in "'\""}
 RAW_RUNS = {quote: re.compile(rf"[^{quote}\\]*") for quote in "'\""}
+_WHOLE = {quote: re.compile(rf'(?:[^{quote}\\]++|\\(?:[nrtbf"\\]|u[0-9a-fA-F]{{4}}))++') for quote in "'\""}
 _NOT_JSON = re.compile(r'\\.|["\x00-\x1f]', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 ESCAPE = re.compile(
@@ -46,6 +52,10 @@ def quoted_content(piece: str, quote: str) -> str:
             return _NOT_JSON.sub(_care, piece)
         piece = piece.replace('"', '\\"')
     return _CONTROL.sub(_care, piece) if _CONTROL.search(piece) else piece
+
+
+FLOWS: Mapping[str, Flow] = {quote: (_WHOLE[quote].fullmatch, partial(quoted_content, quote=quote)) for quote in "'\""}
+RAW_FLOWS: Mapping[str, Flow] = {quote: (re.compile(rf"[^{quote}\\]++").fullmatch, string_text) for quote in "'\""}
 
 
 def _care(found: re.Match[str]) -> str:

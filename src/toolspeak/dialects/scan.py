@@ -70,6 +70,12 @@ class Buffer:
 # The longest run of complete string content; what stops it is a quote, a bad or cut escape, or a control character.
 _STRING_RUN = re.compile(r'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
 _STRING_CONTENT = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))++')
+# What most of an object is, whole: in one step, where its characters would each take one.
+_STRING_WHOLE = re.compile(rf'"{_STRING_RUN.pattern}"')
+_WORD_WHOLE = r"-?+(?:0|[1-9][0-9]{0,18}+)(?:\.[0-9]{1,19}+)?+|true|false|null"
+_GAP = r"[ \t\n\r]*+"
+_KEY_WHOLE = re.compile(rf"{_GAP}{_STRING_WHOLE.pattern}{_GAP}:{_GAP}")
+_MEMBERS = re.compile(rf"(?:{_KEY_WHOLE.pattern}(?:{_STRING_WHOLE.pattern}|{_WORD_WHOLE}){_GAP},)*+")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ATOM_RUN = re.compile(r"[^\s,:\[\]{}\"<]*")  # not past a '<': it may begin the block's end marker
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
@@ -99,10 +105,10 @@ class JsonScanner:
     `back` characters before the returned position), or the whole chunk was taken and more is needed.
     """
 
-    __slots__ = ("_atom", "_caps", "_escape", "_in_key", "_stack", "_state", "back", "done", "problem")
+    __slots__ = ("_atom", "_depth", "_digits", "_escape", "_in_key", "_stack", "_state", "back", "done", "problem")
 
     def __init__(self, caps: Caps, depth: int = 0) -> None:
-        self._caps = Caps(caps.depth - depth, caps.characters, caps.digits)
+        self._depth, self._digits = caps.depth - depth, caps.digits
         self._stack: list[str] = []
         self._state = _VALUE
         self._in_key = False
@@ -120,11 +126,27 @@ class JsonScanner:
             elif self._state == _ATOM:
                 position = self._atom_text(text, position)
             else:
-                found = _SPACE.match(text, position)
-                position = found.end() if found else position
-                if position < end:
+                position = self._whole(text, position)
+                if position < end and not self.done:
                     position = self._structure(text[position], position)
         return position
+
+    def _whole(self, text: str, position: int) -> int:
+        """Past white space, and past keys and values that are there to their end."""
+        if self._state in (_FIRST_KEY, _KEY):
+            found = _MEMBERS.match(text, position)
+            if found and found.end() > position:
+                position, self._state = found.end(), _KEY
+            found = _KEY_WHOLE.match(text, position)
+            if found:
+                position, self._state = found.end(), _VALUE
+        if self._state == _VALUE:
+            found = _STRING_WHOLE.match(text, position)
+            if found:
+                self._complete()
+                return found.end()
+        found = _SPACE.match(text, position)
+        return found.end() if found else position
 
     @property
     def in_string(self) -> bool:
@@ -153,8 +175,8 @@ class JsonScanner:
         elif char in "{[":
             self._stack.append("}" if char == "{" else "]")
             self._state = _FIRST_KEY if char == "{" else _FIRST_ITEM
-            if len(self._stack) > self._caps.depth:
-                self.problem = Problem("too_deep", f"the JSON is nested deeper than {self._caps.depth} levels")
+            if len(self._stack) > self._depth:
+                self.problem = Problem("too_deep", f"the JSON is nested deeper than {self._depth} levels")
         else:
             self._state, self._atom = _ATOM, ""
             return position
@@ -222,10 +244,10 @@ class JsonScanner:
     def _atom_text(self, text: str, position: int) -> int:
         found = _ATOM_RUN.match(text, position)
         stop = found.end() if found else position
-        stop = min(stop, position + self._caps.digits + 1 - len(self._atom))
+        stop = min(stop, position + self._digits + 1 - len(self._atom))
         self._atom += text[position:stop]
-        if len(self._atom) > self._caps.digits:
-            self._atom_problem("too_large", f"a number or word longer than {self._caps.digits} characters")
+        if len(self._atom) > self._digits:
+            self._atom_problem("too_large", f"a number or word longer than {self._digits} characters")
         elif stop < len(text):
             self._finish_atom()
         return stop

@@ -146,7 +146,7 @@ class Executor:
         limit = Deadline.after(deadline)
         judge = Judge(self._policy, self.rules, decided)
         admission = Admission(
-            questions=Questions(self._tools, self._secrets, context, judge),
+            questions=Questions(self._tools, self._secrets, context, judge, self._settings.tape),
             pipeline=self._pipeline,
             secrets=self._secrets,
             context=context,

@@ -12,7 +12,7 @@ from toolspeak.data.events import StopRequested, ToolFinished
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
 from toolspeak.errors import AgentStop, ReplayDiverged
 from toolspeak.execute.course import Course
-from toolspeak.execute.entries import Ready, stopped_result
+from toolspeak.execute.entries import Ready, Settled, stopped_result
 from toolspeak.execute.hooks import HookNotes
 from toolspeak.execute.interceptors import passage_of
 from toolspeak.execute.invoke import Invocation, seconds_of
@@ -23,6 +23,9 @@ from toolspeak.execute.tape import Taped
 from toolspeak.execute.threads import Outcome
 from toolspeak.execute.turns import Turn, forget_cancellations, obstacle_of, started_fact
 from toolspeak.tools.kept import kept
+
+_BY_CHANCE = frozenset({"skipped", "unknown_outcome"})
+"""The codes of calls that another time, or a process that had not died, would have let run."""
 
 
 class Passing:
@@ -45,7 +48,7 @@ class Passing:
                 if isinstance(entry, Ready):
                     result = course.doubts.told(entry.call, await self._run_call(turn, entry))
                 else:
-                    result = entry.result
+                    result = self._refused(entry)
                 result = finish_result(result, settings.secrets, settings.cap, memory)
             if turn.notes is not None:
                 for failed in turn.notes.failed:
@@ -79,6 +82,12 @@ class Passing:
             tape.keep(entry.call, Taped(result, recalled=True))
         return result
 
+    def _refused(self, entry: Settled) -> ToolResult:
+        result, tape = entry.result, self._course.settings.tape
+        if tape is not None and not tape.replays and result.code in _BY_CHANCE:
+            tape.keep(ToolCall(result.call_id, result.name, {}), Taped(result, skipped=True))
+        return result
+
     async def _halt_on(self, result: ToolResult) -> None:
         if result.code != "skipped":
             await self._course.halt(StopRequested("tool_failure", result.text, result.call_id))
@@ -87,14 +96,9 @@ class Passing:
         course = self._course
         if course.pause.asked:
             raise NotStarted
-        if course.is_late:
-            return failure(entry.call, "skipped", course.deadline.before_start())
-        if course.stop is not None:
-            return failure(entry.call, "skipped", "not started: the run was told to stop before it")
-        if course.scope.lingering.calls:
-            obstacle = obstacle_of(course.scope, course.settings.schedule, turn, entry)
-            if obstacle:
-                return failure(entry.call, "skipped", f"not started: {obstacle}")
+        skipped = self._skipped(turn, entry)
+        if skipped is not None:
+            return skipped
         turn.phase = "waiting"
         pipeline = course.settings.pipeline
         try:
@@ -114,6 +118,26 @@ class Passing:
         # An interceptor may have caught what must end the batch.
         if turn.returned is None and course.is_being_cancelled:
             raise asyncio.CancelledError
+        return result
+
+    def _skipped(self, turn: Turn, entry: Ready) -> ToolResult | None:
+        """The result of a call that is not to start any more."""
+        course, tape = self._course, self._course.settings.tape
+        if tape is not None and tape.replays:
+            return tape.skipped(entry.call)
+        if course.is_late:
+            told = course.deadline.before_start()
+        elif course.stop is not None:
+            told = "not started: the run was told to stop before it"
+        else:
+            lingers = course.scope.lingering.calls
+            obstacle = obstacle_of(course.scope, course.settings.schedule, turn, entry) if lingers else ""
+            told = f"not started: {obstacle}" if obstacle else ""
+        if not told:
+            return None
+        result = failure(entry.call, "skipped", told)
+        if tape is not None:
+            tape.keep(entry.call, Taped(result, skipped=True))
         return result
 
     async def _told_to_stop(self, call: ToolCall, stop: AgentStop) -> None:
@@ -141,6 +165,8 @@ class Passing:
             result = failure(entry.call, "skipped", course.deadline.before_start())
         else:
             taped = await self._outcome(turn, entry)
+            for used in taped.spent:
+                await course.emit(used)
             if taped.stop is not None:
                 await self._told_to_stop(entry.call, taped.stop)
             result = taped.result

@@ -19,6 +19,7 @@ from toolspeak.execute.ids import key_of
 from toolspeak.execute.judge import Judge
 from toolspeak.execute.results import cap_text, describe
 from toolspeak.execute.secrets import Secrets, hide_effects
+from toolspeak.execute.tape import Tape
 from toolspeak.execute.threads import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.tool import Tool
@@ -37,6 +38,7 @@ class Questions:
     secrets: Secrets
     context: BatchContext
     judge: Judge
+    tape: Tape | None = None
     _revisions: dict[tuple[str, str], ApprovalRequest] = field(default_factory=dict[tuple[str, str], ApprovalRequest])
 
     def ready(self, call: ToolCall) -> Ready | Settled:
@@ -61,8 +63,13 @@ class Questions:
         return ApprovalRequest(call, tool, effects, "", reason, digest, before, self.context.state, revise)
 
     async def preview(self, ready: Ready) -> str:
-        shown = await _preview(ready.tool, ready.arguments, self.run_context(ready.call))
-        return cap_text(self.secrets.hide_text(shown), _PREVIEW_BYTES)
+        if self.tape is not None and self.tape.replays:
+            return self.tape.preview(ready.call)  # the tool's function would look at what is here now
+        made = await _preview(ready.tool, ready.arguments, self.run_context(ready.call))
+        shown = cap_text(self.secrets.hide_text(made), _PREVIEW_BYTES)
+        if self.tape is not None:
+            self.tape.keep_preview(ready.call, shown)
+        return shown
 
     def run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
         """What a tool's preview and its `verify` are told of the run."""

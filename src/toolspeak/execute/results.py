@@ -179,16 +179,16 @@ def cap_parts(
 
 
 def hide_secrets(result: ToolResult, secrets: Secrets) -> ToolResult:
-    """The result with placeholders for secrets in its text, JSON and names; bytes are not searched."""
+    """The result with placeholders for secrets in its text, JSON, names and files of text."""
     if not secrets:
         return result
-    content = tuple(_hide_part(part, secrets) for part in result.content)
+    content = tuple(hide_part(part, secrets) for part in result.content)
     return replace(
         result, content=content, structured=secrets.hide(result.structured), extra=secrets.hide(result.extra)
     )
 
 
-def _hide_part(part: ContentPart, secrets: Secrets) -> ContentPart:
+def hide_part(part: ContentPart, secrets: Secrets) -> ContentPart:
     match part:
         case TextPart():
             return replace(part, text=secrets.hide_text(part.text))
@@ -197,7 +197,7 @@ def _hide_part(part: ContentPart, secrets: Secrets) -> ContentPart:
         case ImagePart():
             return replace(part, url=secrets.hide(part.url))
         case FilePart():
-            return replace(part, name=secrets.hide_text(part.name))
+            return replace(part, name=secrets.hide_text(part.name), data=secrets.hide_bytes(part.data))
 
 
 def _already_measured(result: ToolResult) -> bool:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from toolspeak.data.messages import JSON
@@ -20,10 +21,10 @@ _MIN_LINE = 8  # shorter lines of a longer value are common words and brackets
 class Secrets:
     """Named secret values.
 
-    `hide` also finds a value as JSON text spells it (escaped quotes and newlines) and each longer line of a
-    value of several lines, as `{{secret:KEY:2}}`: a diff or a numbered listing shows none. It finds no other
-    encoding or part. A placeholder of a known name is revealed wherever it comes from, a tool result included:
-    what leaves the machine stays behind an approval.
+    `hide` also finds a value as JSON text spells it (escaped quotes and newlines; JSON inside of JSON too), as Python
+    does, as a number, and each longer line of a value of several lines, as `{{secret:KEY:2}}`: a diff or a numbered
+    listing shows none. It finds no other encoding or part. A placeholder of a known name is revealed wherever it comes
+    from, a tool result included: what leaves the machine stays behind an approval.
 
     Raises UsageError for a name other than letters, digits, `_`, `.` and `-`, and for a value of fewer than 4
     characters.
@@ -39,7 +40,7 @@ class Secrets:
             self._values.update((f"{{{{secret:{name}:{number}}}}}", line) for number, line in _lines(value))
         # What stands first is found: a value before a line of another, both before another one's spelling in JSON.
         self._placeholders: dict[str, str] = {}
-        for spell in (str, _in_ascii_json, _in_json):
+        for spell in _SPELLINGS:
             for placeholder, value in self._values.items():
                 self._placeholders.setdefault(spell(value), placeholder)
         self._hidden = _any_of(self._placeholders, keep=self._values)
@@ -49,6 +50,9 @@ class Secrets:
             self._spelled.setdefault(spelling[0], []).append(spelling)
         self._longest = max(map(len, (*self._placeholders, *self._values)), default=0)
         self._shown = _any_of(self._values)
+        self._numbers = {
+            int(v): name for name, v in self._values.items() if v.isascii() and v.isdigit() and v[0] != "0"
+        }
 
     @property
     def longest(self) -> int:
@@ -64,7 +68,18 @@ class Secrets:
 
     def hide(self, value: JSON) -> JSON:
         """The same text or JSON value with each secret value replaced by its placeholder."""
+        if self._numbers:
+            value = _with_numbers(value, self._numbers)
         return _in_strings(value, self.hide_text) if self._values else value
+
+    def hide_bytes(self, data: bytes) -> bytes:
+        """The same file, if it is text in UTF-8; what else there is in bytes cannot be searched."""
+        if not self._values:
+            return data
+        try:
+            return self.hide_text(data.decode()).encode()
+        except UnicodeError:
+            return data
 
     def hide_text(self, text: str) -> str:
         """Like `hide`, for one text."""
@@ -129,10 +144,38 @@ def _in_json(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
+def _spelled(outer: Callable[[str], str], inner: Callable[[str], str], value: str) -> str:
+    return outer(inner(value))
+
+
+def _in_python(value: str) -> str:
+    return repr(value)[1:-1]
+
+
+def _in_quoting_python(value: str) -> str:
+    """With its single quotes escaped, for the text around it holds both kinds."""
+    return repr(f"\"'{value}")[4:-1]
+
+
+_JSON = (_in_json, _in_ascii_json)
+_OUTER = (*_JSON, _in_python, _in_quoting_python)
+_INNER = tuple(partial(_spelled, outer, inner) for outer in _OUTER for inner in _OUTER)
+_SPELLINGS = (str, *_OUTER, *_INNER, *(partial(_spelled, outer, inner) for outer in _OUTER for inner in _INNER))
+"""How a value may stand in a text: a call's arguments hold JSON, of which a text may hold JSON, and so on."""
+
+
 def _any_of(texts: Mapping[str, str], *, keep: Mapping[str, str] | None = None) -> re.Pattern[str]:
     """Matches the texts, the longest first; `keep` are matched before, so that nothing inside them is."""
     ordered = [*(keep or {}), *sorted(texts, key=len, reverse=True)]
     return re.compile("|".join(map(re.escape, ordered)))
+
+
+def _with_numbers(value: JSON, names: Mapping[int, str]) -> JSON:
+    if isinstance(value, Mapping):
+        return {name: _with_numbers(inner, names) for name, inner in cast("Mapping[str, JSON]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_with_numbers(inner, names) for inner in cast("list[JSON]", value)]
+    return names.get(value, value) if type(value) is int else value
 
 
 def _in_strings(value: JSON, change: Callable[[str], str]) -> JSON:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from toolspeak.data.events import SubRunUsed
 from toolspeak.data.messages import ToolCall, ToolResult
 from toolspeak.errors import AgentStop
 
@@ -12,11 +13,15 @@ from toolspeak.errors import AgentStop
 @dataclass(frozen=True, slots=True)
 class Taped:
     """What a tool's function brought, before any interceptor changed it and however long it is. `stop` is set if it
-    ended the run, `recalled` if the run remembered an earlier call's result in its place."""
+    ended the run, `recalled` if the run remembered an earlier call's result in its place, `skipped` if the function was
+    not called (for want of time, because of a call under way, or because nobody knows whether it ran before). `spent`
+    is what runs have used that it started."""
 
     result: ToolResult
     stop: AgentStop | None = None
     recalled: bool = False
+    skipped: bool = False
+    spent: tuple[SubRunUsed, ...] = ()
 
 
 class Tape(Protocol):
@@ -33,4 +38,14 @@ class Tape(Protocol):
         """The result of an earlier call, if that was given in place of this one's."""
         ...
 
+    def skipped(self, call: ToolCall) -> ToolResult | None:
+        """The result of a call whose function was not called."""
+        ...
+
+    def preview(self, call: ToolCall) -> str:
+        """What was shown to whoever was asked about the call."""
+        ...
+
     def keep(self, call: ToolCall, taped: Taped) -> None: ...
+
+    def keep_preview(self, call: ToolCall, shown: str) -> None: ...

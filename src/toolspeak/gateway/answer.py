@@ -93,13 +93,10 @@ async def _stream(answering: Answering, response_id: str) -> None:
             await write(b"".join([event(frame) for frame in frames]))
 
     async def work() -> None:
-        driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
-        counted = prompt_characters(asked) if asked.usage_wanted else None
-        await play(driver, request, rules, put, report, counted, stream.flush)
-
-    try:
         try:
-            await watched(work(), answering.receive, stream, settings.ping_seconds)
+            driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
+            counted = prompt_characters(asked) if asked.usage_wanted else None
+            await play(driver, request, rules, put, report, counted, stream.flush)
         except ToolspeakError as error:
             if stream.begun is None:
                 raise
@@ -107,6 +104,9 @@ async def _stream(answering: Answering, response_id: str) -> None:
             answering.error = failure.message
             await write(b"".join([event(frame) for frame in encoder.fail(failure.message, failure.status)]))
         await stream.end()
+
+    try:
+        await watched(work(), answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
     finally:
         stream.close()
         answering.chunks = stream.chunks
@@ -126,7 +126,8 @@ async def _whole(answering: Answering, response_id: str) -> None:
         await play(driver, request, rules, put, report, prompt_characters(asked) if asked.usage_wanted else None)
 
     begun = asyncio.get_running_loop().time()
-    await watched(work(), answering.receive, None, answering.settings.ping_seconds)
+    settings = answering.settings
+    await watched(work(), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
     body: Any = answering.wire.encode_response(
         deltas, model=asked.model, response_id=response_id, created=int(time.time())
     )

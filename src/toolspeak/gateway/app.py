@@ -46,6 +46,9 @@ FORMATS: Mapping[str, WireFormat] = {
 }
 """The endpoints that ask a model, each with its API."""
 
+CLIENT_LEFT = 499
+"""The status that the log and the metrics have where nobody was there to be answered, as nginx's."""
+
 _PROBED_SECONDS = 2.0
 _OPEN = ("/healthz", "/readyz")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
@@ -109,7 +112,7 @@ class Gateway:
         try:
             await self._answer(request)
         except ClientGone:
-            request.facts["client_left"] = True
+            request.status, request.facts["client_left"] = CLIENT_LEFT, True
             self.metrics.gone.labels(*self._labels(request)).inc()
         except Failure as failure:
             await self._fail(request, failure)

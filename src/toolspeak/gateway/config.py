@@ -78,18 +78,20 @@ class Settings:
     """All of it. `keys` are SHA-256 digests (hex) of the API keys; without any, everybody is served.
 
     `drain_seconds`: how long open streams may go on after SIGTERM. `ping_seconds`: after so long a silence a stream
-    says that it is alive. `grace_seconds`: how long the end of a turn whose calls are complete is waited for, so that
-    its usage is known. `log_content`: the log holds what was asked and said.
+    says that it is alive. `stall_seconds`: how long a client may read nothing of what waits for it. `grace_seconds`:
+    how long the end of a turn whose calls are complete is waited for, so that its usage is known. `log_content`: the
+    log holds what was asked.
     """
 
     upstreams: tuple[Upstream, ...]
     host: str = "127.0.0.1"
-    port: int = 8080
+    port: int = 8665
     keys: tuple[str, ...] = ()
     bounds: Bounds = Bounds()
     workers: int = 1
     drain_seconds: float = 30.0
     ping_seconds: float = 15.0
+    stall_seconds: float = 120.0
     grace_seconds: float = 0.5
     log_content: bool = False
 

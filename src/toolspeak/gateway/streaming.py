@@ -13,9 +13,6 @@ from toolspeak.gateway.sse import PING
 ItemT = TypeVar("ItemT")
 ItemT_co = TypeVar("ItemT_co", covariant=True)
 
-STALLED_SECONDS = 120.0
-"""How long a client may read nothing of what waits for it."""
-
 MOST_WAITING = 64 * 1024
 """Bytes that may wait to leave before whoever writes has to."""
 
@@ -80,13 +77,13 @@ class EventStream:
         if self._leaving is not None:
             self._leaving.cancel()
 
-    async def tick(self, silence: float) -> None:
+    async def tick(self, silence: float, stall: float) -> None:
         """Called now and then: says that the stream is alive if it said nothing for `silence` seconds.
 
-        Raises ClientGone if nothing of what waits is read any more."""
+        Raises ClientGone if nothing of what waits was read for `stall` seconds."""
         now = self._loop.time()
         if self._sending is not None:
-            if now - self._sending > STALLED_SECONDS:
+            if now - self._sending > stall:
                 raise ClientGone
         elif now - self._sent >= silence:
             await self.write(PING)
@@ -193,10 +190,12 @@ async def _resumed(steps: Coroutine[Any, Any, None], waits_for: object) -> None:
     await _Steps(steps, waits_for=waits_for)
 
 
-async def watched(work: Awaitable[None], receive: Receive, stream: EventStream | None, silence: float) -> None:
+async def watched(
+    work: Awaitable[None], receive: Receive, stream: EventStream | None, silence: float, stall: float
+) -> None:
     """Does the work while the client is there; raises ClientGone if it leaves before, with the work cancelled.
 
-    Keeps `stream` alive in a long silence.
+    Keeps `stream` alive in a silence of so many seconds. A client that reads nothing for `stall` seconds has left.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -213,7 +212,7 @@ async def watched(work: Awaitable[None], receive: Receive, stream: EventStream |
                 if stream is None:
                     continue
                 try:
-                    await stream.tick(silence)
+                    await stream.tick(silence, stall)
                     continue
                 except ClientGone:
                     pass

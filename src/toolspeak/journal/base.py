@@ -80,7 +80,9 @@ class Journal(Protocol):
     be read or written; then nothing of what was asked has happened."""
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
-        """Returns once the record is durable.
+        """Returns once the record is durable. When the caller is cancelled meanwhile, either the cancellation is raised
+        and the record is not written, or this returns all the same, and the caller meets the cancellation at its next
+        `await`: it always knows.
 
         A `RunStarted` in a session makes the session (version 0) or changes it. Raises RunConflict for a record whose
         `seq` is not the next of its run and for a `session_version` that is not the session's: somebody else has gone

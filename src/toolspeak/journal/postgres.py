@@ -14,8 +14,10 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs] - it has none
 from toolspeak.data.events import Record
 from toolspeak.errors import JournalError
 from toolspeak.journal.base import Lease
-from toolspeak.journal.schema import VERSION, newer, steps_from
-from toolspeak.journal.sql import SPAN, SqlJournal
+from toolspeak.journal.commits import unbroken
+from toolspeak.journal.schema import SPAN, VERSION, newer, steps_from
+from toolspeak.journal.sql import SqlJournal
+from toolspeak.journal.stored import Row
 
 _TYPES = {
     "integer": "BIGINT",
@@ -25,12 +27,16 @@ _TYPES = {
     "bytes": "BYTEA",
     "found": "CREATE TABLE found (pos BIGINT PRIMARY KEY, words TSVECTOR NOT NULL);\n"
     "CREATE INDEX found_by_words ON found USING gin (words)",
+    "arrivals": "",  # its tables are in that order anyway
 }
 _FILL = {
     "{now}": "extract(epoch FROM clock_timestamp())::double precision",
     "{share}": "FOR SHARE",
     "{update}": "FOR UPDATE",
     "{found}": "pos",
+    "{end}": f"""(
+        SELECT max(pos) + 1 FROM records WHERE pos >= runs.number * {SPAN} AND pos < (runs.number + 1) * {SPAN})""",
+    "{unless}": "ON CONFLICT (pos) DO NOTHING",
 }
 _MIGRATING = 0x7453706B  # the advisory lock under which tables are made: any number that is ours
 _TRIES = 5
@@ -74,6 +80,10 @@ class PostgresJournal(SqlJournal):
         return f"postgresql://{parts.hostname or ''}{parts.path}"  # without the password
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
+        # Broken off, it would leave open whether the server has committed it.
+        await unbroken(asyncio.ensure_future(self._append(record, lease)))
+
+    async def _append(self, record: Record, lease: Lease | None) -> None:
         for _ in range(_TRIES - 1):
             try:
                 return await super().append(record, lease)
@@ -145,6 +155,18 @@ class PostgresJournal(SqlJournal):
         for statement in steps_from(version, _TYPES):
             await connection.execute(statement)
         await connection.execute("UPDATE schema_version SET version = $1", VERSION)
+
+    async def _rows(self, db: Any, start: int, end: int, limit: int) -> Sequence[Row]:
+        rows = await db.rows(
+            "SELECT pos, data, places FROM records WHERE pos >= $1 AND pos < $2 ORDER BY pos LIMIT $3",
+            start,
+            end,
+            limit,
+        )
+        return [tuple(row) for row in rows]
+
+    async def _delete_records(self, db: Any, number: int) -> None:
+        await db.change("DELETE FROM records WHERE pos >= $1 AND pos < $2", number * SPAN, (number + 1) * SPAN)
 
     async def _index(self, db: Any, pos: int, text: Sequence[str]) -> None:
         await db.change(

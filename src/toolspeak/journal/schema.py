@@ -1,13 +1,16 @@
 """The tables, as numbered steps: a database of any earlier version is brought forward one step after the other.
 
 A step that was released is never changed: what comes next is a new one. `{integer}`, `{key}`, `{number}` (a key that
-counts itself), `{real}`, `{bytes}` and `{found}` (the table of searched words; `;` and a line break between its
-statements) are each database's own.
+counts itself), `{real}`, `{bytes}`, `{found}` (the table of searched words) and `{arrivals}` are each database's own;
+`;` and a line break stand between the statements of the last two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
+SPAN = 1 << 32
+"""Positions a run has: the records of run number n are at n·2³² to (n + 1)·2³² - 1."""
 
 STEPS: Sequence[Sequence[str]] = (
     (
@@ -33,9 +36,11 @@ STEPS: Sequence[Sequence[str]] = (
         "{found}",
     ),
     ("ALTER TABLE runs ADD COLUMN suspend {integer}",),
+    ("{arrivals}",),
 )
 """Step n - 1 makes version n out of version n - 1. Version 1: records, runs, sessions. Version 2: search. Version 3:
-the epoch of the lease whose holder is asked to suspend the run."""
+the epoch of the lease whose holder is asked to suspend the run. Version 4: in SQLite, records in the order in which
+they come (`journal.stretches`)."""
 
 VERSION = len(STEPS)
 """The version this toolspeak writes and reads."""
@@ -48,6 +53,7 @@ def steps_from(version: int, types: Mapping[str, str]) -> Sequence[str]:
         for step in STEPS[version:]
         for whole in step
         for statement in whole.format_map(types).split(";\n")
+        if statement
     ]
 
 

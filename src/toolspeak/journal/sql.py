@@ -1,8 +1,8 @@
 """A journal in a database: the statements and their order, which SQLite and PostgreSQL share.
 
-Parameters are written `$1`. `{now}` (Unix seconds by the database's clock), `{share}` and `{update}` (row locks) are
-filled in by each. The records of run number n are at the positions n·2³² to (n + 1)·2³² - 1: one primary key keeps a
-run together, in order, and free of doubles.
+Parameters are written `$1`. `{now}` (Unix seconds by the database's clock), `{share}` and `{update}` (row locks),
+`{end}` (the position behind the last record of a row of `runs`, NULL without any) and `{unless}` (what becomes of a
+position that another transaction has just taken) are filled in by each.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ from toolspeak.journal.rules import (
     status_after,
     there_already,
 )
-from toolspeak.journal.stored import Stored, digests, pack, unpack
+from toolspeak.journal.schema import SPAN
+from toolspeak.journal.stored import Row, Stored, digests, pack, unpack
 from toolspeak.journal.texts import plain, texts_of, title_of, words
-
-SPAN = 1 << 32
-"""Positions a run has."""
 
 PAGE = 1000
 """Records read at once: others get their turn between two pages."""
@@ -47,15 +45,13 @@ APPEND = f"""\
 INSERT INTO records (pos, data, places)
 SELECT number * {SPAN} + $2, $3, $4 FROM runs
 WHERE run_id = $1 AND (CASE WHEN owner IS NULL THEN 0 ELSE epoch END) = $5
-    AND ($2 = 0 OR EXISTS (SELECT 1 FROM records WHERE pos = runs.number * {SPAN} + $2 - 1)) {{share}}
-ON CONFLICT (pos) DO NOTHING"""
+    AND coalesce({{end}}, number * {SPAN}) = number * {SPAN} + $2 {{share}}
+{{unless}}"""
 """Adds one record if the lease (epoch $5, 0 for none) holds and it is the run's next."""
 
 _RUN = f"""
 SELECT run_id, status, title, model, agent, created, updated,
-    (SELECT max(pos) FROM records
-     WHERE pos >= runs.number * {SPAN} AND pos < (runs.number + 1) * {SPAN}) - runs.number * {SPAN} + 1,
-    session_id, principal, parent_run_id, owner, held_until
+    {{end}} - number * {SPAN}, session_id, principal, parent_run_id, owner, held_until
 FROM runs WHERE created IS NOT NULL"""
 
 _SESSION = """
@@ -77,8 +73,6 @@ DELETE FROM blob_uses WHERE pos >= $1 AND pos < $2""",
 DELETE FROM blobs WHERE NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob_uses.digest = blobs.digest)""",
     """
 DELETE FROM found WHERE {found} >= $1 AND {found} < $2""",
-    """
-DELETE FROM records WHERE pos >= $1 AND pos < $2""",
 )
 
 
@@ -87,6 +81,14 @@ class SqlJournal(SqlLeases):
 
     @abstractmethod
     def _reading(self) -> AbstractAsyncContextManager[Connection]: ...
+
+    @abstractmethod
+    async def _rows(self, db: Connection, start: int, end: int, limit: int) -> Sequence[Row]:
+        """The first rows at the positions of a run from `start` to before `end`, in order."""
+
+    @abstractmethod
+    async def _delete_records(self, db: Connection, number: int) -> None:
+        """Removes the records of run `number`."""
 
     @abstractmethod
     async def _index(self, db: Connection, pos: int, text: Sequence[str]) -> None: ...
@@ -143,9 +145,7 @@ class SqlJournal(SqlLeases):
     async def _refuse(self, db: Connection, record: Record, lease: Lease | None) -> None:
         """Raises what is wrong with a record that was not added."""
         rows = await db.rows(
-            f"SELECT owner, epoch, (SELECT max(pos) FROM records WHERE pos >= runs.number * {SPAN}"
-            f" AND pos < (runs.number + 1) * {SPAN}) - number * {SPAN} + 1 FROM runs WHERE run_id = $1",
-            record.run_id,
+            f"SELECT owner, epoch, {{end}} - number * {SPAN} FROM runs WHERE run_id = $1", record.run_id
         )
         owner, epoch, count = rows[0] if rows else (None, 0, 0)
         check_lease(record.run_id, lease, owner, epoch)
@@ -169,11 +169,12 @@ class SqlJournal(SqlLeases):
             await asyncio.sleep(0)
 
     async def _page(self, db: Connection, run_id: str, first: int, start: int) -> list[Record]:
-        rows = await db.rows(
-            f"SELECT pos, data, places FROM records WHERE pos >= $1 AND pos < $2 ORDER BY pos LIMIT {PAGE}",
-            first + start,
-            first + SPAN,
-        )
+        rows = await self._rows(db, first + start, first + SPAN, PAGE)
+        if rows and rows[-1][0] != first + start + len(rows) - 1:
+            raise JournalError(
+                f"{self}: records of run {run_id} behind number {start} are missing; it is damaged:"
+                " restore it from a backup"
+            )
         wanted = {digest for _, _, places in rows if places is not None for digest in digests(places)}
         blobs = {digest: await self._blob(db, digest) for digest in wanted}
         try:
@@ -271,6 +272,7 @@ class SqlJournal(SqlLeases):
                 for statement in _DELETE:
                     wanted = statement.count("$")
                     await db.change(statement, *(number * SPAN, (number + 1) * SPAN)[:wanted])
+                await self._delete_records(db, number)
             await db.change("DELETE FROM runs WHERE session_id = $1", session_id)
             await db.change("DELETE FROM sessions WHERE session_id = $1", session_id)
 
@@ -330,7 +332,7 @@ class SqlJournal(SqlLeases):
         """Indexes what was recorded since the last search: so appending is not slowed down by it."""
         behind = await db.rows(
             f"SELECT run_id, number, indexed FROM runs WHERE created IS NOT NULL"
-            f" AND EXISTS (SELECT 1 FROM records WHERE pos = runs.number * {SPAN} + runs.indexed) {{update}}"
+            f" AND {{end}} > number * {SPAN} + indexed {{update}}"
         )
         for run_id, number, indexed in behind:
             while True:

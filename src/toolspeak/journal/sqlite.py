@@ -5,25 +5,29 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast, get_args
 
-from toolspeak.data.events import Event, Record, RunFinished, RunPaused, ToolFinished, ToolStarted
-from toolspeak.errors import JournalError, ToolspeakError
+from toolspeak.data.events import Record, RunFinished, RunPaused, ToolFinished, ToolStarted
+from toolspeak.errors import JournalError, ToolspeakError, UsageError
 from toolspeak.journal.base import Lease
+from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Waiting
+from toolspeak.journal.leases import Connection
 from toolspeak.journal.rules import is_listed
-from toolspeak.journal.schema import VERSION, newer, steps_from
-from toolspeak.journal.sql import SPAN, SqlJournal
-from toolspeak.journal.stored import Stored, pack
+from toolspeak.journal.schema import SPAN, VERSION, newer, steps_from
+from toolspeak.journal.sql import SqlJournal
+from toolspeak.journal.sqlite_connection import SqliteConnection
+from toolspeak.journal.sqlite_faults import is_busy, told
+from toolspeak.journal.stored import Row, Stored, pack
+from toolspeak.journal.stretches import BATCH, INSERT, NOTE, UNNOTED, delete_run, rows_of
 
 Sync: TypeAlias = Literal["effects", "always", "never"]
 
 _APPLICATION = 0x7453706B  # "tSpk", in the file's header: https://www.sqlite.org/fileformat2.html#application_id
-_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 _TYPES = {
     "integer": "INTEGER",
     "number": "INTEGER PRIMARY KEY",
@@ -31,43 +35,25 @@ _TYPES = {
     "real": "REAL",
     "bytes": "BLOB",
     "found": """CREATE VIRTUAL TABLE found USING fts5(words, tokenize = "unicode61 remove_diacritics 0")""",
+    "arrivals": ";\n".join(
+        (
+            "ALTER TABLE records RENAME TO records_by_run",
+            "CREATE TABLE records (id INTEGER PRIMARY KEY, pos INTEGER NOT NULL, data TEXT NOT NULL, places TEXT)",
+            "INSERT INTO records (pos, data, places) SELECT pos, data, places FROM records_by_run ORDER BY pos",
+            "DROP TABLE records_by_run",
+            "CREATE TABLE stretches (pos INTEGER PRIMARY KEY, id INTEGER NOT NULL, count INTEGER NOT NULL)",
+            "CREATE TABLE noted (upto INTEGER NOT NULL)",
+            "INSERT INTO noted VALUES (0)",
+            *NOTE,
+        )
+    ),
 }
-_FILL = {"{now}": _NOW, "{share}": "", "{update}": "", "{found}": "rowid"}
 _MOST_KNOWN = 10_000  # runs whose state is kept to spare looking it up
-_FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.05  # seconds between two tries at a locked file
-
-_REMEDIES = {
-    sqlite3.SQLITE_FULL: "the disk is full: free some space, or name a journal elsewhere",
-    sqlite3.SQLITE_IOERR: "it cannot be written (is the disk full, or a quota reached?): free some space, or name a"
-    " journal elsewhere",
-    sqlite3.SQLITE_CORRUPT: "it is damaged: restore it from a backup, or save what can be read with"
-    " `sqlite3 FILE .recover` into a new file",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database: name another file",
-    sqlite3.SQLITE_READONLY: "it cannot be written: give yourself the right to write the file and its folder, or name"
-    " another",
-    sqlite3.SQLITE_PERM: "it cannot be opened: give yourself the right to read and write it",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: its folder must be there and writable",
-    sqlite3.SQLITE_BUSY: "another process has locked it: end that process, or try again when it is done",
-}
-
-
-def is_synced(event: Event) -> bool:
-    """Whether the event is on the disk before anything follows from it: a power cut must not undo that an effect was
-    begun or what came of it, nor what the caller was told."""
-    return isinstance(event, _SYNCED)
-
+_CHECKPOINT = 1000  # pages of the write-ahead log, as SQLite has it; and records that are written without looking
 
 _SYNCED = (ToolStarted, ToolFinished, RunPaused, RunFinished)
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A record on its way into the file."""
-
-    record: Record
-    stored: Stored
-    lease: Lease | None
-    done: asyncio.Future[None]
+"""What is on the disk before anything follows from it: a power cut must not undo that an effect was begun or what came
+of it, nor what the caller was told."""
 
 
 @dataclass(slots=True)
@@ -87,74 +73,68 @@ class SqliteJournal(SqlJournal):
     "effects" syncs before and after every tool call and before a run's end is told, "always" every record, "never"
     leaves it to the system. `lock_seconds` is how long a lock of another process is waited for.
 
-    Records that are appended at the same time are committed together. One object serves one event loop at a time.
+    Records that are appended at the same time are committed together. What waits for the disk, a sync or what the file
+    takes over from its write-ahead log, does so in a thread. One object serves one event loop at a time.
     """
 
     def __init__(self, path: str | Path, *, sync: Sync = "effects", lock_seconds: float = 10.0) -> None:
+        if sync not in get_args(Sync):
+            raise UsageError(f"sync={sync!r} is none of {', '.join(get_args(Sync))}")
         self.path = Path(path)
+        self._file = self.path.absolute()
         self._sync: Sync = sync
         self._lock_seconds = lock_seconds
         self._db: sqlite3.Connection | None = None
-        self._full: bool | None = None
-        self._waiting: list[_Waiting] = []
+        self._reader: sqlite3.Connection | None = None
+        self._mode: tuple[bool, bool] | None = None
+        self._commits = Commits(self._write, self._may_wait, is_busy, self._told, lock_seconds)
         self._known: dict[str, _Known] = {}
         self._seen = -1
+        self._unnoted = 0  # records whose stretches are not noted, as far as is known here
+        self._unchecked = 0  # records since somebody has looked whether the log has grown long
         self._lock = threading.Lock()
 
     def __str__(self) -> str:
         return str(self.path)
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(record, pack(record), lease, loop.create_future())
-        self._waiting.append(waiting)
-        if len(self._waiting) == 1:
-            # Behind whatever else is ready to run: its records are committed together with this one.
-            loop.call_soon(self._flush, loop, loop.time(), _FIRST_WAIT)
-        await waiting.done
+        await self._commits.add(record, pack(record), lease)
 
-    def _flush(self, loop: asyncio.AbstractEventLoop, since: float, wait: float) -> None:
-        group = [waiting for waiting in self._waiting if not waiting.done.done()]
-        if not group:
-            self._waiting.clear()
-            return
-        try:
-            with self._lock:
-                outcomes = self._write(group)
-        except sqlite3.Error as error:
-            if is_busy(error) and loop.time() - since < self._lock_seconds:
-                loop.call_later(wait, self._flush, loop, since, min(2 * wait, _LONGEST_WAIT))
-                return
-            outcomes = [self._problem(error)] * len(group)
-        except Exception as error:  # noqa: BLE001 - those who wait are told; a callback's own error would be lost
-            outcomes = [error] * len(group)
-        self._waiting.clear()
-        for waiting, outcome in zip(group, outcomes, strict=True):
-            if outcome is None:
-                waiting.done.set_result(None)
-            else:
-                waiting.done.set_exception(outcome)
+    def _full(self, group: Sequence[Waiting]) -> bool:
+        if self._sync == "effects":
+            return any(isinstance(waiting.record.event, _SYNCED) for waiting in group)
+        return self._sync == "always"
 
-    def _write(self, group: Sequence[_Waiting]) -> list[Exception | None]:
+    def _may_wait(self, group: Sequence[Waiting]) -> bool:
+        return self._unchecked >= _CHECKPOINT or self._full(group)
+
+    def _write(self, group: Sequence[Waiting]) -> list[Exception | None]:
         """What became of each. Raises sqlite3.Error when none was written."""
-        full = self._sync == "always" or (
-            self._sync == "effects" and any(is_synced(waiting.record.event) for waiting in group)
-        )
-        db = self._begin(full)
-        try:
-            (seen,) = db.execute("PRAGMA data_version").fetchone()
-            if seen != self._seen:  # another connection has changed something: runs, leases
-                self._known.clear()
-                self._seen = seen
-            outcomes = self._write_all(db, group)
-            db.execute("COMMIT")
-        except BaseException:
-            self._known.clear()
-            _roll_back(db)
-            raise
+        full = self._full(group)
+        with self._lock:
+            db = self._begin(full, checkpoint=full or self._unchecked >= _CHECKPOINT)
+            try:
+                (seen,) = db.execute("PRAGMA data_version").fetchone()
+                if seen != self._seen:  # another connection has changed something: runs, leases
+                    self._known.clear()
+                    self._seen = seen
+                outcomes = self._write_all(db, group)
+                db.execute("COMMIT")
+            except BaseException:
+                self._undo(db)
+                raise
         return outcomes
 
-    def _write_all(self, db: sqlite3.Connection, group: Sequence[_Waiting]) -> list[Exception | None]:
+    def _note(self, db: sqlite3.Connection, more: int) -> None:
+        """Counts records that were added, and notes the stretches of many."""
+        self._unnoted += more
+        self._unchecked += more
+        if self._unnoted >= BATCH:
+            for statement in NOTE:
+                db.execute(statement)
+            self._unnoted = 0
+
+    def _write_all(self, db: sqlite3.Connection, group: Sequence[Waiting]) -> list[Exception | None]:
         outcomes: list[Exception | None] = []
         rows: list[tuple[int, str]] = []  # those known to be the next of their runs: one statement adds them
         known_runs = self._known
@@ -173,21 +153,28 @@ class SqliteJournal(SqlJournal):
                 outcomes.append(None)
                 continue
             if rows:
-                db.executemany(_INSERT, rows)
+                self._insert(db, rows)
                 rows.clear()
             outcomes.append(self._write_one(db, waiting))
         if rows:
-            db.executemany(_INSERT, rows)
+            self._insert(db, rows)
         return outcomes
 
-    def _write_one(self, db: sqlite3.Connection, waiting: _Waiting) -> Exception | None:
+    def _insert(self, db: sqlite3.Connection, rows: Sequence[tuple[int, str]]) -> None:
+        if len(rows) == 1:
+            db.execute(INSERT, rows[0])
+        else:
+            db.executemany(INSERT, rows)
+        self._note(db, len(rows))
+
+    def _write_one(self, db: sqlite3.Connection, waiting: Waiting) -> Exception | None:
         record, stored = waiting.record, waiting.stored
         epoch = waiting.lease.epoch if waiting.lease else 0
         # More than one statement, or a refusal to be explained: undone as a whole, without the rest of the group.
         self._known.pop(record.run_id, None)
         db.execute("SAVEPOINT one")
         try:
-            _finish(self._add(_Connection(db), record, stored, waiting.lease))
+            _finish(self._add(SqliteConnection(db), record, stored, waiting.lease))
         except ToolspeakError as error:
             db.execute("ROLLBACK TO one")
             return error
@@ -200,79 +187,120 @@ class SqliteJournal(SqlJournal):
         self._known[record.run_id] = _Known(number * SPAN, epoch, record.seq + 1)
         return None
 
-    @asynccontextmanager
-    async def _writing(self) -> AsyncGenerator[_Connection]:
-        async with self._transaction("write") as connection:
-            yield connection
+    async def _add(self, db: Connection, record: Record, stored: Stored, lease: Lease | None) -> None:
+        await super()._add(db, record, stored, lease)
+        self._note(cast("SqliteConnection", db).db, 1)
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncGenerator[_Connection]:
-        async with self._transaction("read") as connection:
-            yield connection
-
-    @asynccontextmanager
-    async def _transaction(self, kind: Literal["read", "write"]) -> AsyncGenerator[_Connection]:
-        loop = asyncio.get_running_loop()
-        since, wait = loop.time(), _FIRST_WAIT
-        while True:
-            self._lock.acquire()  # nothing below waits for anything while it is held
-            try:
-                if kind == "write":
-                    self._known.clear()  # data_version tells of others' changes, not of our own
-                    db = self._begin(self._sync == "always")
-                else:
-                    db = self._snapshot()
-                break
-            except sqlite3.Error as error:
-                self._lock.release()
-                if not is_busy(error) or loop.time() - since >= self._lock_seconds:
-                    raise self._problem(error) from error
-            except BaseException:
-                self._lock.release()
-                raise
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, _LONGEST_WAIT)
+    async def _writing(self) -> AsyncGenerator[SqliteConnection]:
+        full = self._sync == "always"
+        db = await self._begun(self._begin_writing)
         try:
-            yield _Connection(db)
-            db.execute("COMMIT")
-        except sqlite3.Error as error:
-            _roll_back(db)
-            raise self._problem(error) from error
-        except BaseException:
-            _roll_back(db)
-            raise
+            yield SqliteConnection(db)
+            if not full:
+                db.execute("COMMIT")
+        except BaseException as error:
+            self._undo(db)
+            raise self._told(error) from error
         finally:
             self._lock.release()
+        if full:
+            try:
+                await self._commits.in_thread(partial(self._commit, db))
+            except sqlite3.Error as error:
+                raise self._told(error) from error
 
-    def _begin(self, full: bool) -> sqlite3.Connection:
+    @asynccontextmanager
+    async def _reading(self) -> AsyncGenerator[SqliteConnection]:
+        db = await self._begun(self._begin_reading)
+        try:
+            yield SqliteConnection(db)
+            db.execute("COMMIT")
+        except BaseException as error:
+            _roll_back(db)
+            raise self._told(error) from error
+
+    async def _begun(self, begin: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        """A transaction, once neither another process nor the thread is in its way."""
+        loop = asyncio.get_running_loop()
+        since, wait = loop.time(), FIRST_WAIT
+        while True:
+            if begin == self._begin_writing or self._reader is None:
+                await self._commits.idle()
+            try:
+                return begin()
+            except sqlite3.Error as error:
+                if not is_busy(error) or loop.time() - since >= self._lock_seconds:
+                    raise self._told(error) from error
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    def _begin_writing(self) -> sqlite3.Connection:
+        """Holds the lock when it returns."""
+        full = self._sync == "always"
+        self._lock.acquire()
+        try:
+            self._known.clear()  # data_version tells of others' changes, not of our own
+            self._unchecked += 1
+            return self._begin(full, checkpoint=full)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin_reading(self) -> sqlite3.Connection:
+        # Another connection than the one that writes, so that nobody who reads waits for the disk.
+        if self._reader is None:
+            with self._lock:
+                self._open()
+                self._reader = self._connect()
+        self._reader.execute("BEGIN")
+        return self._reader
+
+    def _begin(self, full: bool, *, checkpoint: bool) -> sqlite3.Connection:
+        """`checkpoint`: the commit may take as long as it takes to move the log's pages into the file."""
         db = self._open()
-        if full is not self._full:
+        if self._mode != (full, checkpoint):
             db.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-            self._full = full
+            db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT if checkpoint else 0}")
+            self._mode = full, checkpoint
         db.execute("BEGIN IMMEDIATE")
+        if checkpoint:
+            self._unchecked = 0
         return db
 
-    def _snapshot(self) -> sqlite3.Connection:
-        db = self._open()
-        db.execute("BEGIN")
-        return db
+    def _commit(self, db: sqlite3.Connection) -> None:
+        with self._lock:
+            try:
+                db.execute("COMMIT")
+            except BaseException:
+                self._undo(db)
+                raise
+
+    def _undo(self, db: sqlite3.Connection) -> None:
+        self._known.clear()
+        self._unnoted = BATCH  # what was noted may be undone
+        _roll_back(db)
 
     def _open(self) -> sqlite3.Connection:
         if self._db is not None:
             return self._db
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise JournalError(f"the journal's folder {self.path.parent} cannot be made: {error.strerror}") from error
-        # Waiting for locks is done in the event loop, where others go on meanwhile.
-        db = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+        db = self._connect()
         try:
             self._prepare(db)
+            (self._unnoted,) = db.execute(UNNOTED).fetchone()
         except BaseException:
             db.close()
             raise
         self._db = db
         return db
+
+    def _connect(self) -> sqlite3.Connection:
+        # Waiting for locks is done in the event loop, where others go on meanwhile.
+        return sqlite3.connect(self._file, timeout=0, isolation_level=None, check_same_thread=False)
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -302,11 +330,20 @@ class SqliteJournal(SqlJournal):
         if version > VERSION:
             raise JournalError(newer(f"the journal {self.path}", version))
 
-    def _problem(self, error: sqlite3.Error) -> JournalError:
-        code: int = getattr(error, "sqlite_errorcode", 0)
-        # A write beyond a quota is reported as an I/O error, like a broken disk.
-        remedy = _REMEDIES.get(code & 0xFF, "its file may be damaged, or the disk")
-        return JournalError(f"the journal {self.path}: {error}; {remedy}. Nothing was done that is not recorded in it")
+    def _told(self, error: BaseException) -> BaseException:
+        return told(error, self.path)
+
+    async def _rows(self, db: Connection, start: int, end: int, limit: int) -> Sequence[Row]:
+        return cast("Sequence[Row]", await rows_of(db, start, end, limit))
+
+    async def _delete_records(self, db: Connection, number: int) -> None:
+        await delete_run(db, number)
+
+    async def _index_new(self, db: Connection) -> None:
+        for statement in NOTE:  # so that no run's newest record has to be looked for
+            await db.change(statement)
+        self._unnoted = 0
+        await super()._index_new(db)
 
     async def _index(self, db: Any, pos: int, text: Sequence[str]) -> None:
         await db.change("INSERT INTO found (rowid, words) VALUES ($1, $2)", pos, " ".join(text))
@@ -327,47 +364,21 @@ class SqliteJournal(SqlJournal):
         return [pos for (pos,) in rows]
 
     async def aclose(self) -> None:
+        """As `close`, but others go on while it waits for the disk."""
+        await self._commits.drain()
         self.close()
 
     def close(self) -> None:
-        """Closes the file; it is opened again when it is used again."""
+        """Writes what is being appended and closes the file; it is opened again when it is used again."""
+        self._commits.stop()
         with self._lock:
-            db, self._db, self._full, self._seen = self._db, None, None, -1
+            opened = self._reader, self._db  # the one that writes at last: it tidies the file up
+            self._db = self._reader = self._mode = None
+            self._seen = -1
             self._known.clear()
-            if db is not None:
-                db.close()
-
-
-class _Connection:
-    """Implements `Connection` without ever waiting: what is done in it is done at one go."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    async def rows(self, sql: str, *arguments: Any) -> Sequence[Sequence[Any]]:
-        return self._execute(sql, arguments).fetchall()
-
-    async def change(self, sql: str, *arguments: Any) -> int:
-        return self._execute(sql, arguments).rowcount
-
-    def _execute(self, sql: str, arguments: Sequence[Any]) -> sqlite3.Cursor:
-        # To SQLite `$1` is a name, and from Python 3.14 on a name is only filled from a mapping.
-        return self._db.execute(_own(sql), dict(zip(_NUMBERS, arguments, strict=False)))
-
-
-@lru_cache(256)
-def _own(sql: str) -> str:
-    for name, text in _FILL.items():
-        sql = sql.replace(name, text)
-    return sql
-
-
-_NUMBERS = [str(number) for number in range(1, 100)]
-_INSERT = "INSERT INTO records (pos, data) VALUES (?, ?)"
-
-
-def is_busy(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            for db in opened:
+                if db is not None:
+                    db.close()
 
 
 def _roll_back(db: sqlite3.Connection) -> None:

@@ -205,7 +205,7 @@ class HttpApi:
         try:
             async with self._sent(url, content) as response:
                 if not response.is_success:
-                    told = await _beginning(response)
+                    told = self.hide((await _beginning(response)).decode("utf-8", "replace")).encode()
                     raise status_error(self.address, response.status_code, response.headers, told, self.clock.now())
                 reply = Reply(response)
                 yield reply
@@ -244,6 +244,8 @@ class HttpApi:
         """The text without the provider's secrets and without anything that looks like an API key."""
         for secret in self._secrets:
             text = text.replace(secret, "[API key]")
+            for end in range(len(secret) - 1, 3, -1) if "…" in text else ():  # it was shortened in its middle
+                text = text.replace(f"{secret[:end]}…", "[API key]…")
         return _KEYS.sub("[API key]", text)
 
     def dropped(self, reply: Reply) -> ProviderError:
@@ -269,7 +271,7 @@ class HttpApi:
         deadline = None if limits.first_byte is None else loop.time() + limits.first_byte
         try:
             async with asyncio.timeout_at(deadline):
-                response = await client.send(client.build_request("POST", url, content=content), stream=True)
+                response = await _send(client, url, content)
         except TimeoutError as error:
             raise SilentServer(limits.first_byte or 0) from error
         try:
@@ -311,6 +313,27 @@ class HttpApi:
             raise UsageError(f"the CAs of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}") from error
         except (ImportError, ValueError) as error:  # a proxy in the environment that httpx2 cannot use
             raise UsageError(f"the proxy settings of the environment cannot be used: {error}") from error
+
+
+async def _send(client: httpx2.AsyncClient, url: httpx2.URL, content: bytes) -> httpx2.Response:
+    """The response once its head has come.
+
+    A connection that was kept open, and that its server closes when the next request comes, says nothing about the
+    server (RFC 9112, 9.3.1): the request goes out on another one at once.
+    """
+    while True:
+        opened: list[str] = []
+
+        async def note(event: str, _info: object, opened: list[str] = opened) -> None:
+            if "connect_" in event:
+                opened.append(event)
+
+        request = client.build_request("POST", url, content=content, extensions={"trace": note})
+        try:
+            return await client.send(request, stream=True)
+        except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+            if opened:  # a new connection: there is at least one at the end, for each kept one that fails is gone
+                raise
 
 
 def _timeouts(timeout: Timeouts | float | None) -> Timeouts:

@@ -24,7 +24,7 @@ from toolspeak.data.events import (
     UserMessageQueued,
 )
 from toolspeak.data.messages import MalformedCall, ToolCall, Usage
-from toolspeak.ui.format import argument_lines, compaction_text, money, one_line, result_lines, shorten
+from toolspeak.ui.format import argument_lines, compaction_text, count, money, one_line, result_lines, shorten
 
 _TEXT = 100
 
@@ -115,7 +115,7 @@ class Timeline:
         used = _usage(event.usage, event.usage_estimated, event.cost)
         cost = f"  ({used}, {took:.2f} s)" if self._times else ""
         text = event.message.text.strip()
-        yield f"model: {_short(text) or f'{len(self._calls)} calls'}{cost}"
+        yield f"model: {_short(text) or count(len(self._calls), 'call')}{cost}"
         for call in event.message.calls:
             if isinstance(call, MalformedCall):
                 yield f"  ✗ malformed call: {_short(call.reason)}"

@@ -28,7 +28,7 @@ at most or more (Anthropic, "Models overview": 32,000 for Opus 4.1, 64,000 for t
 OUTPUT_NAME = "output"
 """The name of an output schema that a client asks for: the API has none."""
 
-_OWN_FIELDS = ("model", "messages", "system", "tools", "tool_choice", "stream")
+_OWN_FIELDS = ("model", "messages", "system", "tool_choice", "stream")
 _TOOL_FIELDS = ("strict", "input_examples", "eager_input_streaming", "defer_loading", "allowed_callers")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none", "specific": "tool"}
@@ -44,7 +44,9 @@ class AnthropicFormat:
         return NAME
 
     def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
-        """See `WireFormat`. `Earlier` changes nothing: this API keeps no conversation."""
+        """See `WireFormat`. `Earlier` changes nothing: this API keeps no conversation. The option `tools` holds tools
+        that the API runs itself (`{"type": "web_search_20260209", "name": "web_search"}`) and comes behind the
+        request's own."""
         check_request(request, _OWN_FIELDS, format_name=NAME)
         system, rest = split_system(request.messages)
         messages = encode_history(rest, model)
@@ -56,11 +58,11 @@ class AnthropicFormat:
             "max_tokens": MAX_TOKENS,
             "system": system or None,
             "messages": messages,
-            "tools": tools or None,
+            "tools": [*tools, *_api_tools(request)] or None,
             "tool_choice": _choice(request) if tools else None,
             "stream": stream,
         }
-        body.update(request.options)
+        body.update((name, value) for name, value in request.options.items() if name != "tools")
         if request.output is not None:
             body["output_config"] = _output_config(request.output, body.get("output_config"))
         return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
@@ -111,6 +113,21 @@ def _tool(spec: ToolSpec) -> Block:
     if spec.description:
         tool["description"] = spec.description
     return {**tool, **{field: spec.extra[field] for field in _TOOL_FIELDS if field in spec.extra}}
+
+
+def _api_tools(request: ModelRequest) -> list[JSON]:
+    found = request.options.get("tools")
+    tools = cast("list[JSON]", found) if isinstance(found, list | tuple) else []
+    if found is not None and (found is not tools or not all(_is_api_tool(tool) for tool in tools)):
+        raise UsageError(
+            "the option 'tools' is a list of tools that the API runs itself ({'type': 'web_search_…', 'name': "
+            "'web_search'}); tools of yours are the request's own"
+        )
+    return [*tools]
+
+
+def _is_api_tool(tool: JSON) -> bool:
+    return isinstance(tool, Mapping) and cast("Mapping[str, JSON]", tool).get("type") not in (None, "custom")
 
 
 def _spec(tool: Block, place: str) -> ToolSpec:

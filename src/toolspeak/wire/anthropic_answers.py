@@ -19,6 +19,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.anthropic_history import NAME
+from toolspeak.wire.anthropic_kept import KeptBlocks, kept_part
 from toolspeak.wire.fragments import CallFragments
 from toolspeak.wire.reading import as_object, as_text, ill_formed
 from toolspeak.wire.reported import reported_error
@@ -90,6 +91,7 @@ class AnthropicDecoder:
         self._kinds: dict[int, str] = {}
         self._calls = CallFragments()
         self._inputs: dict[int, JSON] = {}
+        self._kept = KeptBlocks()
         self._stopped: list[int] = []
         self._thought = False
         self._signature = ""
@@ -152,7 +154,7 @@ class AnthropicDecoder:
         kind = self._kinds[index] = as_text(block.get("type"), "'type' of a content block")
         match kind:
             case "text":
-                return _text(as_text(block.get("text"), "'text' of a content block"))
+                return self._begin_text(index, block)
             case "thinking":
                 self._thought, self._signature = (
                     False,
@@ -167,7 +169,8 @@ class AnthropicDecoder:
                 self._inputs[index] = as_object(block.get("input") or {}, "a call's 'input'")
                 return self._calls.start(index, name, call_id)
             case _:
-                return []  # of tools that Anthropic's servers run, and what the API may add
+                self._kept.start(index, block)  # of tools that Anthropic's servers run, and what the API may add
+                return []
 
     def _delta(self, index: int, delta: dict[str, JSON]) -> list[Delta]:
         match delta.get("type"):
@@ -183,13 +186,26 @@ class AnthropicDecoder:
                     if text:
                         self._inputs.pop(index, None)
                     return self._calls.add(index, text)
+                self._kept.add(index, text)
                 if index not in self._kinds:
                     raise ProviderError(
                         f"the server sent arguments for content block {index}, which it never began", code="ill_formed"
                     )
+            case "citations_delta":
+                self._kept.cite(index, [delta["citation"]] if delta.get("citation") else None)
             case _:
-                pass  # citations, and what the API may add
+                pass  # what the API may add
         return []
+
+    def _begin_text(self, index: int, block: dict[str, JSON]) -> list[Delta]:
+        """A text that is to have citations says so, and the one before it ends there."""
+        out: list[Delta] = []
+        if isinstance(block.get("citations"), list) and not self._kept.cites:
+            self._kept.cites = True
+            if self._kinds.get(index - 1) == "text":
+                out.append(kept_part("text", self._opaque({})))
+        self._kept.cite(index, block.get("citations"))
+        return out + _text(as_text(block.get("text"), "'text' of a content block"))
 
     def _stop(self, index: int) -> list[Delta]:
         if self._calls.knows(index):
@@ -199,6 +215,8 @@ class AnthropicDecoder:
             opaque = self._opaque({"signature": self._signature}) if self._signature else None
             self._thought, self._signature = False, ""
             return [PartEnded("reasoning", opaque)]
+        elif (kept := self._kept.stop(index)) is not None:
+            return [kept_part(kept[0], self._opaque(kept[1]))]
         return []
 
     def _settle(self, whole: bool) -> list[Delta]:

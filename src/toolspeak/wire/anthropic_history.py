@@ -30,6 +30,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.errors import FormatError
+from toolspeak.wire.anthropic_kept import Block, without_unanswered
 from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
 from toolspeak.wire.history import call_ids, text_of
 
@@ -43,14 +44,12 @@ ANY_IMAGE = "image/*"
 PDF, PLAIN_TEXT = "application/pdf", "text/plain"
 
 _MARK = {"type": "ephemeral"}  # of the default life time, 5 minutes, which each use renews
-_UNMARKED = ("thinking", "redacted_thinking")  # blocks that take no cache marker
+_MARKED = ("text", "image", "document", "tool_use", "tool_result")  # blocks of ours, which take a cache marker
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _ID_CHARACTERS = 40  # kept of an id that has to be changed; ids of the API's own have about 30
 _NAME_CHARACTERS = 128
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
-
-Block = dict[str, JSON]
 
 
 # --- ours to the API's -------------------------------------------------------------------------------------------
@@ -80,6 +79,8 @@ def encode_history(messages: Sequence[Message | TextMessage], model: str) -> lis
             turns[-1][1].extend(blocks)
         else:
             turns.append((role, blocks))
+    without_unanswered(turns)
+    turns = [turn for turn in turns if turn[1]]
     if turns and turns[-1][0] == "assistant":
         _without_white_space_at_its_end(turns)
     # The API wants the results of calls at the beginning of the message behind them.
@@ -98,7 +99,7 @@ def mark_cached(system: list[Block], tools: list[Block], messages: list[Block]) 
     ends = [blocks[-1] for blocks in (tools, system) if blocks]
     asked = [message for message in messages[:-1] if message["role"] == "user"]
     for message in [*asked[-1:], *messages[-1:]]:
-        ends += [block for block in message["content"] if block["type"] not in _UNMARKED][-1:]
+        ends += [block for block in message["content"] if block["type"] in _MARKED][-1:]
     for block in ends:
         block["cache_control"] = dict(_MARK)
 
@@ -143,7 +144,7 @@ def _without_white_space_at_its_end(turns: list[tuple[str, list[Block]]]) -> Non
     """The API refuses an answer to be continued that ends in white space."""
     blocks = turns[-1][1]
     if blocks[-1]["type"] == "text":
-        blocks[-1]["text"] = cast("str", blocks[-1]["text"]).rstrip()
+        blocks[-1] = {**blocks[-1], "text": cast("str", blocks[-1]["text"]).rstrip()}
 
 
 def _plain(message: Message | TextMessage) -> str:
@@ -216,6 +217,8 @@ def _assistant(message: Message | TextMessage, ids: dict[str, str], model: str) 
                 blocks += _reasoning(text, opaque, model)
             case ToolResult():
                 pass  # no message of the model's holds one
+            case TextPart(text, opaque) if (own := _own(opaque, model)).get("citations"):
+                blocks += [{**block, "citations": own["citations"]} for block in text_blocks(text)]
             case _:
                 blocks += text_blocks(text_of([part]))
     return blocks
@@ -223,11 +226,18 @@ def _assistant(message: Message | TextMessage, ids: dict[str, str], model: str) 
 
 def _reasoning(text: str, opaque: Opaque | None, model: str) -> list[Block]:
     """What the API wants back as it was, in its place, if it is this model's own."""
+    own = _own(opaque, model)
+    if "block" in own:
+        return [dict(own["block"])]
+    if "redacted" in own:
+        return [{"type": "redacted_thinking", "data": own["redacted"]}]
+    return [{"type": "thinking", "thinking": text, "signature": own["signature"]}] if own else []
+
+
+def _own(opaque: Opaque | None, model: str) -> dict[str, JSON]:
     if opaque is None or (opaque.provider, opaque.model) != (NAME, model):
-        return []
-    if "redacted" in opaque.data:
-        return [{"type": "redacted_thinking", "data": opaque.data["redacted"]}]
-    return [{"type": "thinking", "thinking": text, "signature": opaque.data["signature"]}]
+        return {}
+    return cast("dict[str, JSON]", opaque.data)
 
 
 # --- the API's to ours -------------------------------------------------------------------------------------------

@@ -1,0 +1,267 @@
+"""The side of a cassette that plays what was recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NoReturn, cast
+
+from toolspeak.agent.cassette_lines import plain
+from toolspeak.agent.cassette_read import PlayedAnswer, PlayedCall, PlayedTurn, in_turn, read_recording
+from toolspeak.agent.cassette_requests import differences, digest_of, request_json
+from toolspeak.agent.decisions import decision_of
+from toolspeak.agent.driver import Driver
+from toolspeak.agent.recording import Recording, TurnCutOff
+from toolspeak.agent.state import RunState
+from toolspeak.data.approvals import Decision, Escalate
+from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.events import ApprovalDecided, SubRunUsed
+from toolspeak.data.messages import JSON, ToolCall, ToolResult
+from toolspeak.errors import ReplayDiverged, UsageError
+from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Taped
+from toolspeak.execute.approval import Answer, StandingApprover
+from toolspeak.execute.doubts import ASKED
+from toolspeak.execute.judge import no_unasked_repair
+from toolspeak.providers.base import Provider
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.wire.base import ModelRequest
+
+_AGAIN = "If the change is meant, record the run again"
+
+
+class Player(Recording):
+    """Asks no model, calls no function and bothers nobody. See `Cassette.replay`."""
+
+    def __init__(self, path: Path, *, pauses: bool = True) -> None:
+        self._path = path
+        self._pauses = pauses
+        self._secrets = Secrets()
+        self._recorded = read_recording(path)
+        self._asked = self._given = 0
+        self.revising: PlayedAnswer | None = None
+        """The answer whose other arguments are being asked about."""
+
+    @property
+    def replays(self) -> bool:
+        return True
+
+    @property
+    def left(self) -> int:
+        return len(self._recorded.turns) - self._asked
+
+    @property
+    def model(self) -> str:
+        return self._recorded.providers[0][0]
+
+    @property
+    def id(self) -> str:
+        return self._recorded.id
+
+    def provider(self, model: str | Provider) -> Provider:
+        known = self._recorded.providers
+        if self._given >= len(known):
+            raise UsageError(f"{self._path}: holds {len(known)} providers, and one more was asked for. {_AGAIN}")
+        number = self._given
+        self._given += 1
+        return _Played(*known[number], self, number)
+
+    def attach(
+        self, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
+    ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
+        self._secrets = secrets
+        reached = cast("Provider | Driver", model)
+        if isinstance(model, str) or not hasattr(model, "turn") or not self._given:
+            self._given = 0
+            reached = self.provider("")
+        if isinstance(approver, StandingApprover):
+            return reached, approver
+        return reached, _AnswersTogether(self) if isinstance(approver, BatchApprover) else _Answers(self)
+
+    def turn(self, request: ModelRequest, provider: int) -> PlayedTurn:
+        """What was answered. Raises ReplayDiverged for another request than the one recorded here."""
+        turns = self._recorded.turns
+        self._asked += 1
+        number, known = self._asked, len(turns)
+        if number > known:
+            raise ReplayDiverged(
+                f"the run left the recording {self._path} behind its end: it holds {known} model requests, and one more"
+                f" was asked. {_AGAIN}"
+            )
+        turn, asked = turns[number - 1], plain(self._secrets.hide(plain(request_json(request))))
+        if turn.digest != digest_of(asked):
+            self._left(
+                f"at model request {number} of {known}: it asks for something else", differences(turn.asked, asked)
+            )
+        if turn.provider != provider:
+            names = [name for name, _ in self._recorded.providers]
+            self._left(f"at model request {number} of {known}: {names[turn.provider]} was asked, not {names[provider]}")
+        return turn
+
+    def broken_off(self, turn: PlayedTurn) -> ReplayDiverged:
+        kind = TurnCutOff if turn.cut and self.left else ReplayDiverged
+        return kind(
+            f"the recording {self._path} breaks off in the answer to model request {self._asked}: that run was cut off "
+            "there. Record it again"
+        )
+
+    def _left(self, how: str, more: str = "") -> NoReturn:
+        rest = f"\n{more}" if more else ""
+        raise ReplayDiverged(f"the run left the recording {self._path} {how}. {_AGAIN}{rest}")
+
+    # --- calls
+
+    def recalled(self, call: ToolCall) -> ToolResult | None:
+        found = self._found(call)
+        return found.taped.result if found is not None and found.taped.recalled else None
+
+    def skipped(self, call: ToolCall) -> ToolResult | None:
+        found = self._found(call)
+        return found.taped.result if found is not None and found.taped.skipped else None
+
+    def play(self, call: ToolCall) -> Taped:
+        found = self._found(call)
+        if found is None:
+            self._left(
+                f"behind model request {self._asked}: it calls {call.name} ({call.id}), of which no result was recorded"
+            )
+        return found.taped
+
+    def _found(self, call: ToolCall) -> PlayedCall | None:
+        found = self._recorded.calls.get((self._asked, in_turn(call.id)))
+        if found is None:
+            return None
+        if found.arguments is not None:
+            self._compare(call, found.name, found.arguments)
+        taped = found.taped
+        return replace(found, taped=replace(taped, result=replace(taped.result, call_id=call.id)))
+
+    def _compare(self, call: ToolCall, name: str, arguments: JSON, where: str = "at the call") -> None:
+        now = plain(self._secrets.hide(plain(call.arguments)))
+        if (name, arguments) != (call.name, now):
+            was, said = (json.dumps(each, ensure_ascii=False, sort_keys=True) for each in (arguments, now))
+            self._left(
+                f"behind model request {self._asked}, {where} {call.id}: it was {name} {was} and is {call.name} {said}"
+            )
+
+    def keep(self, call: ToolCall, taped: Taped) -> None:
+        raise NotImplementedError("nothing is recorded while it is played")
+
+    def spent(self, used: SubRunUsed) -> None:
+        """It is on the tape."""
+
+    # --- questions
+
+    def preview(self, call: ToolCall) -> str:
+        if self.revising is not None:
+            return self.revising.revised or ""
+        return next((each.preview for each in self._answers(call.id, in_doubt=False)), "")
+
+    def keep_preview(self, call: ToolCall, shown: str) -> None:
+        raise NotImplementedError("nothing is recorded while it is played")
+
+    def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
+        waiting = state.undecided
+        for fact in decided:
+            answers = self._answers(fact.call_id, waiting[fact.call_id].reason == ASKED)
+            while answers and answers[0].escalated:
+                answers.popleft()
+            known = answers.popleft().decided if answers else None
+            if known is not None and _said(known) != _said(fact):
+                self._left(
+                    f"behind model request {self._asked}, at the question about the call {fact.call_id}: the answer"
+                    f" was {_said(known)} and is {_said(fact)}"
+                )
+
+    def answer(self, request: ApprovalRequest) -> PlayedAnswer | Decision:
+        """What was said to this question; a `PlayedAnswer` that is escalated pauses the run."""
+        call, paused = request.call, None
+        answers = self._answers(call.id, request.reason == ASKED)
+        while answers:
+            answer = answers.popleft()
+            self._compare(call, answer.name, answer.arguments, "at the question about the call")
+            if not answer.escalated or self._pauses:
+                return answer
+            paused = answer
+        if (self._asked, in_turn(call.id)) in self._recorded.calls:
+            return Decision(True, by="recording")  # it ran: a rule let it, which is not there now
+        standing = next(
+            (self._recorded.standing[at] for at in range(self._asked, -1, -1) if at in self._recorded.standing), None
+        )
+        if standing is not None:
+            refused = "" if standing.repaired else no_unasked_repair(request)
+            return replace(standing.decision, approved=False, reason=refused) if refused else standing.decision
+        if paused is None:
+            self._left(
+                f"behind model request {self._asked}: it asks whether {call.name} ({call.id}) may run, which was not "
+                "asked when it was recorded"
+            )
+        return paused
+
+    def _answers(self, call_id: str, in_doubt: bool) -> deque[PlayedAnswer]:
+        return self._recorded.answers.get((self._asked, in_turn(call_id), in_doubt), deque())
+
+
+def _said(fact: ApprovalDecided) -> str:
+    changed = "" if fact.arguments is None else f" with {json.dumps(plain(fact.arguments), ensure_ascii=False)}"
+    return ("yes" if fact.approved else "no, and the run ends" if fact.ends_run else "no") + changed
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """In place of an approver: what was said when it was recorded."""
+
+    player: Player
+
+    async def __call__(self, request: ApprovalRequest, /) -> Answer:
+        answer = self.player.answer(request)
+        if isinstance(answer, Decision):
+            return answer
+        if answer.stop is not None:
+            raise answer.stop
+        if answer.decided is None:
+            return Escalate(answer.reason)
+        decision = replace(decision_of(answer.decided), digest="")
+        if answer.revised is None or decision.arguments is None:
+            return decision
+        self.player.revising = answer
+        try:
+            shown = await request.revised(decision.arguments)
+        finally:
+            self.player.revising = None
+        return replace(decision, digest=shown.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class _AnswersTogether:
+    player: Player
+
+    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Answer]:
+        one = _Answers(self.player)
+        return [await one(request) for request in requests]
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A provider of the recording."""
+
+    name: str
+    capabilities: Capabilities
+    player: Player
+    number: int
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        turn = self.player.turn(request, self.number)
+        for delta in turn.answer:
+            await asyncio.sleep(0)  # others run meanwhile, as they did: a place to be cancelled at
+            yield delta
+        if turn.error is not None:
+            raise turn.error
+        if not turn.answer or not isinstance(turn.answer[-1], TurnEnded):
+            raise self.player.broken_off(turn)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""

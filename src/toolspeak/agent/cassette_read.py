@@ -1,0 +1,183 @@
+"""A cassette's file as what was recorded."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, cast
+
+from toolspeak.agent.cassette_lines import ERROR_FIELDS, delta_of, fact_of, read_lines, standing_of, stop_of
+from toolspeak.agent.cassette_requests import completed
+from toolspeak.data.codec import load
+from toolspeak.data.deltas import Delta
+from toolspeak.data.events import ApprovalDecided, SubRunUsed
+from toolspeak.data.messages import JSON, ToolResult
+from toolspeak.errors import AgentStop, FormatError, ProviderError, UsageError
+from toolspeak.execute import Taped
+from toolspeak.execute.approval import StandingApprover
+from toolspeak.providers.capabilities import Capabilities
+
+_NUMBER = re.compile(r"(?<=^call_)\d+")
+
+
+def in_turn(call_id: str) -> str:
+    """A call's id without the number of its turn: where a turn was lost with its process, those behind it count on."""
+    return _NUMBER.sub("", call_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedTurn:
+    asked: dict[str, JSON]
+    digest: str
+    answer: tuple[Delta, ...]
+    error: ProviderError | None
+    provider: int = 0
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedCall:
+    """`arguments` is None where the function was not called."""
+
+    name: str
+    arguments: JSON
+    taped: Taped
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedAnswer:
+    """What was said to a question about a call: a decision, or that the run ends; neither where the run paused."""
+
+    name: str
+    arguments: JSON
+    preview: str = ""
+    decided: ApprovalDecided | None = None
+    stop: AgentStop | None = None
+    reason: str = ""
+    revised: str | None = None
+
+    @property
+    def escalated(self) -> bool:
+        return self.decided is None and self.stop is None
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What a file holds. Calls and answers stand with the number of requests ahead of them (a cassette may hold
+    several runs, and in each a call of this id) and `in_turn` of their id. `requests` and `before` count what a resumed
+    run asked again too."""
+
+    id: str = ""
+    providers: list[tuple[str, Capabilities]] = field(default_factory=list[tuple[str, Capabilities]])
+    turns: list[PlayedTurn] = field(default_factory=list[PlayedTurn])
+    calls: dict[tuple[int, str], PlayedCall] = field(default_factory=dict[tuple[int, str], PlayedCall])
+    answers: dict[tuple[int, str, bool], deque[PlayedAnswer]] = field(
+        default_factory=dict[tuple[int, str, bool], deque[PlayedAnswer]]
+    )
+    standing: dict[int, StandingApprover | None] = field(default_factory=dict[int, StandingApprover | None])
+    requests: int = 0
+    before: dict[str, JSON] | None = None
+
+
+def read_recording(path: Path) -> Recorded:
+    """Raises UsageError for a file that is no recording, naming the line."""
+    lines, recorded = read_lines(path), Recorded()
+    reader = _Reader(recorded)
+    try:
+        recorded.id = str(lines[0].get("id", ""))
+        reader.provider(lines[0])
+        recorded.standing[0] = standing_of(lines[0])
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise UsageError(f"{path}, line 1: names no provider; record the run again") from None
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            reader.read(line)
+        except (LookupError, TypeError, ValueError, AttributeError, FormatError) as error:
+            raise UsageError(f"{path}, line {number}: is no line of a recording: {error!r}") from None
+    return recorded
+
+
+class _Reader:
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
+        self._spent: list[SubRunUsed] = []
+        self._goes_on = False
+
+    def read(self, line: dict[str, Any]) -> None:
+        if "turn" in line:
+            self._turn(line)
+        elif "call" in line:
+            self._call(line)
+        elif "approval" in line:
+            self._answer(line)
+        elif "spent" in line:
+            used = load({"format": 1, **line["spent"]})
+            if not isinstance(used, SubRunUsed):
+                raise TypeError("what was spent is none")
+            self._spent.append(used)
+        elif "resumed" in line:
+            self._resumed(line)
+        else:
+            self.provider(line)
+
+    def provider(self, line: dict[str, Any]) -> None:
+        known = {each.name for each in fields(Capabilities)}
+        given = cast("dict[str, Any]", line["capabilities"])
+        capabilities = Capabilities(**{name: given[name] for name in given if name in known})
+        self._recorded.providers.append((line["provider"], capabilities))
+
+    def _turn(self, line: dict[str, Any]) -> None:
+        recorded = self._recorded
+        asked = completed(line["asked"], recorded.before)
+        told = line.get("error")
+        error = ProviderError(told["message"], **{name: told[name] for name in ERROR_FIELDS}) if told else None
+        answer, provider, cut = tuple(map(delta_of, line["answer"])), line.get("provider", 0), line.get("cut", False)
+        turn = PlayedTurn(asked, line["digest"], answer, error, provider, cut)
+        if self._goes_on and recorded.turns:
+            last = recorded.turns[-1]
+            if last.cut or last.digest == turn.digest:  # or the process died before it was journaled
+                recorded.turns.pop()
+        recorded.turns.append(turn)
+        recorded.requests, recorded.before, self._goes_on = recorded.requests + 1, asked, False
+
+    def _call(self, line: dict[str, Any]) -> None:
+        result = load({"format": 1, **line["result"]})
+        if not isinstance(result, ToolResult):
+            raise TypeError("its result is none")
+        taped = Taped(
+            result,
+            stop_of(line.get("stop")),
+            line.get("recalled", False),
+            line.get("skipped", False),
+            tuple(self._spent),
+        )
+        self._spent.clear()
+        place = len(self._recorded.turns), in_turn(line["call"])
+        self._recorded.calls[place] = PlayedCall(line["name"], line.get("arguments"), taped)
+
+    def _answer(self, line: dict[str, Any]) -> None:
+        told = line.get("answer")
+        answer = PlayedAnswer(
+            line["name"],
+            line["arguments"],
+            line.get("preview", ""),
+            fact_of(told) if told else None,
+            stop_of(line.get("stop")),
+            line.get("escalated", ""),
+            line["revised"][0] if "revised" in line else None,
+        )
+        place = len(self._recorded.turns), in_turn(line["approval"]), line.get("in_doubt", False)
+        self._recorded.answers.setdefault(place, deque()).append(answer)
+
+    def _resumed(self, line: dict[str, Any]) -> None:
+        recorded, here = self._recorded, len(self._recorded.turns)
+        self._goes_on = True
+        for call_id in line["open"]:
+            recorded.calls.pop((here, in_turn(call_id)), None)
+        for call_id in line["undecided"]:
+            place = here, in_turn(call_id), False
+            if place in recorded.answers:
+                recorded.answers[place] = deque(answer for answer in recorded.answers[place] if answer.escalated)
+        recorded.standing[here] = standing_of(line)

@@ -1,0 +1,303 @@
+"""The side of a cassette that records."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from toolspeak.agent.cassette_lines import (
+    ERROR_FIELDS,
+    KIND,
+    VERSION,
+    bare,
+    delta_json,
+    fact_json,
+    is_cassette,
+    is_json,
+    plain,
+    standing_json,
+    stop_json,
+    without_secrets,
+)
+from toolspeak.agent.cassette_read import read_recording
+from toolspeak.agent.cassette_requests import digest_of, request_json, shortened
+from toolspeak.agent.decisions import fact_of
+from toolspeak.agent.driver import Driver
+from toolspeak.agent.recording import Recording
+from toolspeak.agent.state import RunState
+from toolspeak.data.approvals import Decision, Escalate
+from toolspeak.data.codec import dump
+from toolspeak.data.deltas import Delta
+from toolspeak.data.events import ApprovalDecided, SubRunUsed
+from toolspeak.data.messages import JSON, ToolCall, ToolResult
+from toolspeak.errors import AgentStop, ProviderError, UsageError
+from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Taped
+from toolspeak.execute.approval import Answer, StandingApprover, ask, ask_together
+from toolspeak.execute.doubts import ASKED
+from toolspeak.execute.questions import is_of_a_revision
+from toolspeak.providers import get_provider
+from toolspeak.providers.base import Provider
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.wire.base import ModelRequest
+
+
+class Recorder(Recording):
+    """Writes a line as soon as there is something to say. See `Cassette.record`."""
+
+    def __init__(self, path: Path, *, go_on: bool = False) -> None:
+        self._path = path
+        self._secrets = Secrets()
+        self._before: dict[str, JSON] | None = None
+        self._turns = 0
+        self._given: list[str] = []
+        self._known: list[str] = []
+        self._attached = False
+        self._previews: dict[tuple[str, str], str] = {}
+        self._standing: Mapping[str, JSON] = {}
+        self._id = uuid.uuid4().hex
+        if go_on:
+            self._take_up()
+            return
+        try:
+            if path.exists() and path.stat().st_size and not is_cassette(path):
+                raise UsageError(f"{path}: holds something else than a recording; name another file to record to")
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}") from None
+
+    def _take_up(self) -> None:
+        recorded = read_recording(self._path)
+        self._id, self._turns, self._before = recorded.id, recorded.requests, recorded.before
+        self._known = [name for name, _ in recorded.providers]
+        data = self._path.read_bytes()
+        whole, end, cut = data.rpartition(b"\n")
+        if cut:  # the process died while it wrote
+            kept = data + b"\n" if is_json(cut.decode("utf-8", "replace")) else whole + end
+            self._path.write_bytes(kept)
+
+    @property
+    def replays(self) -> bool:
+        return False
+
+    @property
+    def left(self) -> int:
+        return 0
+
+    @property
+    def model(self) -> str:
+        return next(iter([*self._known, *self._given]), "")
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    def provider(self, model: str | Provider) -> Provider:
+        found = get_provider(model, os.environ) if isinstance(model, str) else model
+        number = len(self._given)
+        self._given.append(found.name)
+        if number < len(self._known):
+            if self._known[number] != found.name:
+                raise UsageError(f"{self._path}: records {self._known[number]}, not {found.name}; name another file")
+        else:
+            head = {KIND: VERSION, "id": self._id} if number == 0 else {}
+            said = {**head, "provider": found.name, "capabilities": asdict(found.capabilities)}
+            self._write({**said, **self._standing} if number == 0 else said, new=number == 0)
+        return _Recorded(found, self, number)
+
+    def attach(
+        self, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
+    ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
+        if self._attached:
+            raise UsageError(f"{self._path}: is recorded by another agent; give each a cassette of its own")
+        reached = cast("Provider | Driver", model)
+        self._secrets, self._standing = secrets, standing_json(approver)
+        if isinstance(model, str) or not hasattr(model, "turn"):
+            reached = self.provider(cast("str | Provider", model))
+        elif not self._given:
+            raise UsageError(
+                "a cassette records a provider's turns: give the agent a model's name or a Provider, or make the "
+                "driver of cassette.provider(…)"
+            )
+        self._attached = True
+        return reached, self._asking(approver)
+
+    def _asking(self, approver: Approver | BatchApprover | None) -> Approver | BatchApprover | None:
+        if isinstance(approver, StandingApprover):
+            return approver
+        return _AskedTogether(approver, self) if isinstance(approver, BatchApprover) else _Asked(approver, self)
+
+    def play(self, call: ToolCall) -> Taped:
+        raise NotImplementedError("nothing is played while it is recorded")
+
+    def recalled(self, call: ToolCall) -> ToolResult | None:
+        return None
+
+    def skipped(self, call: ToolCall) -> ToolResult | None:
+        return None
+
+    def preview(self, call: ToolCall) -> str:
+        raise NotImplementedError("nothing is played while it is recorded")
+
+    def keep(self, call: ToolCall, taped: Taped) -> None:
+        line: dict[str, JSON] = {"call": call.id, "name": call.name}
+        if not taped.skipped:
+            line["arguments"] = call.arguments
+        line["result"] = bare(dump(taped.result))
+        if taped.stop is not None:
+            line["stop"] = stop_json(taped.stop)
+        line |= {name: True for name in ("recalled", "skipped") if getattr(taped, name)}
+        self._write(line)
+        self._previews.clear()
+
+    def keep_preview(self, call: ToolCall, shown: str) -> None:
+        self._previews[call.id, _text(call.arguments)] = shown
+
+    def spent(self, used: SubRunUsed) -> None:
+        self._write({"spent": bare(dump(used))})
+
+    def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
+        done = {result.call_id for result in state.results}
+        answered = {decision.call_id for decision in state.decisions}
+        calls = [call.id for call in state.batch]
+        line: dict[str, JSON] = {
+            "resumed": state.run_id,
+            "open": [call_id for call_id in calls if call_id not in done],
+            "undecided": [call_id for call_id in calls if call_id not in answered],
+        }
+        self._write({**line, **self._standing})
+        waiting = state.undecided
+        for fact in decided:
+            asked = waiting[fact.call_id]
+            call = asked.call or ToolCall(fact.call_id, "", {})
+            self._answer(call, fact, later=True, in_doubt=asked.reason == ASKED, preview=asked.preview)
+
+    def answered(self, request: ApprovalRequest, answer: Answer | AgentStop) -> None:
+        call, in_doubt, shown = request.call, request.reason == ASKED, request.preview
+        match answer:
+            case Escalate(reason):
+                self._answer(call, None, escalated=reason, in_doubt=in_doubt, preview=shown)
+            case Decision():
+                fact = fact_of(call.id, answer)
+                if not is_of_a_revision(answer, request):
+                    self._answer(call, fact, in_doubt=in_doubt, preview=shown)
+                    return
+                revised = self._previews.get((call.id, _text(answer.arguments)), "")
+                self._answer(call, fact, in_doubt=in_doubt, preview=shown, revised=[revised])
+            case AgentStop():
+                self._answer(call, None, stop=stop_json(answer), in_doubt=in_doubt, preview=shown)
+
+    def _answer(self, call: ToolCall, fact: ApprovalDecided | None, **more: JSON) -> None:
+        line: dict[str, JSON] = {"approval": call.id, "name": call.name, "arguments": call.arguments}
+        if fact is not None:
+            line["answer"] = fact_json(fact)
+        self._write(line | {name: value for name, value in more.items() if value or name == "escalated"})
+
+    def turn(self, request: ModelRequest, answer: Sequence[Delta], error: ProviderError | None, provider: int) -> None:
+        asked = plain(self._secrets.hide(plain(request_json(request))))
+        self._turns += 1
+        line: dict[str, JSON] = {
+            "turn": self._turns,
+            "asked": shortened(asked, self._before),
+            "digest": digest_of(asked),
+            "answer": [delta_json(delta) for delta in without_secrets(answer, self._secrets)],
+        }
+        if error is not None:
+            line["error"] = {name: getattr(error, name) for name in ERROR_FIELDS} | {"message": str(error)}
+        if provider:
+            line["provider"] = provider
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            line["cut"] = True
+        self._before = asked
+        self._write(line)
+
+    def _write(self, line: Mapping[str, JSON], *, new: bool = False) -> None:
+        hidden = self._secrets.hide(plain(line))
+        try:
+            data = json.dumps(hidden, ensure_ascii=False).encode()
+        except UnicodeEncodeError:  # a lone surrogate
+            data = json.dumps(hidden).encode()
+        try:
+            with self._path.open("wb" if new else "ab") as file:
+                file.write(data + b"\n")
+        except OSError as error:
+            raise UsageError(f"{self._path}: cannot be recorded to: {error.strerror or error}") from None
+
+
+def _text(arguments: JSON) -> str:
+    return json.dumps(arguments, sort_keys=True, default=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An approver whose answers are recorded; None is nobody: the run pauses."""
+
+    approver: Approver | None
+    recorder: Recorder
+
+    async def __call__(self, request: ApprovalRequest, /) -> Answer:
+        try:
+            answer = Escalate() if self.approver is None else await ask(self.approver, request)
+        except AgentStop as stop:
+            self.recorder.answered(request, stop)
+            raise
+        self.recorder.answered(request, answer)
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedTogether:
+    """The same for an approver that is shown a whole batch."""
+
+    approver: BatchApprover
+    recorder: Recorder
+
+    async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Answer]:
+        try:
+            answers = await ask_together(self.approver, requests)
+        except AgentStop as stop:
+            self.recorder.answered(requests[0], stop)
+            raise
+        for request, answer in zip(requests, answers, strict=True):
+            self.recorder.answered(request, answer)
+        return answers
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """A provider whose turns are recorded."""
+
+    provider: Provider
+    recorder: Recorder
+    number: int
+
+    @property
+    def name(self) -> str:
+        return self.provider.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.provider.capabilities
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        # Drivers add to a run's messages: those that were asked are these.
+        asked, answer, failed = replace(request, messages=list(request.messages)), list[Delta](), None
+        try:
+            async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(request))) as stream:
+                async for delta in stream:
+                    answer.append(delta)
+                    yield delta
+        except ProviderError as error:
+            failed = error
+            raise
+        finally:  # a driver need not read to the end
+            self.recorder.turn(asked, answer, failed, self.number)
+
+    async def aclose(self) -> None:
+        await self.provider.aclose()

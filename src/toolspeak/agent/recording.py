@@ -1,0 +1,58 @@
+"""What an agent asks of a cassette, whether it records or plays."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+from toolspeak.agent.driver import Driver
+from toolspeak.agent.state import RunState
+from toolspeak.data.events import ApprovalDecided, SubRunUsed
+from toolspeak.errors import ReplayDiverged
+from toolspeak.execute import Approver, BatchApprover, Secrets, Tape
+from toolspeak.providers.base import Provider
+
+
+class TurnCutOff(ReplayDiverged):
+    """The recorded turn ends here without its end, and the recording goes on: a run with a time limit was cut off by
+    it, and is cut off again."""
+
+
+class Recording(Tape, Protocol):
+    """One side of a cassette. It goes with one agent, whose runs come one after the other."""
+
+    @property
+    @abstractmethod
+    def left(self) -> int:
+        """How many of the recorded requests have not been asked."""
+
+    @property
+    @abstractmethod
+    def model(self) -> str:
+        """The first provider that is recorded, as `provider:model`; "" as long as there is none."""
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """What tells this recording from another one in a file of the same name."""
+
+    @abstractmethod
+    def provider(self, model: str | Provider) -> Provider:
+        """The provider through which a driver reaches this model; the next one at each call."""
+
+    @abstractmethod
+    def attach(
+        self, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
+    ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
+        """The model as the agent reaches it, and who answers its questions. Raises UsageError for a second agent, and
+        for a Driver whose providers are not of this cassette."""
+
+    @abstractmethod
+    def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
+        """A run goes on from this state; what was decided about its calls meanwhile. Raises ReplayDiverged if
+        something else was decided when it was recorded."""
+
+    @abstractmethod
+    def spent(self, used: SubRunUsed) -> None:
+        """A run that a tool started has used this."""

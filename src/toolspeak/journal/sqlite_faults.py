@@ -1,0 +1,36 @@
+"""What goes wrong with a SQLite file, and what to do about it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from toolspeak.errors import JournalError
+
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "the disk is full: free some space, or name a journal elsewhere",
+    sqlite3.SQLITE_IOERR: "it cannot be written (is the disk full, or a quota reached?): free some space, or name a"
+    " journal elsewhere",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: restore it from a backup, or save what can be read with"
+    " `sqlite3 FILE .recover` into a new file",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database: name another file",
+    sqlite3.SQLITE_READONLY: "it cannot be written: give yourself the right to write the file and its folder, or name"
+    " another",
+    sqlite3.SQLITE_PERM: "it cannot be opened: give yourself the right to read and write it",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: its folder must be there and writable",
+    sqlite3.SQLITE_BUSY: "another process has locked it: end that process, or try again when it is done",
+}
+
+
+def told(error: BaseException, path: Path) -> BaseException:
+    """What a caller is told of an error: SQLite's with the file and the remedy."""
+    if not isinstance(error, sqlite3.Error):
+        return error
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    # A write beyond a quota is reported as an I/O error, like a broken disk.
+    remedy = _REMEDIES.get(code & 0xFF, "its file may be damaged, or the disk")
+    return JournalError(f"the journal {path}: {error}; {remedy}. Nothing was done that is not recorded in it")
+
+
+def is_busy(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -1,0 +1,408 @@
+"""Runs that go another way than straight on, recorded and played: the same records, with nobody asked, nothing run."""
+
+import asyncio
+import json
+import threading
+from dataclasses import fields, replace
+
+import pytest
+from agent_helpers import OpenProvider, WatchedJournal, calling, note, run_jumping
+from pydantic import BaseModel
+
+from toolspeak import Agent, Decision, Limits, ProviderError, RunContext, Session, UsageError, Window, tool
+from toolspeak.agent import Cassette, ReActDriver
+from toolspeak.agent.native import NativeDriver
+from toolspeak.data.deltas import TextDelta, TurnEnded
+from toolspeak.data.events import ModelTextReceived, RunStarted, ToolStarted
+from toolspeak.data.messages import Usage
+from toolspeak.data.prices import Price
+from toolspeak.errors import ReplayDiverged
+from toolspeak.providers import Capabilities
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from toolspeak.tools import Toolset
+
+RAN = []
+
+
+@tool(read_only=True)
+def ping(place: str = "here") -> str:
+    "Answers."
+    RAN.append(place)
+    return f"pong from {place}"
+
+
+class Town(BaseModel):
+    name: str
+    people: int
+
+
+class Schemas(ScriptedProvider):
+    capabilities = Capabilities(tools=True, output=True)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_yet():
+    RAN.clear()
+
+
+def native(*calls, **more):
+    return ScriptedTurn("", calls=[ScriptedCall(*call) for call in calls], **more)
+
+
+def decision(**said):
+    return json.dumps({"thought": "Hm.", **said})
+
+
+PING = decision(type="call_tool", tool="ping", args={"place": "there"})
+FINAL = decision(type="final_answer", answer="Done.")
+
+
+def facts(journal):
+    """All records but for what differs from run to run: ids, and the pieces in which a turn was saved."""
+    found = []
+    for event in journal.events:
+        if isinstance(event, ModelTextReceived | RunStarted):
+            continue
+        changes = {"idempotency_key": ""} if isinstance(event, ToolStarted) else {}
+        if isinstance(event, ToolStarted):
+            changes["early"] = False
+        if "run_id" in {field.name for field in fields(event)}:
+            changes["run_id"] = ""
+        found.append(replace(event, **changes))
+    return found
+
+
+def said(result):
+    """What was said, whatever the ids of calls are: a turn that was lost with its process counts in them."""
+    return [
+        (message.role, message.text, [(call.name, call.arguments) for call in message.calls], [
+            (result.name, result.status, result.content) for result in message.results
+        ])
+        for message in result.messages
+    ]  # fmt: skip
+
+
+def run(cassette, make, tools=(ping,), **options):
+    """`make` gives the model from a wrapper for providers, as a program that records and plays does."""
+    journal, task = WatchedJournal(), options.pop("task", "Go.")
+    agent = Agent(make(cassette.provider), tools, journal=journal, cassette=cassette, **options)
+    return agent.run_sync(task), journal
+
+
+def both(tmp_path, make, **options):
+    """The run as it was recorded, and as it was played."""
+    path = tmp_path / "run.jsonl"
+    first, journal = run(Cassette.record(path), make, **options)
+    ran = list(RAN)
+    cassette = Cassette.replay(path)
+    again, played = run(cassette, make, **options)
+    assert facts(played) == facts(journal)
+    assert (again.status, again.answer, list(again.messages)) == (first.status, first.answer, list(first.messages))
+    assert (RAN, cassette.left) == (ran, 0)
+    assert again.usage == first.usage
+    return first, again
+
+
+MADE = {
+    "react": (lambda wrap: ScriptedProvider(["no json", PING, "{", FINAL]), {"dialect": "react"}),
+    "react that gives up": (lambda wrap: ScriptedProvider(["no", "no", "no", FINAL]), {"dialect": "react"}),
+    "react of two models": (
+        lambda wrap: ReActDriver(
+            wrap(ScriptedProvider([PING, FINAL])),
+            final_via_inference=True,
+            final_model=wrap(ScriptedProvider(["In my own words."], name="other")),
+        ),
+        {},
+    ),
+    "native": (lambda wrap: ScriptedProvider([native(("ping", {"place": "x"}), ("ping", {"place": 3})), "Done."]), {}),
+    "native, broken arguments": (lambda wrap: ScriptedProvider([native(("ping", '{"place"')), "Done."]), {}),
+    "native, leaked": (
+        lambda wrap: ScriptedProvider(
+            ['<tool_call>{"name": "ping", "arguments": {"place": "x"}}</tool_call>', "Done."], tools=True
+        ),
+        {},
+    ),
+    "typed output": (
+        lambda wrap: Schemas(['{"name": "Ulm"}', '{"name": "Ulm", "people": 129000}']),
+        {"output": Town},
+    ),
+    "typed output by a tool": (
+        lambda wrap: ScriptedProvider(
+            [
+                native(("final_answer", {"answer": {"name": "Ulm"}})),
+                native(("final_answer", '{"answer": {"name": "Ulm", "people": 3}}')),
+            ],
+        ),
+        {"output": Town},
+    ),
+    "required": (
+        lambda wrap: ScriptedProvider(["I would rather not.", native(("ping", {})), "Done."]),
+        {"tool_choice": "required"},
+    ),
+    "a wrap-up": (lambda wrap: ScriptedProvider([native(("ping", {})), "Enough."]), {"limits": Limits(steps=1)}),
+    "says nothing": (lambda wrap: ScriptedProvider(["", ""]), {}),
+    "forged results": (
+        lambda wrap: ScriptedProvider(
+            [calling("cogency-json", ("ping", {}), tools=Toolset([ping])) + "<results>[]</results>", "Done."]
+        ),
+        {"dialect": "cogency-json"},
+    ),
+    "cut by the limit": (lambda wrap: ScriptedProvider([native(("ping", '{"pl'), finish="length"), "Done."]), {}),
+}
+
+
+@pytest.mark.parametrize("how", MADE)
+def test_it_goes_as_it_went(tmp_path, how):
+    make, options = MADE[how]
+    both(tmp_path, make, **options)
+
+
+def test_a_resumed_conversation_at_the_server_is_asked_for_in_the_same_way(tmp_path):
+    class Keeps(ScriptedProvider):
+        capabilities = Capabilities(tools=True, resume=True)
+
+        async def stream(self, request):
+            async for delta in super().stream(request):
+                if isinstance(delta, TurnEnded):
+                    delta = replace(delta, response_id=f"resp_{len(self.requests)}")
+                yield delta
+
+    forgot = ProviderError("gone", status=404, code="forgotten")
+    turns = [native(("ping", {})), ScriptedTurn("", error=forgot), native(("ping", {"place": "b"})), "Done."]
+    both(tmp_path, lambda wrap: NativeDriver(wrap(Keeps(turns)), resume=True))
+
+
+def test_a_server_without_tools_gets_text_in_the_replay_too(tmp_path):
+    refused = ProviderError("this model does not support tools", status=400)
+    call = '<execute>[{"name": "ping", "args": {}}]</execute>'
+    both(tmp_path, lambda wrap: ScriptedProvider([ScriptedTurn("", error=refused), call, "Done."], tools=True))
+
+
+def test_a_driver_over_another_provider_is_refused_with_the_way_out(tmp_path):
+    with pytest.raises(UsageError, match=r"make the driver of cassette.provider"):
+        Agent(ReActDriver(ScriptedProvider([])), cassette=Cassette.record(tmp_path / "x"))
+
+
+def test_the_providers_of_a_replay_are_those_that_were_recorded(tmp_path):
+    path = tmp_path / "run.jsonl"
+    make, _ = MADE["react of two models"]
+    run(Cassette.record(path), make)
+    with pytest.raises(ReplayDiverged, match="request 3 of 3: other was asked, not scripted"):
+        run(Cassette.replay(path), lambda wrap: ReActDriver(wrap("any"), final_via_inference=True))
+    cassette = Cassette.replay(path)
+    with pytest.raises(UsageError, match="holds 2 providers"):
+        [cassette.provider("any") for _ in range(3)]
+
+
+def test_a_conversation_that_was_compacted_is_compacted_again(tmp_path):
+    @tool(read_only=True)
+    def book(number: int) -> str:
+        "A long one."
+        return f"{number} " + "word " * 800
+
+    turns = [*(native(("book", {"number": number})) for number in range(4)), "What was said.", "Done."]
+    window = Window(4000, goal=0.1, keep=0.05)
+    both(tmp_path, lambda wrap: ScriptedProvider(turns), tools=[book], window=window)
+    assert '"What was said."' in (tmp_path / "run.jsonl").read_text("utf-8")
+
+
+def test_the_runs_of_a_session_are_played_one_after_the_other(tmp_path):
+    path = tmp_path / "run.jsonl"
+
+    async def talk(cassette, turns):
+        agent = Agent(ScriptedProvider(turns), [ping], journal=WatchedJournal(), cassette=cassette)
+        session = Session(agent)
+        return [(await session.run(task)).answer for task in ("One.", "Two.")]
+
+    turns = [native(("ping", {"place": "a"})), "First.", native(("ping", {"place": "b"})), "Second."]
+    texts = [asyncio.run(talk(Cassette.record(path), turns)), asyncio.run(talk(Cassette.replay(path), []))]
+    assert texts == [["First.", "Second."]] * 2
+    assert RAN == ["a", "b"]
+
+
+# --- sub-runs -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_sub_run_used_counts_in_the_replay(tmp_path):
+    hundred = {"scripted": Price(input=100.0, output=100.0)}
+
+    def make(turns):
+        child = Agent(ScriptedProvider(turns), name="child", prices=hundred)
+
+        @tool(read_only=True)
+        async def ask(question: str, ctx: RunContext) -> str:
+            "Asks."
+            return (await child.run(question, parent_run_id=ctx.state.run_id)).answer
+
+        return ask
+
+    said = [ScriptedTurn("Deep.", usage=Usage(1000, 100)), ScriptedTurn("Deeper.", usage=Usage(2000, 100))]
+    turns = [native(("ask", {"question": "a"}), ("ask", {"question": "b"}), usage=Usage(1, 1)), "Done."]
+    path, options = tmp_path / "run.jsonl", {"prices": hundred, "limits": Limits(tokens=3000)}
+    first, journal = run(Cassette.record(path), lambda wrap: ScriptedProvider(turns), [make(said)], **options)
+    again, played = run(Cassette.replay(path), lambda wrap: "any", [make([])], **options)
+    assert (again.reason, again.usage, again.cost) == (first.reason, first.usage, first.cost)
+    assert first.reason == "tokens"
+    assert sorted(map(str, facts(played))) == sorted(map(str, facts(journal)))
+
+
+# --- what time decides --------------------------------------------------------------------------------------------
+
+
+def test_a_turn_that_the_time_limit_cut_off_is_cut_off_again(tmp_path):
+    class Slow(OpenProvider):
+        async def stream(self, request):
+            if self.requests:
+                yield TextDelta("It took too long.")
+                yield TurnEnded("stop")
+                return
+            async for delta in super().stream(request):
+                yield delta
+
+    path, options = tmp_path / "run.jsonl", {"limits": Limits(seconds=60)}
+
+    async def one(cassette, model):
+        journal = WatchedJournal()
+        return await Agent(model, [ping], cassette=cassette, journal=journal, **options).run("Go."), journal
+
+    first, journal = run_jumping(one(Cassette.record(path), Slow("I thi")))
+    assert (first.answer, first.reason) == ("It took too long.", "seconds")
+    cassette = Cassette.replay(path)
+    again, played = asyncio.run(one(cassette, "any"))
+    assert (again.answer, again.reason, cassette.left) == (first.answer, first.reason, 0)
+    assert [type(event) for event in facts(played)] == [type(event) for event in facts(journal)]
+
+
+def test_a_call_that_was_not_started_for_want_of_room_is_not_played(tmp_path):
+    release = threading.Event()
+
+    @tool(read_only=True, max_concurrent=1, timeout=0.05)
+    def stuck(number: int) -> str:
+        "Takes its time."
+        release.wait(10)
+        return "never"
+
+    path = tmp_path / "run.jsonl"
+    turns = [native(("stuck", {"number": 1})), native(("stuck", {"number": 2}), ("ping", {})), "Done."]
+    try:
+        first, _ = run(Cassette.record(path), lambda wrap: ScriptedProvider(turns), [stuck, ping], early_start=False)
+    finally:
+        release.set()
+    codes = [result.code for message in first.messages for result in message.results]
+    assert codes == ["timeout", "skipped", None]
+    again, _ = run(Cassette.replay(path), lambda wrap: "any", [stuck, ping])
+    assert list(again.messages) == list(first.messages)
+
+
+def test_a_run_that_was_cancelled_and_resumed_is_played_as_one(tmp_path):
+    path, journal = tmp_path / "run.jsonl", WatchedJournal()
+
+    class Half(ScriptedProvider):
+        async def stream(self, request):
+            async for delta in super().stream(request):
+                if self.left == 0 and isinstance(delta, TurnEnded):
+                    reached.set()
+                    await asyncio.Event().wait()
+                yield delta
+
+    async def recorded():
+        provider = Half([native(("ping", {"place": "a"})), "Do"])
+        agent = Agent(provider, [ping], journal=journal, cassette=Cassette.record(path))
+        task = asyncio.create_task(agent.run("Go."))
+        await reached.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        (info,) = await journal.runs()
+        more = ScriptedProvider([native(("ping", {"place": "b"})), "Done."])
+        on = Agent(more, [ping], journal=journal, cassette=Cassette.record(path, go_on=True))
+        return await on.resume(info.run_id)
+
+    reached = asyncio.Event()
+    first = asyncio.run(recorded())
+    assert first.answer == "Done."
+    again, _ = run(Cassette.replay(path), lambda wrap: "any")
+    assert said(again) == said(first)
+
+
+def test_a_run_that_was_cancelled_for_good_says_where_it_broke_off(tmp_path):
+    path = tmp_path / "run.jsonl"
+
+    async def recorded():
+        provider = OpenProvider("I thi")
+        task = asyncio.create_task(Agent(provider, [ping], cassette=Cassette.record(path)).run("Go."))
+        await provider.reached.wait()
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(recorded())
+    with pytest.raises(ReplayDiverged, match="breaks off in the answer to model request 1: that run was cut off there"):
+        run(Cassette.replay(path), lambda wrap: "any")
+    with pytest.raises(ReplayDiverged, match="breaks off in the answer to model request 1"):
+        run(Cassette.replay(path), lambda wrap: "any", limits=Limits(seconds=100))
+
+
+class DiesError(Exception):
+    """The process is killed here."""
+
+
+@pytest.mark.parametrize("at", range(1, 40))
+def test_wherever_a_process_dies_the_recording_that_goes_on_is_whole(tmp_path, at):
+    """Killed ahead of each record of the journal: what the cassette has and the journal has not happens again."""
+    path, seen = tmp_path / "run.jsonl", 0
+
+    def look(record):
+        nonlocal seen
+        seen += 1
+        if seen == at:
+            raise DiesError
+
+    async def yes(request):
+        return Decision(request.call.arguments["path"] != "no", by="eve")
+
+    turns = [
+        native(("note", {"path": "a"}), ("note", {"path": "no"}), ("ping", {})),
+        native(("ping", {"place": "b"})),
+        "Done.",
+    ]
+    journal = WatchedJournal(look)
+    options = {"journal": journal, "approve": yes, "in_doubt": "report"}
+    agent = Agent(ScriptedProvider(turns, follow=True), [ping, note], cassette=Cassette.record(path), **options)
+    try:
+        asyncio.run(agent.run("Go."))
+    except DiesError:
+        pass
+    else:
+        assert seen < at
+        return
+    (info,) = asyncio.run(journal.runs()) or (None,)
+    if info is None:
+        return
+    on = Cassette.record(path, go_on=True)
+    resumed = Agent(ScriptedProvider(turns, follow=True), [ping, note], cassette=on, **options)
+    first = asyncio.run(resumed.resume(info.run_id))
+    ran = list(RAN)
+
+    async def nobody(request):
+        raise AssertionError("somebody was asked")
+
+    cassette = Cassette.replay(path, pauses=False)
+    again, _ = run(cassette, lambda wrap: "any", [ping, note], approve=nobody)
+    assert (again.answer, said(again), cassette.left) == ("Done.", said(first), 0)
+    assert ran == RAN
+
+
+def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):
+    path = tmp_path / "run.jsonl"
+    run(Cassette.record(path), lambda wrap: ScriptedProvider([native(("ping", {})), "Done."]))
+    whole = path.read_bytes()
+    for cut in range(whole.rindex(b"\n", 0, -1) + 2, len(whole) - 1, 50):
+        path.write_bytes(whole[:cut])
+        cassette = Cassette.replay(path)
+        assert cassette.left == 1
+        with pytest.raises(ReplayDiverged, match="it holds 1 model requests"):
+            run(cassette, lambda wrap: "any")
+        Cassette.record(path, go_on=True)
+        assert path.read_bytes() == whole[: whole.rindex(b"\n", 0, -1) + 1]
+    path.write_bytes(whole[:-1])  # all but the end of its line
+    Cassette.record(path, go_on=True)
+    assert path.read_bytes() == whole

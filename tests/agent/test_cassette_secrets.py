@@ -1,0 +1,97 @@
+"""Nothing secret gets into a recording, wherever it stands and however a stream cuts it."""
+
+import asyncio
+import base64
+import json
+from contextlib import nullcontext
+
+import pytest
+from agent_helpers import WatchedJournal
+
+from toolspeak import Agent, AgentStop, Decision, Effects, ProviderError, ToolError, tool
+from toolspeak.agent import Cassette
+from toolspeak.data.codec import dumps
+from toolspeak.data.deltas import ReasoningDelta
+from toolspeak.data.messages import FilePart, ImagePart
+from toolspeak.providers import Capabilities
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+
+KEY = "s3cr3t\"k'ey\\né☃x"
+SECRETS = {"KEY": KEY, "PIN": "918273", "PEM": "-----BEGIN KEY-----\nabcdefghijkl\nmnopqrstuvwx\n"}
+PARTS = ("s3cr3t", "k'ey", "918273", "abcdefghijkl", base64.b64encode(KEY.encode()).decode()[:8])
+"""Of no spelling of a secret these are left."""
+
+RESULTS = {
+    "text": lambda: f"it is {KEY}",
+    "key of an object": lambda: {KEY: [KEY]},
+    "JSON in JSON": lambda: json.dumps({"inner": json.dumps({"k": KEY})}),
+    "repr": lambda: repr({"k": KEY}),
+    "number": lambda: {"pin": 918273},
+    "file": lambda: FilePart("x.txt", "text/plain", KEY.encode()),
+    "bytes": lambda: KEY.encode(),
+    "address": lambda: ImagePart("image/png", url=f"https://x/?k={KEY}"),
+    "at a cut": lambda: "x" * 16_000 + KEY + "y" * 16_000,
+    "a listing": lambda: "\n".join(f"{at:4} {line}" for at, line in enumerate(SECRETS["PEM"].splitlines())),
+}
+
+
+@tool(effects=lambda how: Effects(writes={f"x:{how}:{KEY}"}), preview=lambda how: f"would send {KEY}")
+def tell(how: str) -> object:
+    "Tells."
+    match how:
+        case "error":
+            raise ToolError(f"bad {KEY}")
+        case "exception":
+            raise ValueError(KEY)
+        case "stop":
+            raise AgentStop(f"bad {KEY}", answer=f"is {KEY}")
+    return RESULTS[how]() if how in RESULTS else "fine"
+
+
+class Thinks(ScriptedProvider):
+    """Its reasoning is cut in the middle of a secret."""
+
+    capabilities = Capabilities(tools=True)
+
+    async def stream(self, request):
+        yield ReasoningDelta(f"thinking of {KEY[:4]}")
+        yield ReasoningDelta(KEY[4:])
+        async for delta in super().stream(request):
+            yield delta
+
+
+def native(arguments, **more):
+    return ScriptedTurn("", calls=[ScriptedCall("tell", arguments)], chunk=1, **more)
+
+
+SAID = ScriptedTurn(f"It is {KEY}, and 918273.", chunk=1)
+TURNS = {
+    **{how: [native({"how": how}), SAID] for how in (*RESULTS, "error", "exception", "stop")},
+    "arguments": [native({"how": KEY, KEY: 918273}), SAID],
+    "JSON in arguments": [native({"how": json.dumps({"a": json.dumps(KEY)})}), SAID],
+    "malformed": [native(f'{{"how": "{KEY}'), SAID],
+    "text of a call": [ScriptedTurn(f'<tool_call>{{"name": "tell", "arguments": {{"how": "{KEY}}}</tool_call>'), SAID],
+    "an error": [native({"how": "x"}), ScriptedTurn("", error=ProviderError(f"refused: {KEY}", status=400))],
+}
+
+
+@pytest.mark.parametrize("how", TURNS)
+def test_no_secret_is_recorded_from_anywhere(tmp_path, how):
+    async def person(request):
+        return Decision(True, f"since {KEY}", by="eve")
+
+    def run(cassette, turns):
+        journal = WatchedJournal()
+        options = {"instructions": f"The key is {KEY}.", "approve": person, "secrets": SECRETS, "journal": journal}
+        with pytest.raises(ProviderError, match="refused") if how == "an error" else nullcontext():
+            asyncio.run(Agent(Thinks(turns), [tell], cassette=cassette, **options).run(f"Use {KEY}."))
+        return journal
+
+    path = tmp_path / "run.jsonl"
+    journal = run(Cassette.record(path), TURNS[how])
+    for text in (path.read_text("utf-8"), *map(dumps, journal.records)):
+        found = [part for part in PARTS if part in text]
+        assert found == [], text
+    cassette = Cassette.replay(path)
+    run(cassette, [])
+    assert cassette.left == 0
