@@ -146,7 +146,9 @@ $(LOOPS)/.ready: benchmarks/peers/loops.txt | $(BIN)/python
 	@touch $@
 
 bench-loop: $(VENV)/.dev $(LOOPS)/.ready
-	$(BIN)/python benchmarks/loop.py --peers $(LOOPS)/bin/python
+	@mkdir -p build
+	$(BIN)/python benchmarks/loop.py --peers $(LOOPS)/bin/python --out build/loop.jsonl
+	$(LOOPS)/bin/python benchmarks/plot_loop.py build/loop.jsonl docs/loop.svg
 
 $(FUZZ)/.ready: fuzz/requirements.txt requirements/runtime.txt | $(BIN)/python
 	$(BIN)/python -m venv $(FUZZ)

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import toolspeak
-
 SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
 MAX_LINES = 420
 
@@ -32,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "agent": CORE,
     "ui": {"errors", "data", "tools", "execute", "agent"},
     "mcp": CORE,
-    "gateway": CORE,
+    "gateway": CORE | {"mcp"},
     "durable": CORE,
     "telemetry": CORE,
     "web": CORE | {"ui"},
@@ -217,13 +215,28 @@ def test_the_package_alone_loads_none_of_its_rooms(tmp_path: Path):
     assert python(tmp_path, code).stdout.strip() == ""
 
 
-def test_the_stub_of_the_package_names_what_the_package_gives():
+def test_a_type_of_the_dialects_loads_none_of_them(tmp_path: Path):
+    code = "from toolspeak import Agent, Toolset; import sys; print('toolspeak.dialects.catalogue' in sys.modules)"
+    assert python(tmp_path, code).stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", ["toolspeak", "toolspeak.dialects"])
+def test_the_stub_of_a_package_names_what_the_package_gives(name: str):
     """Type checkers read the stub, programs the table of places."""
-    stub = ast.parse((SOURCE / "__init__.pyi").read_text(encoding="utf-8"))
+    package = importlib.import_module(name)
+    stub = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text(encoding="utf-8"))
     told = {alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     listed = next(ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign))
-    assert sorted(told) == sorted(listed) == sorted(toolspeak.__all__)
-    for name, module in told.items():
-        assert getattr(toolspeak, name) is getattr(importlib.import_module(str(module)), name)
+    assert sorted(told) == sorted(listed) == sorted(package.__all__)
+    for each, module in told.items():
+        assert getattr(package, each) is getattr(importlib.import_module(str(module)), each)
     with pytest.raises(AttributeError, match="no attribute 'Agnt'"):
-        _ = toolspeak.Agnt  # pyright: ignore[reportAttributeAccessIssue]
+        _ = package.Agnt
+
+
+@pytest.mark.parametrize("name", ["toolspeak", "toolspeak.dialects"])
+def test_no_module_hides_a_name_of_its_package(name: str):
+    """The import of a submodule sets the package's attribute of that name."""
+    package = importlib.import_module(name)
+    modules = {path.stem for path in Path(str(package.__file__)).parent.glob("*") if path.stem != "__init__"}
+    assert modules.isdisjoint(package.__all__)

@@ -12,6 +12,7 @@
     ├── AgentStop                raised by a tool or an interceptor: ends the run
     ├── ToolFailed               (Executor(throw_on_failure=True)) a call failed
     ├── ProviderError            the model API failed (status, retryable)
+    ├── McpError                 an MCP server cannot be started or reached
     └── RunError                 a run that cannot go on (for instance resumed without a decision)
         └── ReplayDiverged       it asks for something else than the recording that is played to it
 
@@ -132,6 +133,10 @@ class ProviderError(ToolspeakError):
         return ProviderError(
             message, status=self.status, retryable=self.retryable, code=self.code, retry_after=self.retry_after
         )
+
+
+class McpError(ToolspeakError):
+    """An MCP server cannot be started or reached, or does not speak MCP; the message names it, and the remedy."""
 
 
 class RunError(ToolspeakError):

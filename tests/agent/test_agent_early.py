@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, Effects, Interceptor, Limits, RunContext, tool
 from toolspeak.agent.memory import remembered
-from toolspeak.data.deltas import TextDelta, TurnEnded
+from toolspeak.data.deltas import BatchEnded, CallCompleted, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ToolFinished, ToolStarted
+from toolspeak.errors import ProviderError
 from toolspeak.execute import Concurrency
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider
@@ -173,6 +174,50 @@ def test_what_a_cut_turn_began_is_dropped():
     assert journal.all(ToolStarted) == []
     assert result.memory == {}
     assert "look file:a" not in str(result.messages)
+
+
+class AtOnce:
+    """An API whose first turn, a call, comes whole and does not wait; `error` is how it ends."""
+
+    name, capabilities = "at-once", Capabilities(tools=True)
+
+    def __init__(self, error):
+        self.error, self.turns = error, 0
+
+    async def stream(self, request):
+        self.turns += 1
+        if self.turns > 1:
+            yield TextDelta("done")
+            yield TurnEnded("stop")
+            return
+        yield CallCompleted(0, *LOOK)
+        if self.error is not None:
+            raise self.error
+        yield BatchEnded((0,), ok=True)
+        yield TurnEnded("tool_calls")
+
+    async def aclose(self):
+        pass
+
+
+def test_of_a_turn_that_is_over_at_once_nothing_is_early():
+    bench = Bench()
+    result = asyncio.run(Agent(AtOnce(None), bench.tools).run("go"))
+    assert (result.status, bench.entered) == ("answered", ["look file:a"])
+    assert [event.early for event in result.state.started_calls] == [False]
+
+
+def test_of_a_turn_that_fails_at_once_nothing_begins():
+    bench = Bench()
+
+    async def main():
+        with pytest.raises(ProviderError, match="overloaded"):
+            await Agent(AtOnce(ProviderError("overloaded")), bench.tools).run("go")
+        for _ in range(5):  # what was to begin would
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert bench.entered == []
 
 
 def test_what_a_limit_forbids_is_dropped():

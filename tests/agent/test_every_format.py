@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
@@ -68,6 +69,7 @@ class Server:
     streamed: bool
     capabilities: Capabilities = Capabilities(tools=True)
     seen: list[Sequence[Message | TextMessage]] = field(default_factory=list)
+    bodies: list[Any] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -75,6 +77,7 @@ class Server:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         body = json.loads(json.dumps(self.wire.encode_request(request, model="model", stream=self.streamed)))
+        self.bodies.append(body)
         asked = self.wire.decode_request(body)
         asked = replace(asked, model="model", stream=self.streamed)
         self.seen.append(asked.request.messages)
@@ -118,8 +121,10 @@ class Writer:
     step: int = 0
     name: str = "writer"
     capabilities: Capabilities = Capabilities()
+    bodies: list[Any] = field(default_factory=list)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        self.bodies.append(OPENAI_CHAT.encode_request(request, model="model", stream=True))
         step, self.step = self.step, self.step + 1
         written = ANSWER
         if step < len(STEPS):
@@ -151,8 +156,9 @@ def projection(messages: Sequence[Message]) -> list[Any]:
     ]
 
 
-def run(driver: Driver) -> Any:
-    result = Agent(driver, TOOLS, approve="all", instructions="Be exact.").run_sync("Do the twelve steps.")
+def run(driver: Driver, choice: str = "auto") -> Any:
+    agent = Agent(driver, TOOLS, approve="all", instructions="Be exact.", tool_choice=choice)
+    result = agent.run_sync("Do the twelve steps.")
     assert (result.status, result.answer) == ("answered", ANSWER)
     return result
 
@@ -192,6 +198,46 @@ def test_the_server_reads_what_was_said(wire, expected):
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_in_every_dialect(dialect, expected):
     assert projection(run(TextDriver(Writer(dialect), dialect)).messages) == expected
+
+
+def assert_stable(bodies: list[Any]) -> None:
+    """What a server has read it reads again, byte by byte: all but the conversation, and that from its beginning."""
+    assert len(bodies) == len(STEPS) + 1
+    said = [next(name for name in ("messages", "contents", "input") if name in body) for body in bodies]
+    pairs = list(zip(bodies, said, strict=True))
+    fixed = [json.dumps({key: value for key, value in body.items() if key != name}) for body, name in pairs]
+    assert len(set(fixed)) == 1
+    assert "Reads a line of a file." in json.dumps(bodies[0])
+    # Where a prompt is cached is marked at its end, which moves on.
+    told = [json.dumps(body[name]).replace(MARK, "")[:-1] for body, name in pairs]
+    for before, after in itertools.pairwise(told):
+        assert after.startswith(before)
+        assert len(after) > len(before)
+
+
+MARK = ', "cache_control": {"type": "ephemeral"}'
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", "look"])
+@pytest.mark.parametrize("wire", FORMATS.values(), ids=list(FORMATS))
+def test_the_prompt_and_the_tools_stay_the_same_from_step_to_step(wire, choice):
+    server = Server(wire, streamed=True, capabilities=Capabilities(tools=True, cache_markers=wire is ANTHROPIC))
+    run(NativeDriver(server), choice)
+    if wire is OLLAMA and choice == "look":  # it has no tool choice: the first turn is told of this tool alone
+        server.bodies[0]["tools"] = server.bodies[1]["tools"]
+    for body in server.bodies:  # the one thing that may change: what the first turn is held to
+        for name in ("tool_choice", "toolConfig"):
+            body.pop(name, None)
+    if wire is ANTHROPIC:
+        assert all(MARK in json.dumps(body["system"]) + json.dumps(body["tools"]) for body in server.bodies)
+    assert_stable(server.bodies)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_in_every_dialect_too(dialect):
+    writer = Writer(dialect)
+    run(TextDriver(writer, dialect))
+    assert_stable(writer.bodies)
 
 
 def test_a_conversation_goes_from_one_to_the_next():

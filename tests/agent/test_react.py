@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,10 +12,12 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, tool
 from toolspeak.agent import ReActDriver
-from toolspeak.agent.extract import json_object, json_values
+from toolspeak.agent.driver import TurnRequest
 from toolspeak.agent.react_decision import BadDecision, Decision, read_decision
+from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.events import Limits
-from toolspeak.data.messages import MalformedCall, ToolCall, Usage
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
+from toolspeak.dialects.extract import json_object, json_values, only_object
 from toolspeak.errors import UsageError
 from toolspeak.execute.observe import DecisionExtractionFailed, DecisionValidationFailed, ToolCallStarted
 from toolspeak.providers import Capabilities
@@ -77,6 +81,9 @@ def test_it_is_chosen_by_name():
 
 # text, what it says
 REPLIES = [
+    ('I have {"a": 1} so far.\n' + call("ping"), ("call_tool", "ping")),
+    ('```json\n[{"b": {}}]\n```\n```json\n' + final("Done.") + "\n```", ("final_answer", "Done.")),
+    (f"{call('ping')}\nObservation: pong\n{final('Made up.')}", ("call_tool", "ping")),
     (call("ping"), ("call_tool", "ping")),
     (f"```json\n{call('ping')}\n```", ("call_tool", "ping")),
     (f"I think so:\n```\n{call('ping')}\n```\nThere.", ("call_tool", "ping")),
@@ -164,6 +171,25 @@ def test_usage_counts_every_attempt():
     assert run(counted)[1].usage == Usage(30, 6, 3, 0)
 
 
+def test_usage_that_is_unknown_of_one_attempt_is_estimated():
+    """A sum of the others would count as if it were all."""
+
+    class Silent(ScriptedProvider):
+        async def stream(self, request):
+            async for delta in super().stream(request):
+                unknown = isinstance(delta, TurnEnded) and len(self.requests) == 1
+                yield replace(delta, usage=Usage()) if unknown else delta
+
+    counted = [ScriptedTurn(text, usage=Usage(10_000, 2)) for text in ("no", final())]
+    result = Agent(ReActDriver(Silent(counted)), TOOLS).run_sync("Go.")
+    assert result.state.tokens_estimated
+    assert 0 < result.usage.input < 10_000
+    known = [Usage(1, 2, 1), Usage(3, 4, None, 2)]
+    assert Usage.of_one_turn(known) == Usage(4, 6, 1, 2)
+    assert Usage.of_one_turn([*known, Usage(5, None)]) == Usage()
+    assert Usage.of_one_turn([]) == Usage()
+
+
 def test_an_api_with_schemas_is_asked_for_one():
     class Structured(ScriptedProvider):
         capabilities = Capabilities(output=True)
@@ -221,3 +247,34 @@ def test_an_object_is_found_whatever_stands_around_it(value, prose):
 def test_brackets_without_json_take_no_long():
     assert list(json_values("{" * 100_000)) == []
     assert list(json_values("[" * 100_000 + "1")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        (' \n{"a": 1}\n', {"a": 1}),
+        ('```json\n{"a": 1}\n```', {"a": 1}),
+        ('```{"a": 1}```', {"a": 1}),
+        ('```json {"a": 1}```', {"a": 1}),
+        ('So: {"a": 1}', None),
+        ('```\n{"a": 1}\n```\nand more', None),
+        ('[{"a": 1}]', None),
+        ("", None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_what_is_nothing_but_an_object(text, found):
+    assert only_object(text) == found
+    assert found is None or json_object(text) == found
+
+
+def test_options_of_a_turn_go_to_the_api():
+    provider = ScriptedProvider([final()])
+
+    async def turn():
+        request = TurnRequest([Message.user("Go.")], TOOLS.specs, options={"temperature": 0})
+        return [delta async for delta in ReActDriver(provider).turn(request)]
+
+    asyncio.run(turn())
+    assert provider.requests[0].options == {"temperature": 0}

@@ -16,9 +16,9 @@ from grammar_tools import CALLS, TOOLS, I, S, is_unwritable
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from toolspeak.data.messages import ToolCall, ToolChoice
+from toolspeak.data.messages import JSON, ToolCall, ToolChoice
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
+from toolspeak.dialects import DIALECTS, Dialect, Target, get_dialect, read_turn
 from toolspeak.dialects.catalogue import FAMILIES
 from toolspeak.errors import UsageError
 
@@ -188,6 +188,34 @@ def test_undeclared_arguments_are_left_out_unless_the_schema_names_them():
             text = rendered(hermes, [ToolCall("x", "f", {"a": 1, "b": "c"})], [tool])
             assert accepts(text) is admitted
             assert read_turn(hermes, text, [tool]).calls
+
+
+FREE = {"type": "object", "additionalProperties": S}
+
+
+@pytest.mark.parametrize("target", ["lark", "gbnf"])
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (FREE, {"K": "v"}),
+        ({"type": "object"}, {"K": "v"}),
+        ({"type": "object", "properties": {"env": FREE}}, {"env": {"K": "v"}}),
+        ({"type": "array", "items": FREE}, [{"K": "v"}]),
+    ],
+)
+def test_minimax_m3_may_write_free_keys_as_json_alone_and_reads_both(schema: JSON, value: JSON, target: Target):
+    dialect = get_dialect("minimax-m3")
+    tool = ToolSpec("f", "", {"type": "object", "properties": {"x": schema}, "required": ["x"]})
+    accepts = matcher(dialect.grammar([tool], REQUIRED, target=target))
+    elements = rendered(dialect, [ToolCall("1", "f", {"x": value})], [tool])
+    before, after = elements.index("<x>"), elements.rindex("]<]minimax[>[</x>")
+    as_json = f'{elements[:before]}<x type="json">{json.dumps(value)}{elements[after:]}'
+    assert "<K>v]<]minimax[>[</K>" in elements
+    assert (accepts(elements), accepts(as_json)) == (False, True)
+    for text in (elements, as_json):
+        (call,) = read_turn(dialect, text, [tool]).calls
+        assert isinstance(call, ToolCall)
+        assert call.arguments == {"x": value}
 
 
 def test_objects_put_together_keep_each_others_properties():

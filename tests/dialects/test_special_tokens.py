@@ -6,7 +6,7 @@ import pytest
 from dialect_strategies import TOOLS
 
 from toolspeak.data.messages import Message, ToolCall
-from toolspeak.dialects import get_dialect, read_turn
+from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.testing import check_splits
 
 # dialect, the token that ends its turns, another
@@ -50,3 +50,16 @@ def test_a_special_token_between_a_marker_and_its_body_is_dropped(name: str):
     assert [getattr(call, "arguments", call) for call in turn.calls] == [{"file": "a"}]
     assert turn.text == ""
     check_splits(dialect, text, TOOLS, "stop")
+
+
+STOPS = [(dialect, stop) for dialect in DIALECTS for stop in dialect.info.stop]
+
+
+@pytest.mark.parametrize(("dialect", "stop"), STOPS, ids=[f"{dialect.name} {stop}" for dialect, stop in STOPS])
+def test_what_ends_a_turn_is_no_part_of_it(dialect: Dialect, stop: str):
+    written = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
+    for text, said, calls in ((f"Hello.{stop}", "Hello.", 0), (written + stop, "", 1), (f"{written}\n{stop}", "\n", 1)):
+        turn = read_turn(dialect, text, TOOLS)
+        assert (turn.text.removesuffix("\n"), len(turn.calls)) == (said.removesuffix("\n"), calls), text
+        assert all(isinstance(call, ToolCall) for call in turn.calls), turn.calls
+        check_splits(dialect, text, TOOLS, "stop")

@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -292,3 +294,27 @@ def test_every_record_is_synced_on_demand_and_so_are_sessions(tmp_path):
         return info.title, info.version, len(await journal.read("r"))
 
     assert use(journal, main) in (("Mine", 2, 8), ("Yours", 3, 8))
+
+
+LATE = """
+import asyncio, atexit, sys
+from toolspeak import SqliteJournal
+from toolspeak.testing.journal import a_run, every_kind, write
+
+async def main():
+    journal = SqliteJournal(sys.argv[1], sync=sys.argv[2])
+    await write(journal, a_run("r", *every_kind(), session_id="s"))
+    await journal.rename_session("s", "Late", 1)
+    await journal.aclose()
+
+atexit.register(lambda: asyncio.run(main()))
+"""
+
+
+@pytest.mark.parametrize("sync", ["effects", "always"])
+def test_a_process_that_is_ending_and_takes_no_more_threads_records_all_the_same(tmp_path, sync):
+    path = tmp_path / "toolspeak.db"
+    done = subprocess.run([sys.executable, "-c", LATE, path, sync], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    journal = SqliteJournal(path)
+    assert len(use(journal, lambda: journal.read("r"))) == 7

@@ -169,6 +169,10 @@ def garbled(path):
     path.write_bytes(data)
 
 
+def a_folder(path):
+    path.mkdir()
+
+
 def in_a_file(path):
     path.parent.rmdir()
     path.parent.write_text("not a folder")
@@ -182,6 +186,7 @@ def in_a_file(path):
         (truncated, "damaged.*backup"),
         (garbled, "damaged.*backup"),
         (in_a_file, "cannot be made"),
+        (a_folder, "is a folder: name a file in it"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -184,7 +184,7 @@ def test_the_environment_names_key_and_address():
 
     assert asyncio.run(run()).exchanges[0].headers["x-api-key"] == KEY
     assert asyncio.run(AnthropicProvider("m", api_key=KEY).aclose()) is None
-    with pytest.raises(UnknownProvider, match="set ANTHROPIC_API_KEY"):
+    with pytest.raises(UnknownProvider, match="Set ANTHROPIC_API_KEY"):
         get_provider("anthropic:m", {"ANTHROPIC_API_KEY": " "})
     with pytest.raises(UsageError, match="characters that no key has"):
         AnthropicProvider("m", api_key="sk ant")

@@ -96,7 +96,7 @@ def test_the_key_of_the_environment(environ: dict[str, str]):
 
 
 def test_what_is_missing_or_wrong():
-    with pytest.raises(UnknownProvider, match=r"set GEMINI_API_KEY \(or GOOGLE_API_KEY\)"):
+    with pytest.raises(UnknownProvider, match=r"Set GEMINI_API_KEY \(or GOOGLE_API_KEY\)"):
         get_provider("gemini:gemini-3-pro", {})
     with pytest.raises(UsageError, match="characters that no key has"):
         GeminiProvider("m", api_key="a b")

@@ -74,7 +74,7 @@ def test_a_model_string_that_names_no_provider(model: str, problem: str):
 def test_what_the_provider_needs_is_missing():
     with pytest.raises(UnknownProvider, match="neither OPENAI_API_KEY nor OPENAI_BASE_URL is set"):
         get_provider("gpt-4o", {})
-    with pytest.raises(UnknownProvider, match="set ANTHROPIC_API_KEY"):
+    with pytest.raises(UnknownProvider, match="Set ANTHROPIC_API_KEY"):
         get_provider("anthropic:claude-opus-5-5", {})
     with pytest.raises(UsageError, match="cannot be read"):
         get_provider("scripted:absent.json", {})

@@ -244,6 +244,80 @@ def test_a_whole_answer_with_the_legacy_function_call():
     assert completed(deltas) == ANONYMOUS[:1]
 
 
+def kinds(deltas: list[Delta]) -> list[tuple[str, int]]:
+    return [(type(d).__name__, d.index) for d in deltas if isinstance(d, CallStarted | CallCompleted | CallMalformed)]
+
+
+EARLY = [("CallStarted", 0), ("CallCompleted", 0), ("CallStarted", 1), ("CallCompleted", 1)]
+
+
+@pytest.mark.parametrize("habit", [name for name, (_, expected) in HABITS.items() if len(expected) == 2])
+def test_a_call_is_complete_when_the_next_one_begins(habit: str):
+    chunks, _ = HABITS[habit]
+    interleaved = habit in ("in turns", "an index first, then the id alone")
+    at_once = [("CallStarted", 0), ("CallStarted", 1), ("CallCompleted", 0), ("CallCompleted", 1)]
+    assert kinds(decode(*chunks, END)) == (at_once if interleaved else EARLY)
+
+
+def test_the_last_call_is_complete_with_the_finish_reason():
+    decoder = OPENAI_CHAT.decoder()
+    decoder.feed(calls(fragment('{"path": "a"}', index=0, id="c0", name="read")))
+    assert kinds(decoder.feed(END)) == [("CallCompleted", 0)]
+    assert [type(d).__name__ for d in decoder.close()] == ["BatchEnded", "TurnEnded"]
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter", "unheard_of"])
+def test_a_call_before_another_was_not_cut_off(finish: str):
+    deltas = decode(
+        calls(fragment('{"path": "a"}', index=0, id="c0", name="read")),
+        calls(fragment('{"n": ', index=1, id="c1", name="write")),
+        chunk({}, finish),
+    )
+    assert kinds(deltas) == [*EARLY[:3], ("CallMalformed", 1)]
+    assert deltas[-2] == BatchEnded((0,), False)
+
+
+@pytest.mark.parametrize("behind", ["", " ", "\n", "\r\n\t "])
+@pytest.mark.parametrize("more", [{}, {"id": "c0", "name": "read"}, {"name": "read"}], ids=str)
+def test_white_space_behind_a_complete_call_is_nothing(behind: str, more: dict[str, Any]):
+    deltas = decode(
+        calls(fragment('{"path": "a"}', index=0, id="c0", name="read")),
+        calls(fragment('{"n": 1}', index=1, id="c1", name="write")),
+        calls(fragment(behind, index=0, **more)),
+        END,
+    )
+    assert (completed(deltas), deltas[-2]) == (TWO, BatchEnded((0, 1), True))
+
+
+def test_text_behind_a_complete_call_takes_nothing_back_and_is_told():
+    deltas = decode(
+        calls(fragment('{"path": "a"}', index=0, id="c0", name="read")),
+        calls(fragment('{"n": 1}', index=1, id="c1", name="write")),
+        calls(fragment("}", index=0)),
+        calls(fragment(" oops", index=0, id="c0", name="read")),
+        END,
+    )
+    assert completed(deltas) == TWO
+    (extra,) = (d for d in deltas if isinstance(d, CallMalformed))
+    assert (extra.index, extra.raw, extra.code) == (2, "} oops", "extra_text")
+    assert deltas[-2] == BatchEnded((0, 1), False)
+
+
+def test_text_behind_arguments_while_nothing_else_has_begun_makes_them_malformed():
+    deltas = decode(calls(fragment('{"path": "a"}', index=0, id="c0", name="read")), calls(fragment("}", index=0)), END)
+    assert kinds(deltas) == [("CallStarted", 0), ("CallMalformed", 0)]
+
+
+def test_an_index_that_is_used_again_is_another_call():
+    deltas = decode(
+        *(calls(fragment(json.dumps({"path": path}), index=at, id=f"c{path}", name="read")) for at, path in
+          [(0, "a"), (1, "b"), (0, "c"), (1, "d")]),
+        *(calls(fragment(json.dumps({"path": path}), index=at, name="read")) for at, path in [(0, "e"), (0, "f")]),
+        END,
+    )  # fmt: skip
+    assert [arguments["path"] for _, arguments, _ in completed(deltas)] == ["a", "b", "c", "d", "e", "f"]
+
+
 # --- calls that are none -----------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from toolspeak.data.deltas import (
     ArgumentsDelta,
     BatchEnded,
     CallCompleted,
+    CallMalformed,
     CallStarted,
     Delta,
     PartEnded,
@@ -250,14 +251,16 @@ def _in_turns(streams: list[list[Delta]]) -> list[Delta]:
 
 
 def per_call(deltas: Iterable[Delta]) -> list[Delta]:
-    """The deltas with all fragments of a call's arguments right behind its `CallStarted`.
+    """The deltas with all of a call that was begun right behind its `CallStarted`: its arguments and its end.
 
-    For comparing turns whose calls came in turns: joined, the fragments of each call are in order all the same.
+    For comparing turns whose calls came in turns: joined, the deltas of each call are in order all the same.
     """
     out: list[Delta] = []
     fragments: dict[int, list[Delta]] = {}
     for delta in deltas:
-        if isinstance(delta, ArgumentsDelta):
+        if isinstance(delta, ArgumentsDelta) or (
+            isinstance(delta, CallCompleted | CallMalformed) and delta.index in fragments
+        ):
             fragments[delta.index].append(delta)
             continue
         out.append(delta)

@@ -53,6 +53,7 @@ from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, Toolset
 
 _NO_SECRETS = Secrets()
+_IN_DOUBT: tuple[InDoubt, ...] = get_args(InDoubt)
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
 
@@ -155,8 +156,8 @@ class Agent:
             if chosen is None:
                 raise UsageError("schedule='native' needs a text dialect; name a schedule")
             schedule = chosen.info.native_schedule
-        if in_doubt not in get_args(InDoubt):
-            raise UsageError(f"in_doubt is {', '.join(map(repr, get_args(InDoubt)))}, not {in_doubt!r}")
+        if in_doubt not in _IN_DOUBT:
+            raise UsageError(f"in_doubt is {', '.join(map(repr, _IN_DOUBT))}, not {in_doubt!r}")
         pipelines = by_level(interceptors)
         self.rules = StandingRules() if rules is None else rules
         if recording is not None and recording.replays:

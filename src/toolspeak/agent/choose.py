@@ -6,11 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from toolspeak import dialects
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.native import NativeDriver
 from toolspeak.agent.react import ReActDriver
 from toolspeak.data.messages import ToolChoice
-from toolspeak.dialects import AutoDialect, Dialect, Section, get_dialect, known_dialect
+from toolspeak.dialects import Dialect, Section
 from toolspeak.errors import UnknownTool, UsageError, suggest
 from toolspeak.execute import Observer
 from toolspeak.providers import get_provider
@@ -43,17 +44,19 @@ def choose_driver(
             raise UsageError("a Driver has its own way to write calls; leave `dialect` out")
         return model, None  # pyright: ignore[reportReturnType] - told apart by its one method
     provider: Any = get_provider(model, os.environ) if isinstance(model, str) else model
-    known = known_dialect(provider.name)
+    known = dialects.known_dialect(provider.name)
     if dialect == "auto" or dialect == "native":
-        text = AutoDialect(known) if known else AutoDialect(told=get_dialect(DEFAULT_DIALECT))
+        text = (
+            dialects.AutoDialect(known) if known else dialects.AutoDialect(told=dialects.get_dialect(DEFAULT_DIALECT))
+        )
         if dialect == "auto" and not provider.capabilities.tools:
             return TextDriver(provider, text, starts_in=starts_in, grace=grace), text
-        leaks = get_dialect("auto", strict_detection=True)
+        leaks = dialects.get_dialect("auto", strict_detection=True)
         fallback = TextDriver(provider, text, starts_in=starts_in, grace=grace) if dialect == "auto" else None
         return NativeDriver(provider, leaks=leaks, fallback=fallback, late_leaks=late_leaks), None
     if dialect == "react":
         return ReActDriver(provider, observers=observers), None
-    chosen = get_dialect(dialect) if isinstance(dialect, str) else dialect
+    chosen = dialects.get_dialect(dialect) if isinstance(dialect, str) else dialect
     return TextDriver(provider, chosen, starts_in=starts_in, grace=grace), chosen
 
 

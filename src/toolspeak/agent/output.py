@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from toolspeak.agent.driver import Driver, schema_asked
-from toolspeak.agent.extract import json_values
 from toolspeak.agent.native import NativeDriver
 from toolspeak.data.messages import JSON
+from toolspeak.dialects.extract import json_values
 from toolspeak.errors import AgentStop, UsageError
 from toolspeak.tools import Tool, Toolset, tool
 from toolspeak.wire.base import OutputSchema

@@ -100,14 +100,14 @@ class ReActDriver:
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         messages = self._messages(request)
         tried: list[TextMessage] = []
-        used, ended, text = Usage(0, 0, 0, 0), TurnEnded("stop"), ""
+        used, ended, text = list[Usage](), TurnEnded("stop"), ""
         decision: Decision | BadDecision = BadDecision(EXTRACTION, ())
         for attempt in range(1, self._max_retries + 2):
             text, ended = await self._ask(request, [*messages, *tried])
-            used = _sum(used, ended.usage)
+            used.append(ended.usage)
             if ended.finish in ("content_filter", "refusal", "cancelled"):
                 yield TextDelta(text)
-                yield TurnEnded(ended.finish, used, ended.model)
+                yield TurnEnded(ended.finish, Usage.of_one_turn(used), ended.model)
                 return
             decision = read_decision(text, request.tools, request.choice)
             if isinstance(decision, Decision):
@@ -131,17 +131,17 @@ class ReActDriver:
                 async with aclosing(cast("AsyncGenerator[Delta]", self._answer(self._final, messages))) as deltas:
                     async for delta in deltas:
                         if isinstance(delta, TurnEnded):
-                            used, ended = _sum(used, delta.usage), delta
+                            used, ended = [*used, delta.usage], delta
                         else:
                             yield delta
-        yield TurnEnded("stop" if ended.finish in NORMAL_END else ended.finish, used, ended.model)
+        yield TurnEnded("stop" if ended.finish in NORMAL_END else ended.finish, Usage.of_one_turn(used), ended.model)
 
     async def _ask(self, request: TurnRequest, messages: Sequence[TextMessage]) -> tuple[str, TurnEnded]:
         """The whole text of a reply: JSON says nothing before its end."""
         output = decision_schema(request.tools) if self.provider.capabilities.output else None
         pieces: list[str] = []
-        stream = cast("AsyncGenerator[Delta]", self.provider.stream(ModelRequest(messages, output=output)))
-        async with aclosing(stream):
+        asked = ModelRequest(messages, output=output, options=request.options)
+        async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
             async for delta in stream:
                 await request.heard(delta)
                 if isinstance(delta, TextDelta):
@@ -188,16 +188,3 @@ def _called(decision: Decision) -> Sequence[Delta]:
         CallCompleted(0, decision.tool, decision.args),
         BatchEnded((0,), ok=True),
     ]
-
-
-def _sum(left: Usage, right: Usage) -> Usage:
-    def add(one: int | None, other: int | None) -> int | None:
-        return None if one is None or other is None else one + other
-
-    return Usage(
-        add(left.input, right.input),
-        add(left.output, right.output),
-        add(left.cached, right.cached),
-        add(left.reasoning, right.reasoning),
-        left.plus(right).cache_write,  # few APIs name it
-    )

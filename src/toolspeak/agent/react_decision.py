@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
 
-from toolspeak.agent.extract import json_object
 from toolspeak.data.messages import (
     JSON,
     MalformedCall,
@@ -23,6 +22,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.extract import json_object, json_objects
 from toolspeak.errors import suggest
 from toolspeak.wire.base import OutputSchema
 from toolspeak.wire.history import text_of
@@ -47,6 +47,9 @@ TOOL CATALOG (names, descriptions):
 
 TOOL SCHEMAS (name, parameters):
 {schemas}"""
+
+
+_TYPES = ("call_tool", "final_answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +98,9 @@ def decision_schema(tools: Sequence[ToolSpec]) -> OutputSchema:
 
 
 def read_decision(text: str, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> Decision | BadDecision:
-    """The decision in a reply: the whole text, in a code fence, or from a bracket on."""
-    found = json_object(text)
+    """The decision in a reply: the whole text, in a code fence, or from a bracket on; the first object that says it is
+    one, whatever JSON stands before it."""
+    found = next((each for each in json_objects(text) if each.get("type") in _TYPES), None) or json_object(text)
     if found is None:
         return BadDecision(EXTRACTION, ("your reply holds no JSON object; write one decision and nothing else",))
     thought = found.get("thought")

@@ -344,14 +344,15 @@ class Run:
 
         return channel.read(work)
 
-    def batch_context(self) -> BatchContext:
-        """What the calls of the next batch are told of the run."""
+    def batch_context(self, state: RunState | None = None) -> BatchContext:
+        """What the calls of the next batch are told of the run, as it stands or stood."""
+        state = self.state if state is None else state
         return BatchContext(
             run_id=self.run_id,
-            step=self.state.step,
+            step=state.step,
             deps=self._settings.deps,
             memory=self.memory,
-            state=self.state,
+            state=state,
             progress=self._report,
             scope=self._scope,
             pause=self._pause,

@@ -373,12 +373,14 @@ def _finished(state: RunState, event: ToolFinished) -> RunState:
     results = state.results.append(result)
     if len(results) < len(state.batch):
         return _with(state, results=results, memory=memory)
-    by_id = {result.call_id: result for result in results}
-    missing = [call.id for call in state.batch if call.id not in by_id]
-    if missing:
-        raise RunError(f"run {state.run_id} has results that belong to no call; {', '.join(missing)} have none")
-    parts = tuple([by_id[call.id] for call in state.batch])
-    progress = state.progress.after(state.batch, parts, polled=state.polled)
+    parts = tuple(results)
+    if [part.call_id for part in parts] != [call.id for call in state.batch]:  # they come in the order they finish
+        by_id = {part.call_id: part for part in parts}
+        missing = [call.id for call in state.batch if call.id not in by_id]
+        if missing:
+            raise RunError(f"run {state.run_id} has results that belong to no call; {', '.join(missing)} have none")
+        parts = tuple([by_id[call.id] for call in state.batch])
+    progress = state.progress.after(state.batch, parts, state.limits, polled=state.polled)
     message = Message("tool", parts)
     history = state.history.append(message)
     advice = progress.advice(state.limits)

@@ -48,7 +48,7 @@ class Owner(Protocol):
 
     async def record_all(self, events: Iterable[Event]) -> None: ...
 
-    def batch_context(self) -> BatchContext: ...
+    def batch_context(self, state: RunState | None = None) -> BatchContext: ...
 
 
 class Turns:
@@ -68,6 +68,8 @@ class Turns:
         self._specs = settings.toolset.specs
         self._hear = self._partial.hear
         self._early: EarlyStart | None = None
+        self._offered: list[ToolCall] = []  # complete calls of a turn that goes on
+        self._starting: asyncio.Handle | None = None
         self.error: ProviderError | None = None
 
     async def ask(self, action: AskModel) -> Finish | None:
@@ -107,9 +109,9 @@ class Turns:
                 async with scope:
                     turn = await self._turn(request, ready)
         except (TimeoutError, TurnCutOff) as error:
-            limited = wrapping_up or run.state.limits.seconds is not None
-            expired = scope is not None and scope.expired()
-            if not (limited if isinstance(error, TurnCutOff) else expired):
+            limited = wrapping_up or state.limits.seconds is not None
+            over = scope is not None and scope.expired()
+            if not (limited if isinstance(error, TurnCutOff) else over):
                 raise
             # The turn is lost. The clock need not agree yet that the time is over: it is not asked.
             if wrapping_up:
@@ -160,8 +162,7 @@ class Turns:
         show = publish
         if publish is not None and settings.secrets:
             show = Shown(settings.secrets, publish).put
-        if self._early is not None:
-            await self.drop_early()
+        await self.drop_early()
         partial.begin()
         starts_early = settings.early_start and settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", settings.driver.turn(request))
@@ -178,21 +179,39 @@ class Turns:
             finally:
                 await stream.aclose()
         except (Exception, asyncio.CancelledError):
+            self._withdraw()
             await partial.keep()
             raise
         await partial.end()
         return collector.turn()
 
     def _offer(self, call: ToolCall | MalformedCall) -> None:
-        """Has a complete call begin early, if it may."""
-        settings = self._settings
+        """Has a complete call begin early, if it may, as soon as the event loop goes round. Most turns with an API's
+        own calls are over by then: of those nothing is early."""
+        if not isinstance(call, ToolCall):
+            return
+        self._offered.append(call)
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().call_soon(self._begin_early, self._run.state)
+
+    def _begin_early(self, before: RunState) -> None:
+        settings, offered = self._settings, self._offered
+        self._starting, self._offered = None, []
         if self._early is None:
-            self._early = settings.executor.early(self._run.batch_context())
-        if self._early is not None and isinstance(call, ToolCall):
-            self._early.offer(hide_call(call, settings.secrets))
+            self._early = settings.executor.early(self._run.batch_context(before))
+        if self._early is not None:
+            for call in offered:
+                self._early.offer(hide_call(call, settings.secrets))
+
+    def _withdraw(self) -> None:
+        """From here on no call of the turn begins early."""
+        if self._starting is not None:
+            self._starting.cancel()
+            self._starting, self._offered = None, []
 
     def take_early(self) -> EarlyStart | None:
         """What has begun of the turn's calls, for the batch that goes on with it."""
+        self._withdraw()
         early, self._early = self._early, None
         return early
 

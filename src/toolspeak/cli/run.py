@@ -78,6 +78,12 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
     metavar="TOKENS",
     help="How many tokens the model reads: a conversation that fills them is made shorter (default: unknown, never).",
 )
+@click.option(
+    "--mcp",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Offer the tools of the MCP servers that FILE lists (.mcp.json, or VS Code's mcp.json) too.",
+)
 @starts_in_option
 @repair_option
 @click.option(
@@ -117,6 +123,7 @@ def run(
     max_cost: float | None,
     prices: str | None,
     window: int | None,
+    mcp: str | None,
     starts_in: Section,
     repair: bool,
     record: str | None,
@@ -155,6 +162,7 @@ def run(
         rules="" if rules is None else str(Path(rules).resolve()),
         window=window,
         prices="" if prices is None else str(Path(prices).resolve()),
+        mcp="" if mcp is None else str(Path(mcp).resolve()),
         record="" if record is None else str(Path(record).resolve()),
         recording="" if cassette is None else cassette.id,
     )

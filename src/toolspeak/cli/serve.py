@@ -14,6 +14,8 @@ from toolspeak.errors import UsageError
 from toolspeak.gateway.config import (
     FileSettings,
     Settings,
+    ToolSettings,
+    approved_names,
     checked,
     checked_upstream,
     read_config,
@@ -49,6 +51,17 @@ _MISSING = "the gateway needs more than toolspeak brings: pip install 'toolspeak
 @click.option(
     "--config", metavar="FILE", type=click.Path(dir_okay=False), help="Several upstreams, by model name (TOML)."
 )
+@click.option(
+    "--tools",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Run the tools of the MCP servers that FILE lists (mcp.json) here, and answer when the model is done.",
+)
+@click.option(
+    "--approve-tools",
+    metavar="all|NAME,…",
+    help="Which of them may run that do more than read, or leave the machine (none).",
+)
 @click.option("--host", help="Where to listen (127.0.0.1).")
 @click.option("--port", type=click.IntRange(0, 65535), help="The port (8665; 0 is any that is free).")
 @click.option(
@@ -78,6 +91,8 @@ def serve(
     hold_calls: bool,
     api_keys: str | None,
     log_content: bool,
+    tools: str | None,
+    approve_tools: str | None,
     **server: Any,
 ) -> None:
     """Give every OpenAI or Anthropic client tool calls, whatever model and server is behind.
@@ -102,12 +117,23 @@ def serve(
         settings = replace(settings, log_content=True)
     file = api_keys or found.server.get("api_keys")
     keys = (*keys_of(os.environ), *(read_keys(file) if file else ()))
-    settings = checked(replace(settings, keys=keys))
+    settings = checked(replace(settings, keys=keys, tools=_tools(found.tools, tools, approve_tools)))
     _server().serve(settings, _tell)
 
 
 def _tell(address: str) -> None:
     click.echo(f"toolspeak serves at {address}", err=True)
+
+
+def _tools(found: ToolSettings | None, file: str | None, approve: str | None) -> ToolSettings | None:
+    """What the file says, with what the command line says in its place."""
+    if file is not None:
+        found = ToolSettings(file) if found is None else replace(found, file=file)
+    if approve is None:
+        return found
+    if found is None:
+        raise UsageError("--approve-tools says which tools of --tools FILE may run: name that file, too")
+    return replace(found, approve=approved_names(approve))
 
 
 def _upstreams(upstream: str | None, config: str | None, told: dict[str, Any]) -> FileSettings:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ from typing import Literal
 import click
 from rich.console import Console
 
+from toolspeak import mcp
 from toolspeak.agent import DEFAULT_DIALECT, Agent, Cassette, Run, RunResult, RunState
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.turns import Watched
@@ -28,7 +30,7 @@ from toolspeak.dialects import Section, get_dialect, repaired
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, InDoubt, ScheduleName
 from toolspeak.journal import Journal
-from toolspeak.tools import Toolset
+from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.builtin import recall_tool, workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
 from toolspeak.ui.lanes import batches
@@ -56,6 +58,7 @@ class Setup:
     rules: str = ""
     window: int | None = None
     prices: str = ""
+    mcp: str = ""
     record: str = ""
     recording: str = ""
 
@@ -116,11 +119,30 @@ async def work(
 ) -> int:
     """Drives the run that `begin` makes, shown as it goes on; the command's exit code. `cassette` records it or is
     played to it."""
+    if not setup.mcp:
+        return await _work(setup, journal, begin, shown, in_doubt, cassette, ())
+    # What goes wrong is said in results and errors; the SDK would also write tracebacks between the lines.
+    logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
+    async with mcp.McpServers.from_file(setup.mcp) as servers:
+        for left in servers.left_out:
+            click.echo(f"toolspeak: {printable(str(left))}", err=True)
+        return await _work(setup, journal, begin, shown, in_doubt, cassette, servers.tools)
+
+
+async def _work(
+    setup: Setup,
+    journal: Journal,
+    begin: Callable[[Agent], Awaitable[Run]],
+    shown: Shown,
+    in_doubt: InDoubt,
+    cassette: Cassette | None,
+    more_tools: Iterable[Tool],
+) -> int:
     live = make_console(sys.stdout if sys.stdout.isatty() and not shown.as_json else sys.stderr)
     approver = _approver(setup.approve, live, shown.as_json)
     agent = Agent(
         setup.model,
-        Toolset([*workspace_tools(setup.workspace), recall_tool(journal)]),
+        Toolset([*workspace_tools(setup.workspace), recall_tool(journal), *more_tools]),
         dialect=repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
         rules=open_rules(setup.rules) if setup.rules else None,
         instructions=_INSTRUCTIONS,

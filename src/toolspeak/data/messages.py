@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -227,8 +227,20 @@ class Usage:
     def total(self) -> int | None:
         return None if self.input is None or self.output is None else self.input + self.output
 
+    @classmethod
+    def of_one_turn(cls, requests: Iterable[Usage]) -> Usage:
+        """What the requests that made one turn used. Unknown as a whole if the tokens in or out of one of them are:
+        a sum that is known to be too low would count, and one that is unknown is estimated."""
+        whole = cls()
+        for used in requests:
+            if used.total is None:
+                return cls()
+            whole = whole.plus(used)
+        return whole
+
     def plus(self, more: Usage) -> Usage:
-        """The two together; what is unknown of one adds nothing to the other."""
+        """The two together; what is unknown of one adds nothing to the other (`cached`, say, which many APIs leave
+        out). Of turns whose tokens are unknown they are estimated first."""
         return Usage(
             _sum(self.input, more.input),
             _sum(self.output, more.output),

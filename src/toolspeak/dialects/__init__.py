@@ -6,59 +6,41 @@ for chunk in chunks:
 for delta in parser.close("stop"): ...
 """
 
-from __future__ import annotations
+# pyright: reportUnsupportedDunderAll=false
 
-from functools import lru_cache
+import importlib
 
-from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
-from toolspeak.dialects.catalogue import DIALECTS, PROTOCOLS
-from toolspeak.dialects.detect import AutoDialect
-from toolspeak.dialects.grammar.special import SpecialTokens
-from toolspeak.dialects.grammar.target import TARGETS, Grammar, Target
-from toolspeak.dialects.lookup import find_dialect
-from toolspeak.dialects.prompt_tail import open_parser, section_of_reply
-from toolspeak.dialects.read_results import read_results
-from toolspeak.dialects.repair import repaired
-from toolspeak.dialects.schema_text import list_tools
-from toolspeak.dialects.strict import StrictDialect
-from toolspeak.dialects.translate import Translation, translate
-from toolspeak.dialects.turn import ParsedTurn, TurnCollector, read_turn
-from toolspeak.errors import UnknownDialect, suggest
-
-_BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *dialect.info.aliases)}
-
-
-_AUTO = AutoDialect()
-
-
-@lru_cache(maxsize=256)  # an agent looks its model up when it is made, and a name means the same for ever
-def known_dialect(model: str) -> Dialect | None:
-    """The dialect that a model of this name was trained on, None if it is not known."""
-    try:
-        return find_dialect(model, DIALECTS)
-    except UnknownDialect:
-        return None
-
-
-def get_dialect(name: str, *, model: str | None = None, strict_detection: bool = False) -> Dialect:
-    """The dialect of this name, in any case, with `-` or `_`.
-
-    `auto` reads whatever dialect a turn is in; with the model's name, as a hub or a server knows it
-    (`Qwen/Qwen3-Coder-30B`, `qwen3-coder:30b`), that model's own first, which is also what it writes. Any other
-    dialect is what it is, whatever the model. `strict_detection`: a marker stays text unless a complete, valid call of
-    a known tool follows, so a call is held back until its end. Raises UnknownDialect, which lists the names there are
-    or says that no dialect is known for the model.
-    """
-    if strict_detection:
-        return StrictDialect(get_dialect(name, model=model))
-    known = name.lower().replace("_", "-")
-    if known == "auto":
-        return AutoDialect(find_dialect(model, DIALECTS)) if model is not None else _AUTO
-    try:
-        return _BY_NAME[known]
-    except KeyError:
-        raise UnknownDialect(f"There is no dialect {suggest(name, [*_BY_NAME, 'auto'])}") from None
-
+_PLACES = {
+    "AutoDialect": "toolspeak.dialects.detect",
+    "BatchRule": "toolspeak.dialects.base",
+    "DIALECTS": "toolspeak.dialects.catalogue",
+    "Dialect": "toolspeak.dialects.base",
+    "DialectInfo": "toolspeak.dialects.base",
+    "Grammar": "toolspeak.dialects.grammar.target",
+    "History": "toolspeak.dialects.base",
+    "Listing": "toolspeak.dialects.base",
+    "PROTOCOLS": "toolspeak.dialects.catalogue",
+    "ParsedTurn": "toolspeak.dialects.turn",
+    "Parser": "toolspeak.dialects.base",
+    "Section": "toolspeak.dialects.base",
+    "SpecialTokens": "toolspeak.dialects.grammar.special",
+    "StrictDialect": "toolspeak.dialects.strict",
+    "TARGETS": "toolspeak.dialects.grammar.target",
+    "Target": "toolspeak.dialects.grammar.target",
+    "Translation": "toolspeak.dialects.translation",
+    "TurnCollector": "toolspeak.dialects.turn",
+    "get_dialect": "toolspeak.dialects.named",
+    "known_dialect": "toolspeak.dialects.named",
+    "list_tools": "toolspeak.dialects.schema_text",
+    "open_parser": "toolspeak.dialects.prompt_tail",
+    "read_results": "toolspeak.dialects.results",
+    "read_turn": "toolspeak.dialects.turn",
+    "repaired": "toolspeak.dialects.repair",
+    "section_of_reply": "toolspeak.dialects.prompt_tail",
+    "translate": "toolspeak.dialects.translation",
+}
+"""Each public name and where it is. The catalogue is large: it is imported by whoever asks for a dialect, and not by
+whoever names a type. Type checkers read `__init__.pyi`."""
 
 __all__ = [
     "DIALECTS",
@@ -89,3 +71,15 @@ __all__ = [
     "section_of_reply",
     "translate",
 ]
+
+
+def __getattr__(name: str) -> object:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(place), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -36,6 +36,7 @@ def _write_results(results: Sequence[ToolResult], live: re.Pattern[str]) -> str:
 # --- v3.1 ---------------------------------------------------------------------------------------
 
 _FUNCTION, _FUNCTION_END = "<function=", "</function>"
+_STOP_V31 = ("<|eom_id|>", "<|eot_id|>")
 _LIVE_V31 = re.compile(r"<(?=function=|\s*+(?:/\s*+)?(?ai:function))")
 _SHAPE_V31 = NamedShape(_read_header, "<function=name>{…}</function>", separator=">", others=(_FUNCTION_END,))
 _BEHIND_V31 = re.compile(rf"\s*{NAME}\s*>\s*(?:\{{|```|</function)")
@@ -72,9 +73,9 @@ FUNCTIONARY_V31 = DeclaredDialect(
         models=("functionary-small-v3.1", "functionary-medium-v3.1"),
         results="plain text in an ipython turn",
         reasoning="",
-        stop=("<|eom_id|>", "<|eot_id|>"),
+        stop=_STOP_V31,
     ),
-    table=MarkerTable([Marker("calls", _FUNCTION, _FUNCTION_END, Follows(_behind_v31))]),
+    table=MarkerTable([Marker("calls", _FUNCTION, _FUNCTION_END, Follows(_behind_v31))], specials=_STOP_V31),
     new_body=_body_v31,
     write_calls=_write_v31,
     write_results=lambda results: _write_results(results, _LIVE_V31),
@@ -153,7 +154,9 @@ FUNCTIONARY_V32 = _FunctionaryV32(
         reasoning="",
         stop=("<|eot_id|>",),
     ),
-    table=MarkerTable([Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, Follows(_behind_v32))]),
+    table=MarkerTable(
+        [Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, Follows(_behind_v32))], specials=("<|eot_id|>",)
+    ),
     new_body=_body_v32,
     write_calls=_write_v32,
     write_results=_write_results_v32,

@@ -248,7 +248,8 @@ KIMI_K3 = DeclaredDialect(
             Marker("reasoning", f"{_OPEN}think{_SEP}", f"{_CLOSE}think{_SEP}"),
             _noise(f"{_OPEN}response{_SEP}", ends_reasoning=True),
             *(_noise(f"{_CLOSE}{name}{_SEP}") for name in ("response", "message", "think")),
-        ]
+        ],
+        specials=("<|end_of_msg|>",),
     ),
     new_body=_new_body,
     write_calls=_write_calls,

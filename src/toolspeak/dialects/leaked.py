@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
 
 from toolspeak.data.deltas import (
     LEAKED,
@@ -21,8 +19,8 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
-from toolspeak.data.messages import JSON
 from toolspeak.dialects.base import Parser
+from toolspeak.dialects.extract import only_object
 
 _MAX_ECHO = 64 * 1024
 """Characters that text is held back for that may be nothing but a call's arguments."""
@@ -149,8 +147,8 @@ class LeakedCalls:
             out += [delta] if isinstance(delta, TextDelta) else self._found(delta)
         if not self._ends:
             return out + (self._late or [])
-        if not self._leaked and len(self._ends) == 1:
-            return [*out, *(self._late or []), BatchEnded(tuple(sorted(self._ends[0].selected)), self._ends[0].ok)]
+        if not self._leaked and not self._late and len(self._ends) == 1:
+            return [*out, BatchEnded(tuple(sorted(self._ends[0].selected)), self._ends[0].ok)]
         selected = {index for end in self._ends for index in end.selected}
         for call in self._leaked:
             if any(_same(call, native) for native in self._native):
@@ -169,24 +167,12 @@ class LeakedCalls:
             self._late = [delta for delta in self._late if getattr(delta, "index", None) != index]
 
     def _is_echo(self, text: str) -> bool:
-        said = _only_object(text)
+        said = only_object(text)
         return bool(said) and any(
-            said == (call.arguments if isinstance(call, CallCompleted) else _only_object(call.raw))
+            said == (call.arguments if isinstance(call, CallCompleted) else only_object(call.raw))
             for call in self._native
         )
 
 
 def _same(leaked: CallCompleted, native: CallCompleted | CallMalformed) -> bool:
     return isinstance(native, CallCompleted) and (leaked.name, leaked.arguments) == (native.name, native.arguments)
-
-
-def _only_object(text: str) -> Mapping[str, JSON] | None:
-    """The JSON object that a text is, with or without a code fence around it."""
-    bare = text.strip()
-    if bare.startswith("```") and bare.endswith("```"):
-        bare = bare[3:-3].removeprefix("json").strip()
-    try:
-        value: JSON = json.loads(bare)
-    except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, JSON]", value) if isinstance(value, dict) else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cached_property
 
 from toolspeak.data.messages import JSON, ToolResult
 from toolspeak.dialects.markers import Marker, MarkerTable
@@ -22,22 +23,41 @@ _END_ELEMENT = re.compile(r"</([A-Za-z_][\w:.-]*)>")
 class Live:
     """The live markers of one table; `pattern` finds the first character of each."""
 
+    # Compiled when asked for: a program that reads turns writes no results, or those of one dialect.
+
     def __init__(self, table: MarkerTable) -> None:
         tails: dict[str, set[str]] = {}
         for marker in table.markers:
             for first, tail in _tails(marker):
                 tails.setdefault(first, set()).add(tail)
-        found = [(first, "|".join(sorted(tails[first]))) for first in sorted(tails)]
-        self.pattern = re.compile("|".join(f"{re.escape(first)}(?={tail})" for first, tail in found))
+        self._found = [(first, "|".join(sorted(tails[first]))) for first in sorted(tails)]
+        self.pattern = re.compile("|".join(f"{re.escape(first)}(?={tail})" for first, tail in self._found))
+
+    @cached_property
+    def _json(self) -> re.Pattern[str]:
         # In JSON a brace is structure: a bare call cannot be escaped there, and in a string its quotes are.
-        inside = "|".join(f"{re.escape(first)}(?={tail})" for first, tail in found if first != "{")
-        self._json = re.compile(rf"(\\.)|{inside}")
-        references = [(_reference(first)[1:], tail) for first, tail in found]
-        self._references = re.compile("|".join(f"&{name}(?={tail})" for name, tail in references))
-        again = "|".join(f"{name}(?={tail})" for name, tail in references)
-        self._ampersand = re.compile(f"&(?=(?:amp;)*(?:{again}))")
-        self._escaped_ampersand = re.compile(f"&amp;(?=(?:amp;)*(?:{again}))")
-        self._chars = {_reference(first): first for first, _ in found}
+        inside = "|".join(f"{re.escape(first)}(?={tail})" for first, tail in self._found if first != "{")
+        return re.compile(rf"(\\.)|{inside}")
+
+    @cached_property
+    def _references(self) -> re.Pattern[str]:
+        return re.compile("|".join(f"&{_reference(first)[1:]}(?={tail})" for first, tail in self._found))
+
+    @cached_property
+    def _again(self) -> str:
+        return "|".join(f"{_reference(first)[1:]}(?={tail})" for first, tail in self._found)
+
+    @cached_property
+    def _ampersand(self) -> re.Pattern[str]:
+        return re.compile(f"&(?=(?:amp;)*(?:{self._again}))")
+
+    @cached_property
+    def _escaped_ampersand(self) -> re.Pattern[str]:
+        return re.compile(f"&amp;(?=(?:amp;)*(?:{self._again}))")
+
+    @cached_property
+    def _chars(self) -> dict[str, str]:
+        return {_reference(first): first for first, _ in self._found}
 
     def escape(self, text: str) -> str:
         return self.pattern.sub(lambda found: _reference(found[0]), self._ampersand.sub("&amp;", text))

@@ -83,7 +83,8 @@ _TABLE = MarkerTable(
         Marker("reasoning", "[THINK]", "[/THINK]"),
         Marker("calls", _CALL, None, Follows(_behind)),
         Marker("results", _RESULTS, _RESULTS_END, plain=True),
-    ]
+    ],
+    specials=("</s>",),
 )
 _RULES = (
     "- Each call begins with [TOOL_CALLS] and the tool's name right behind it; the arguments are one JSON object.\n"

@@ -123,11 +123,14 @@ _BARE_START = re.compile(rf"(?:{NAME}\s*(?:\(\s*(?:\*|{KEY}\s*(?:=\s*)?)?)?)?")
 _PYTHON_START = Marker("calls", "<|python_start|>", "<|python_end|>", Starts("[", "<|python_end|>"))
 
 
+_STOP_3, _STOP_4 = ("<|eom_id|>", "<|eot_id|>"), ("<|eom|>", "<|eot|>")
+
+
 def _llama_table(tools: Sequence[ToolSpec]) -> MarkerTable:
     """Without a marker only the name of a tool tells a call from a list in prose or in an example."""
     names = "|".join(re.escape(spec.name) for spec in tools) or NAME
     bare = Matches(re.compile(rf"(?:{names})\s*\(\s*{_ARGUMENT}"), _BARE_START, within=True)
-    return MarkerTable([_PYTHON_START, Marker("calls", "[", None, bare)])
+    return MarkerTable([_PYTHON_START, Marker("calls", "[", None, bare)], specials=(*_STOP_3, *_STOP_4))
 
 
 def _new_list(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
@@ -160,7 +163,7 @@ PYTHONIC = BareDialect(
         arguments="Python literals",
         results="ipython turn, JSON",
         reasoning="",
-        stop=("<|eom_id|>", "<|eot_id|>"),
+        stop=_STOP_3,
     ),
     table=_llama_table(()),
     new_body=_new_list,
@@ -180,7 +183,7 @@ LLAMA4_PYTHONIC = BareDialect(
         arguments="Python literals",
         results="ipython turn, JSON",
         reasoning="",
-        stop=("<|eom|>", "<|eot|>"),
+        stop=_STOP_4,
     ),
     table=_llama_table(()),
     new_body=_new_list,

@@ -75,7 +75,8 @@ _STRING_WHOLE = re.compile(rf'"{_STRING_RUN.pattern}"')
 _WORD_WHOLE = r"-?+(?:0|[1-9][0-9]{0,18}+)(?:\.[0-9]{1,19}+)?+|true|false|null"
 _GAP = r"[ \t\n\r]*+"
 _KEY_WHOLE = re.compile(rf"{_GAP}{_STRING_WHOLE.pattern}{_GAP}:{_GAP}")
-_MEMBERS = re.compile(rf"(?:{_KEY_WHOLE.pattern}(?:{_STRING_WHOLE.pattern}|{_WORD_WHOLE}){_GAP},)*+")
+_MEMBER = rf"{_KEY_WHOLE.pattern}(?:{_STRING_WHOLE.pattern}|(?:{_WORD_WHOLE})(?=[ \t\n\r,}}]))"
+_MEMBERS = re.compile(rf"{_MEMBER}(?:{_GAP},{_MEMBER})*+")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ATOM_RUN = re.compile(r"[^\s,:\[\]{}\"<]*")  # not past a '<': it may begin the block's end marker
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
@@ -135,16 +136,17 @@ class JsonScanner:
         """Past white space, and past keys and values that are there to their end."""
         if self._state in (_FIRST_KEY, _KEY):
             found = _MEMBERS.match(text, position)
-            if found and found.end() > position:
-                position, self._state = found.end(), _KEY
-            found = _KEY_WHOLE.match(text, position)
             if found:
+                position, self._state = found.end(), _AFTER
+            elif found := _KEY_WHOLE.match(text, position):
                 position, self._state = found.end(), _VALUE
         if self._state == _VALUE:
             found = _STRING_WHOLE.match(text, position)
             if found:
+                position = found.end()
                 self._complete()
-                return found.end()
+                if self.done:
+                    return position
         found = _SPACE.match(text, position)
         return found.end() if found else position
 

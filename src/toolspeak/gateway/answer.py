@@ -16,9 +16,11 @@ from toolspeak.gateway.config import Settings
 from toolspeak.gateway.failures import failure_of
 from toolspeak.gateway.http import Headers, Receive, Send, send_whole
 from toolspeak.gateway.routing import Route
+from toolspeak.gateway.server_tools import Running, ServerTools
 from toolspeak.gateway.sse import event, json_bytes, noted
 from toolspeak.gateway.streaming import EventStream, watched
-from toolspeak.gateway.turn import Report, play
+from toolspeak.gateway.tool_loop import with_tools
+from toolspeak.gateway.turn import Put, Report, play
 from toolspeak.wire.base import WireFormat, WireRequest
 
 WARNING_HEADER = b"x-toolspeak-warning"
@@ -38,6 +40,7 @@ class Answering:
     receive: Receive
     send: Send
     headers: Headers
+    tools: tuple[ServerTools, Running] | None = None
     report: Report = field(default_factory=Report)
     status: int = 0
     first_byte: float | None = None
@@ -59,6 +62,7 @@ class Answering:
             "first_byte": None if self.first_byte is None else round(self.first_byte, 4),
             "chunks": self.chunks or None,
             "error": self.error or None,
+            **(self.tools[1].facts() if self.tools is not None else {}),
         }
 
 
@@ -70,6 +74,17 @@ async def answer(answering: Answering) -> None:
         await _stream(answering, response_id)
     else:
         await _whole(answering, response_id)
+
+
+async def _play(answering: Answering, put: Put) -> None:
+    """The model's turn; with server-side tools, its turns."""
+    asked, player = answering.asked, play
+    if answering.tools is not None:
+        asked, loop = await with_tools(answering.tools[0], asked, answering.tools[1])
+        player = loop.play
+    driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
+    characters = prompt_characters(asked) if asked.usage_wanted else None
+    await player(driver, request, rules, put, answering.report, characters)
 
 
 async def _stream(answering: Answering, response_id: str) -> None:
@@ -94,9 +109,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
 
     async def work() -> None:
         try:
-            driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
-            counted = prompt_characters(asked) if asked.usage_wanted else None
-            await play(driver, request, rules, put, report, counted, stream.flush)
+            await _play(answering, put)
         except ToolspeakError as error:
             if stream.begun is None:
                 raise
@@ -121,13 +134,9 @@ async def _whole(answering: Answering, response_id: str) -> None:
     async def put(more: Sequence[Delta]) -> None:
         deltas.extend(more)
 
-    async def work() -> None:
-        driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
-        await play(driver, request, rules, put, report, prompt_characters(asked) if asked.usage_wanted else None)
-
     begun = asyncio.get_running_loop().time()
     settings = answering.settings
-    await watched(work(), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
+    await watched(_play(answering, put), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
     body: Any = answering.wire.encode_response(
         deltas, model=asked.model, response_id=response_id, created=int(time.time())
     )

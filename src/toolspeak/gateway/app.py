@@ -32,6 +32,7 @@ from toolspeak.gateway.logs import log
 from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
 from toolspeak.gateway.models import listed_models, unreachable
 from toolspeak.gateway.routing import Router, UnknownModel
+from toolspeak.gateway.server_tools import ServerTools
 from toolspeak.gateway.sse import json_bytes
 from toolspeak.gateway.toolsets import KnownTools
 from toolspeak.wire.anthropic import ANTHROPIC
@@ -68,6 +69,7 @@ class Request:
     stream: bool = False
     status: int = 0
     key: str | None = None
+    ran_tools: bool = False
     facts: dict[str, object] = field(default_factory=dict[str, object])
 
     @property
@@ -97,6 +99,7 @@ class Gateway:
         self.router = Router(settings, environ)
         self.metrics = Metrics()
         self.admission = Admission(settings.bounds)
+        self.tools = None if settings.tools is None else ServerTools(settings.tools, self.metrics)
         self.draining = False
         self._tools = KnownTools()
         self._probed: tuple[float, asyncio.Future[list[str]]] | None = None
@@ -126,9 +129,16 @@ class Gateway:
         finally:
             self._finish(request)
 
+    async def open(self) -> None:
+        """Connects to the servers whose tools the gateway runs, if there are any. Raises McpError."""
+        if self.tools is not None:
+            await self.tools.open()
+
     async def aclose(self) -> None:
-        """Closes the connections to the upstreams."""
+        """Closes the connections to the upstreams and to the servers of tools."""
         await self.router.aclose()
+        if self.tools is not None:
+            await self.tools.aclose()
 
     # --- who may ask what --------------------------------------------------------------------------------------
 
@@ -198,12 +208,16 @@ class Gateway:
             answering = Answering(
                 request.wire, asked, route, self.settings, request.receive, request.send, request.headers
             )
+            if self.tools is not None:
+                running = self.tools.begin(request.id, log_content=self.settings.log_content)
+                answering.tools = (self.tools, running)
             if self.settings.log_content:
                 request.facts["request"] = body.decode("utf-8", "replace")
             try:
                 await answer(answering)
             finally:
                 request.status = answering.status
+                request.ran_tools = answering.tools is not None and answering.tools[1].changed
                 request.facts.update(answering.facts())
                 self._count(request, answering)
 
@@ -258,6 +272,8 @@ class Gateway:
         headers = [*retry_headers(failure.retry_after)]
         if failure.status in (408, 413, 431):
             headers.append((b"connection", b"close"))  # what is left of the request is not read
+        if request.ran_tools:
+            headers.append((b"x-should-retry", b"false"))  # OpenAI's and Anthropic's clients would run them again
         if failure.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         await request.respond(failure.status, body, headers)

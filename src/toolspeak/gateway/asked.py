@@ -36,7 +36,7 @@ def turn_of(asked: WireRequest, route: Route, asked_format: str) -> tuple[Driver
         turn = TurnRequest(rest, request.tools, instructions, request.choice, output=request.output, options=options)
         return route.driver, replace(turn, parallel=request.parallel), rules
     if choice.mode == "none" and request.tools:
-        rest = _with_text(rest, choice_text(choice, request.tools))
+        rest = with_text(rest, choice_text(choice, request.tools))
     options, output = _without_native(options, request.output)
     turn = TurnRequest(rest, request.tools, instructions, choice, output=output, options=options)
     return route.driver, replace(turn, parallel=request.parallel), rules
@@ -66,7 +66,7 @@ def _instructions(messages: Sequence[Message]) -> tuple[str, list[Message]]:
     return "\n\n".join(message.text for message in messages[:leading]), [*messages[leading:]]
 
 
-def _with_text(messages: list[Message], text: str) -> list[Message]:
+def with_text(messages: list[Message], text: str) -> list[Message]:
     """The conversation with a sentence at its end: the prompt stays as it is, for the server's cache."""
     if messages and messages[-1].role == "user":
         last = messages[-1]
@@ -90,10 +90,11 @@ def prompt_characters(asked: WireRequest) -> int:
     """About how long what the model reads is: for the estimate of a usage that nobody counts."""
     request = asked.request
     tools = sum(len(tool.name) + len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
-    return tools + sum(_length(message) for message in request.messages if isinstance(message, Message))
+    return tools + sum(message_characters(message) for message in request.messages if isinstance(message, Message))
 
 
-def _length(message: Message) -> int:
+def message_characters(message: Message) -> int:
+    """How long what a model reads of a message is, about."""
     calls = sum(
         len(call.raw) if isinstance(call, MalformedCall) else len(call.name) + len(str(call.arguments))
         for call in message.calls

@@ -74,6 +74,22 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """Tools that the gateway runs itself: those of the MCP servers that `file` lists.
+
+    What only reads, and stays on the machine, runs; `approve` are the names, or globs, of others that may (`*`: all).
+    One request's tools run in `steps` turns, `calls` calls and `seconds` at most; one call has `timeout` seconds.
+    """
+
+    file: str
+    approve: tuple[str, ...] = ()
+    steps: int = 16
+    calls: int = 64
+    seconds: float = 300.0
+    timeout: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All of it. `keys` are SHA-256 digests (hex) of the API keys; without any, everybody is served.
 
@@ -94,6 +110,7 @@ class Settings:
     stall_seconds: float = 120.0
     grace_seconds: float = 0.5
     log_content: bool = False
+    tools: ToolSettings | None = None
 
 
 def checked(settings: Settings) -> Settings:
@@ -127,15 +144,17 @@ def upstream_of(target: str, **rest: Any) -> Upstream:
 
 _RENAMED = {"name": "names", "key_env": "key_variable"}
 _UPSTREAM_FIELDS = {each.name for each in fields(Upstream)} - {"names", "key_variable"} | {*_RENAMED, "upstream"}
-_SERVER_FIELDS = {each.name for each in (*fields(Settings), *fields(Bounds))} - {"upstreams", "keys", "bounds"}
+_SERVER_FIELDS = {each.name for each in (*fields(Settings), *fields(Bounds))} - {"upstreams", "keys", "bounds", "tools"}
+_TOOL_FIELDS = {each.name for each in fields(ToolSettings)}
 
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """What a configuration file says: the upstreams, and of `[server]` what it holds."""
+    """What a configuration file says: the upstreams, of `[server]` what it holds, and `[tools]`."""
 
     upstreams: tuple[Upstream, ...]
     server: Mapping[str, Any]
+    tools: ToolSettings | None = None
 
 
 def read_config(path: str | Path) -> FileSettings:
@@ -147,12 +166,14 @@ def read_config(path: str | Path) -> FileSettings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"the configuration {path} is no TOML: {error}") from error
     try:
-        _check_keys(table, {"server", "model"}, "")
+        _check_keys(table, {"server", "model", "tools"}, "")
         models: Any = table.get("model")
         if not isinstance(models, list) or not models:
             raise UsageError("model: write a table [[model]] for each upstream, with name and upstream")
         upstreams = tuple(_upstream(row, f"model[{i}]") for i, row in enumerate(cast("list[Any]", models)))
-        return FileSettings(upstreams, _server(table.get("server", {}), Path(path).parent))
+        folder = Path(path).parent
+        tools = _tools(table["tools"], folder) if "tools" in table else None
+        return FileSettings(upstreams, _server(table.get("server", {}), folder), tools)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
@@ -182,6 +203,33 @@ def _server(value: Any, folder: Path) -> dict[str, Any]:
     if "api_keys" in out:
         out["api_keys"] = str(folder / out["api_keys"])  # as seen from the file, wherever the server is started
     return out
+
+
+def approved_names(text: str) -> tuple[str, ...]:
+    """The names, or globs, of `--approve-tools`: `all`, or some with commas between them."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    return ("*",) if names == ("all",) else names
+
+
+def _tools(value: Any, folder: Path) -> ToolSettings:
+    if not isinstance(value, dict):
+        raise UsageError("tools: expected a table [tools]")
+    table = cast("dict[str, Any]", value)
+    _check_keys(table, _TOOL_FIELDS, "tools")
+    kinds = {each.name: str(each.type) for each in fields(ToolSettings)}
+    told: dict[str, Any] = {}
+    for name, given in table.items():
+        if name == "approve":
+            names = cast("list[Any]", given if isinstance(given, list) else [given])
+            told[name] = tuple(
+                found for each in names for found in approved_names(_checked_kind(each, "str", f"tools.{name}"))
+            )
+        else:
+            told[name] = _checked_kind(given, kinds[name], f"tools.{name}")
+    if not told.get("file"):
+        raise UsageError("tools.file: missing; name the file that lists the MCP servers")
+    told["file"] = str(folder / told["file"])
+    return ToolSettings(**told)
 
 
 def _upstream(row: Any, place: str) -> Upstream:

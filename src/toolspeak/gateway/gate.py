@@ -35,6 +35,8 @@ NoteCode = Literal[
     "tool_choice_not_followed",
     "asked_again",
     "usage_estimated",
+    "tool_limit",
+    "tools_not_carried",
 ]
 """What a client is told about a turn that was not as asked for."""
 

@@ -41,7 +41,7 @@ def log_to_stderr() -> None:
     """Has the gateway, its server and the providers log as lines of JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name, level in (("toolspeak", logging.INFO), ("uvicorn.error", logging.WARNING)):
+    for name, level in (("toolspeak", logging.INFO), ("uvicorn.error", logging.WARNING), ("mcp", logging.ERROR)):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level)

@@ -51,6 +51,13 @@ class Metrics:
             "toolspeak_rejected", "Requests that were not let in, by reason", ("code",), registry=registry
         )
         self.gone = Counter("toolspeak_clients_gone", "Clients that left before the end", labels, registry=registry)
+        by_tool = ("server", "tool")
+        self.tool_calls = Counter(
+            "toolspeak_server_tool_calls", "Calls that the gateway ran itself", (*by_tool, "outcome"), registry=registry
+        )
+        self.tool_seconds = Histogram(
+            "toolspeak_server_tool_seconds", "How long they took", by_tool, registry=registry, buckets=_SECONDS
+        )
         self.active = Gauge(
             "toolspeak_active_requests", "Requests under way", registry=registry, multiprocess_mode="livesum"
         )

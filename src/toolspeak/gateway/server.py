@@ -18,7 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
-from toolspeak.errors import UsageError
+from toolspeak.errors import ToolspeakError, UsageError
 from toolspeak.gateway.app import Gateway
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.http import Receive, Scope, Send
@@ -80,6 +80,11 @@ class _WithLifespan:
             await self._gateway(scope, receive, send)
             return
         await receive()
+        try:
+            await self._gateway.open()
+        except ToolspeakError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
         async with _drained(self._gateway):
             await send({"type": "lifespan.startup.complete"})
             await receive()

@@ -4,14 +4,11 @@ them."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Generic, Protocol, Self, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Self
 
 from toolspeak.gateway.http import ClientGone, Headers, Receive, Send
 from toolspeak.gateway.sse import PING
-
-ItemT = TypeVar("ItemT")
-ItemT_co = TypeVar("ItemT_co", covariant=True)
 
 MOST_WAITING = 64 * 1024
 """Bytes that may wait to leave before whoever writes has to."""
@@ -20,8 +17,8 @@ MOST_WAITING = 64 * 1024
 class EventStream:
     """A streamed answer. Its head leaves with the first event, so that what fails before has a status of its own.
 
-    What is written waits for `flush`, which whoever writes calls before it waits for more: a send costs as much as all
-    else that is done for a chunk.
+    What is written waits for `flush`, which `watched` calls before whoever writes waits for anything: a send costs as
+    much as all else that is done for a chunk.
     """
 
     def __init__(self, send: Send, headers: Headers) -> None:
@@ -126,45 +123,23 @@ class EventStream:
         self.flush()  # what was written since the task looked last
 
 
-class Source(Protocol[ItemT_co]):
-    """What `before_waits` takes."""
+class BeforeWaits:
+    """Awaits `work`, and calls `then` whenever that has to wait: what came together is known by that.
 
-    def __anext__(self) -> Awaitable[ItemT_co]: ...
-
-
-class BeforeWaits(Generic[ItemT]):
-    """Iterates over `source`, and calls `then` whenever it has to be waited for: what came together is known by that.
-
-    `then` must not raise: the source is in the midst of a step.
+    `then` must not raise: the work is in the midst of a step. `waits_for` is where a coroutine stands that has begun
+    elsewhere.
     """
-
-    def __init__(self, source: Source[ItemT], then: Callable[[], None]) -> None:
-        self._source = source
-        self._then = then
-
-    def __aiter__(self) -> Self:
-        return self
-
-    def __anext__(self) -> Awaitable[ItemT]:
-        return _Steps(self._source.__anext__().__await__(), self._then)
-
-
-class _Steps(Generic[ItemT]):
-    """An awaitable's steps, as an awaitable; `waits_for` is where a coroutine stands that has begun elsewhere."""
 
     __slots__ = ("_steps", "_then", "_waits_for")
 
     def __init__(
-        self,
-        steps: Generator[Any, Any, ItemT] | Coroutine[Any, Any, ItemT],
-        then: Callable[[], None] | None = None,
-        waits_for: object = None,
+        self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None, waits_for: object = None
     ) -> None:
-        self._steps = steps
+        self._steps = work
         self._then = then
         self._waits_for = waits_for
 
-    def __await__(self) -> Generator[Any, Any, ItemT]:
+    def __await__(self) -> Generator[Any, Any, None]:
         return self  # pyright: ignore[reportReturnType] - the interpreter asks for no more than is here (PEP 380)
 
     def __iter__(self) -> Self:
@@ -187,15 +162,16 @@ class _Steps(Generic[ItemT]):
 
 async def _resumed(steps: Coroutine[Any, Any, None], waits_for: object) -> None:
     """Goes on with a coroutine that has begun elsewhere, and waits."""
-    await _Steps(steps, waits_for=waits_for)
+    await BeforeWaits(steps, waits_for=waits_for)
 
 
 async def watched(
-    work: Awaitable[None], receive: Receive, stream: EventStream | None, silence: float, stall: float
+    work: Coroutine[Any, Any, None], receive: Receive, stream: EventStream | None, silence: float, stall: float
 ) -> None:
     """Does the work while the client is there; raises ClientGone if it leaves before, with the work cancelled.
 
-    Keeps `stream` alive in a silence of so many seconds. A client that reads nothing for `stall` seconds has left.
+    What was written to `stream` leaves whenever the work waits, and it is kept alive in a silence of so many seconds. A
+    client that reads nothing for `stall` seconds has left.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -222,7 +198,7 @@ async def watched(
 
     watcher = asyncio.get_running_loop().create_task(watch())
     try:
-        await work
+        await (work if stream is None else BeforeWaits(work, stream.flush))
     except asyncio.CancelledError:
         if not gone:
             raise

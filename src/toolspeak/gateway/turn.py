@@ -19,7 +19,6 @@ from toolspeak.data.messages import (
 )
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.gateway.gate import Note, Rules, TurnGate
-from toolspeak.gateway.streaming import BeforeWaits
 
 CHARACTERS_PER_TOKEN = 4
 """With which usage is estimated where nobody counts."""
@@ -45,18 +44,12 @@ class Report:
 
 
 async def play(
-    driver: Driver,
-    request: TurnRequest,
-    rules: Rules,
-    put: Put,
-    report: Report,
-    prompt_characters: int | None,
-    before_waits: Callable[[], None] = lambda: None,
+    driver: Driver, request: TurnRequest, rules: Rules, put: Put, report: Report, prompt_characters: int | None
 ) -> None:
     """Asks for the turn and puts what leaves of it; `TurnEnded` last, with the usage of all attempts.
 
-    `prompt_characters` is for the estimate where nobody counts; None: nobody wants one. `before_waits` is called
-    whenever the driver has to be waited for. `report` is filled on the way. Raises ProviderError, UsageError.
+    `prompt_characters` is for the estimate where nobody counts; None: nobody wants one. `report` is filled on the way.
+    Raises ProviderError, UsageError.
     """
     spent = Usage()
     while True:
@@ -68,7 +61,7 @@ async def play(
         last: Sequence[Delta] = ()
         try:
             async with aclosing(stream):
-                async for delta in BeforeWaits(stream, before_waits):
+                async for delta in stream:
                     if collector is not None:
                         collector.add(delta)
                     leaving = gate.feed(delta)

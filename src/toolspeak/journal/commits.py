@@ -149,9 +149,21 @@ class Commits:
 
     def _start(self, call: Callable[[], ResultT]) -> asyncio.Future[ResultT]:
         assert self._loop is not None
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "toolspeak-journal")
-        self._work = work = self._loop.run_in_executor(self._thread, call)
+        try:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, "toolspeak-journal")
+            work = self._loop.run_in_executor(self._thread, call)
+        except RuntimeError:  # the interpreter is ending, or the system has no thread left
+            work = self._done_here(call)
+        self._work = work
+        return work
+
+    def _done_here(self, call: Callable[[], ResultT]) -> asyncio.Future[ResultT]:
+        work: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        try:
+            work.set_result(call())
+        except Exception as error:  # noqa: BLE001 - told as the thread's would be
+            work.set_exception(error)
         return work
 
     def _flush(self, since: float, wait: float) -> None:

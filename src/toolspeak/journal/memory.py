@@ -48,10 +48,11 @@ class MemoryJournal:
             raise gone_on(record)
         if not starts_rightly(record):
             raise no_start(record)
-        if isinstance(record.event, RunStarted) and record.event.session_id is not None:
-            known = self._sessions.get(record.event.session_id)
-            self._sessions[record.event.session_id] = session_after(known, record, record.event)
-        self._runs[record.run_id] = run
+        if not record.seq:
+            if isinstance(record.event, RunStarted) and record.event.session_id is not None:
+                known = self._sessions.get(record.event.session_id)
+                self._sessions[record.event.session_id] = session_after(known, record, record.event)
+            self._runs[record.run_id] = run
         run.records.append(record)
 
     async def read(self, run_id: str, start: int = 0) -> Sequence[Record]:

@@ -29,6 +29,8 @@ def told(error: BaseException, path: Path) -> BaseException:
     code: int = getattr(error, "sqlite_errorcode", 0)
     # A write beyond a quota is reported as an I/O error, like a broken disk.
     remedy = _REMEDIES.get(code & 0xFF, "its file may be damaged, or the disk")
+    if path.is_dir():
+        remedy = "it is a folder: name a file in it"
     return JournalError(f"the journal {path}: {error}; {remedy}. Nothing was done that is not recorded in it")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from toolspeak.errors import UnknownProvider
-from toolspeak.providers.api import ApiProvider, Endpoint, checked_key
+from toolspeak.providers.api import ApiProvider, Endpoint, address_and_key
 from toolspeak.providers.capabilities import Capabilities, capabilities_of
 from toolspeak.providers.http import ConnectionOptions
 from toolspeak.wire.anthropic import ANTHROPIC
@@ -42,12 +41,9 @@ class AnthropicProvider(ApiProvider):
         capabilities: Capabilities | None = None,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
-        base_url, key = (base_url or "").strip(), checked_key(api_key)
-        if not base_url and not key:
-            raise UnknownProvider(
-                f"the model {model!r} needs an API key: set ANTHROPIC_API_KEY; or, for a server of your own that "
-                "speaks Anthropic's API, its address: ANTHROPIC_BASE_URL"
-            )
+        base_url, key = address_and_key(
+            model, base_url, api_key, keys="ANTHROPIC_API_KEY", address="ANTHROPIC_BASE_URL", speaks="Anthropic's API"
+        )
         headers = {"anthropic-version": version, **({"x-api-key": key} if key else {})}
         endpoint = Endpoint(
             base_url or ANTHROPIC_URL,

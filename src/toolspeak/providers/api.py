@@ -12,7 +12,7 @@ import httpx2
 
 from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
 from toolspeak.data.messages import JSON
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
 from toolspeak.providers.http import DRAIN_SECONDS, ConnectionOptions, HttpApi, Reply
@@ -168,6 +168,23 @@ async def _drain(frames: AsyncGenerator[str | bytes]) -> None:
         async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in frames:
                 pass
+
+
+def address_and_key(
+    model: str, base_url: str | None, api_key: str | None, *, keys: str, address: str, speaks: str, more: str = ""
+) -> tuple[str, str]:
+    """The base URL and the key of an API without white space around them, "" for one that is not given.
+
+    `keys` and `address` are the environment variables that set them, `speaks` is the API's name. Raises UnknownProvider
+    if there is neither, UsageError for a key that cannot be.
+    """
+    found, key = (base_url or "").strip(), checked_key(api_key)
+    if not found and not key:
+        raise UnknownProvider(
+            f"the model {model!r} needs a key or an address, and neither {keys} nor {address} is set. Set {keys}; or, "
+            f"for a server of your own that speaks {speaks}, {address} to its address (no key needed).{more}"
+        )
+    return found, key
 
 
 def checked_key(api_key: str | None) -> str:

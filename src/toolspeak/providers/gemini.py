@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 from urllib.parse import quote
 
-from toolspeak.errors import UnknownProvider
-from toolspeak.providers.api import ApiProvider, Endpoint, checked_key
+from toolspeak.providers.api import ApiProvider, Endpoint, address_and_key
 from toolspeak.providers.capabilities import Capabilities, capabilities_of
 from toolspeak.providers.http import ConnectionOptions
 from toolspeak.wire.gemini import GEMINI
@@ -40,12 +39,14 @@ class GeminiProvider(ApiProvider):
         capabilities: Capabilities | None = None,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
-        base_url, key = (base_url or "").strip(), checked_key(api_key)
-        if not base_url and not key:
-            raise UnknownProvider(
-                f"the model {model!r} needs a key: set GEMINI_API_KEY (or GOOGLE_API_KEY), or GEMINI_BASE_URL for a "
-                "server that speaks Gemini's API"
-            )
+        base_url, key = address_and_key(
+            model,
+            base_url,
+            api_key,
+            keys="GEMINI_API_KEY (or GOOGLE_API_KEY)",
+            address="GEMINI_BASE_URL",
+            speaks="Gemini's API",
+        )
         collection = "" if "/" in model else "models/"
         version = "" if _VERSIONED.search(base_url.partition("?")[0]) else f"{VERSION}/"
         endpoint = Endpoint(

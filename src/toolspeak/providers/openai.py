@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from toolspeak.errors import UnknownProvider
-from toolspeak.providers.api import ApiProvider, Endpoint, bearer, checked_key
+from toolspeak.providers.api import ApiProvider, Endpoint, address_and_key, bearer
 from toolspeak.providers.capabilities import Capabilities, capabilities_of
 from toolspeak.providers.http import ConnectionOptions
 from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
@@ -20,6 +19,8 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "vLLM": "http://127.0.0.1:8000/v1",
 }
 """Where local servers listen unless told otherwise."""
+
+_LOCAL = "".join(f"\n  {name:10} OPENAI_BASE_URL={url}" for name, url in LOCAL_SERVERS.items())
 
 
 class OpenAIProvider(ApiProvider):
@@ -46,9 +47,15 @@ class OpenAIProvider(ApiProvider):
         chat: OpenAIChat = OPENAI_CHAT,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
-        base_url, key = (base_url or "").strip(), checked_key(api_key)
-        if not base_url and not key:
-            raise UnknownProvider(_neither(model))
+        base_url, key = address_and_key(
+            model,
+            base_url,
+            api_key,
+            keys="OPENAI_API_KEY",
+            address="OPENAI_BASE_URL",
+            speaks="OpenAI's API",
+            more=_LOCAL,
+        )
         endpoint = Endpoint(
             base_url or OPENAI_URL,
             "chat/completions",
@@ -65,11 +72,3 @@ class OpenAIProvider(ApiProvider):
     def from_env(cls, model: str, environ: Mapping[str, str], **settings: Any) -> OpenAIProvider:
         """With OPENAI_API_KEY and OPENAI_BASE_URL of `environ`; an empty one counts as not set."""
         return cls(model, base_url=environ.get("OPENAI_BASE_URL"), api_key=environ.get("OPENAI_API_KEY"), **settings)
-
-
-def _neither(model: str) -> str:
-    servers = "\n".join(f"  {name:10} OPENAI_BASE_URL={url}" for name, url in LOCAL_SERVERS.items())
-    return (
-        f"the model {model!r} needs an API: neither OPENAI_API_KEY nor OPENAI_BASE_URL is set.\n"
-        f"For OpenAI itself set OPENAI_API_KEY. For a server of your own set its address (no key needed):\n{servers}"
-    )

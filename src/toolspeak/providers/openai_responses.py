@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from toolspeak.errors import ProviderError, UnknownProvider
-from toolspeak.providers.api import ApiProvider, Endpoint, bearer, checked_key
+from toolspeak.errors import ProviderError
+from toolspeak.providers.api import ApiProvider, Endpoint, address_and_key, bearer
 from toolspeak.providers.capabilities import Capabilities, capabilities_of
 from toolspeak.providers.http import ConnectionOptions
 from toolspeak.providers.openai import OPENAI_URL
@@ -46,12 +46,9 @@ class OpenAIResponsesProvider(ApiProvider):
         capabilities: Capabilities | None = None,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
-        base_url, key = (base_url or "").strip(), checked_key(api_key)
-        if not base_url and not key:
-            raise UnknownProvider(
-                f"the model {model!r} needs an API: neither OPENAI_API_KEY nor OPENAI_BASE_URL is set. For OpenAI "
-                "itself set OPENAI_API_KEY; for a server of your own set OPENAI_BASE_URL to its address."
-            )
+        base_url, key = address_and_key(
+            model, base_url, api_key, keys="OPENAI_API_KEY", address="OPENAI_BASE_URL", speaks="OpenAI's Responses API"
+        )
         include = {"include": ["reasoning.encrypted_content"]} if _REASONING.search(model) else {}
         endpoint = Endpoint(
             base_url or OPENAI_URL,

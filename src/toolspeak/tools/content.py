@@ -26,8 +26,16 @@ class Unserialisable(ToolError):
     """A tool returned what JSON cannot hold; the message names the type and the place."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Returned:
+    """A tool may return this to say both what a model reads and, for programs, the value behind it."""
+
+    parts: tuple[ContentPart, ...]
+    structured: JSON = None
+
+
 def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
-    """The parts a model reads, and the value as JSON (None for text, bytes and ready-made parts).
+    """The parts a model reads, and the value as JSON (None for text, bytes and ready-made parts but `Returned`).
 
     Text becomes a TextPart, bytes an image or a file, a content part or a list with content parts stays,
     everything else becomes a JsonPart: dataclasses, pydantic models, enums, dates, sets and paths included.
@@ -43,6 +51,8 @@ def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
             return (TextPart(str.__str__(value)),), None
         case _ if (data := _bytes(value)) is not None:
             return (_binary(data),), None
+        case Returned():
+            return to_content([*value.parts])[0] if value.parts else (), jsonable(value.structured)
         case JsonPart():
             return (dataclasses.replace(value, value=jsonable(value.value)),), None
         case TextPart() | ImagePart() | FilePart():

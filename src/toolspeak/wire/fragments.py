@@ -27,13 +27,15 @@ class _Open:
 class CallFragments:
     """The calls of one turn. A call's fragments are known by a key: its id, its index, whatever the API repeats.
 
-    Every method gives the deltas that follow. A call is complete when the API says so (`complete`), else when the turn
-    ends: its arguments are then one JSON object or the call is malformed. No arguments at all are `{}`, unless the
-    turn was cut off.
+    Every method gives the deltas that follow. A call is complete when the API says so (`complete`), when its arguments
+    are one JSON object and the API has gone on to something else (`complete_read`), else when the turn ends: its
+    arguments are then one JSON object or the call is malformed. No arguments at all are `{}`, unless the turn was cut
+    off. What comes for a call that is complete takes nothing back; if it is not white space it is a malformed call.
     """
 
     def __init__(self) -> None:
         self._open: dict[Hashable, _Open] = {}
+        self._behind: dict[Hashable, list[str]] = {}
         self._count = 0
         self._selected: list[int] = []
         self._ok = True
@@ -64,19 +66,41 @@ class CallFragments:
         """A fragment of the arguments of an open call, as JSON text."""
         if not text:
             return []
-        call = self._open[key]
+        call = self._open.get(key)
+        if call is None:
+            self._behind.setdefault(key, []).append(text)
+            return []
         call.pieces.append(text)
         return [ArgumentsDelta(call.index, text)]
 
     def sign(self, key: Hashable, opaque: Opaque) -> None:
-        """What goes back to the provider with this call."""
-        self._open[key].opaque = opaque
+        """What goes back to the provider with this call, unless it is complete."""
+        if key in self._open:
+            self._open[key].opaque = opaque
+
+    def complete_read(self) -> list[Delta]:
+        """The API has gone on to another call, or to the turn's end: the calls whose arguments are an object are
+        complete. No more of them can follow, for behind an object there is nothing but white space."""
+        out: list[Delta] = []
+        for key, call in [*self._open.items()]:
+            last = next((piece for piece in reversed(call.pieces) if not piece.isspace()), "")
+            if call.name and last.rstrip().endswith("}"):
+                raw = "".join(call.pieces)
+                read = read_arguments(raw)
+                if read[0] is not None:
+                    del self._open[key]
+                    out += self._completed(call, raw, *read)
+        return out
 
     def complete(self, key: Hashable, *, whole: bool = True) -> list[Delta]:
         """The call of this key has ended. `whole`: nothing says that it was cut off."""
         call = self._open.pop(key)
         raw = "".join(call.pieces)
-        arguments, notes, reason = read_arguments(raw, whole=whole)
+        return self._completed(call, raw, *read_arguments(raw, whole=whole))
+
+    def _completed(
+        self, call: _Open, raw: str, arguments: Mapping[str, JSON] | None, notes: tuple[str, ...], reason: str
+    ) -> list[Delta]:
         if arguments is None or not call.name:
             self._ok = False
             code = "invalid_arguments" if call.name else "no_name"
@@ -87,6 +111,12 @@ class CallFragments:
         out.append(CallCompleted(call.index, call.name, arguments, call.id, notes, opaque=call.opaque))
         return out
 
+    def _extra(self, raw: str) -> list[Delta]:
+        self._ok, index = False, self._count
+        self._count += 1
+        why = f"it came behind the arguments of a call that was complete, and is none: {shortened(raw, 80)!r}"
+        return [CallMalformed(index, raw, "extra_text", why, 0)]
+
     def spoil(self, raw: str, code: str, reason: str) -> list[Delta]:
         """The turn is over, and its API could not read a call of it: none runs. Ends with `BatchEnded`."""
         return [CallMalformed(self._count, raw, code, reason, 0, whole_block=True), BatchEnded((), ok=False)]
@@ -96,6 +126,10 @@ class CallFragments:
         out: list[Delta] = []
         for key in [*self._open]:
             out += self.complete(key, whole=finish in NORMAL_END)
+        for pieces in self._behind.values():
+            raw = "".join(pieces)
+            if not raw.isspace():
+                out += self._extra(raw)
         if self._count:
             out.append(BatchEnded(tuple(sorted(self._selected)), self._ok))
         return out

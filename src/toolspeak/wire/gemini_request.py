@@ -54,8 +54,12 @@ RESULT_KEYS = frozenset({"result", "output", "error"})
 """Keys that say what a function's response is; an object with one of them is wrapped."""
 
 UNSIGNED = "skip_thought_signature_validator"
-"""What the documentation of thought signatures gives for calls that another model made: from its third generation on
-Gemini refuses a conversation whose first call of a step has no signature."""
+"""The signature of calls that another model made, or a person: from its third generation on Gemini answers 400 to a
+conversation in which the first call of a step has none ("Function call is missing a thought_signature").
+
+Source: Gemini API, "Thought signatures" (ai.google.dev/gemini-api/docs/thought-signatures), FAQ on conversations that
+come from another model: this text, or `context_engineering_is_the_way_to_go`, skips the check, at some cost to what the
+model can do. Google's own gemini-cli and vercel/ai (#15550) send this one, as it is: it is base64 already."""
 
 _OLD = re.compile(r"gemini-[12](?:\D|$)")
 

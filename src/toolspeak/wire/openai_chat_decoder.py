@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
-from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
+from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
 from toolspeak.wire.fragments import CallFragments
 from toolspeak.wire.openai_chat_messages import NAME, REASONING_FIELDS
 from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed
@@ -153,6 +153,8 @@ class ChunkDecoder:
         if reason:  # some servers send "" until the last chunk
             self.finished = True
             self._finish = FINISH_REASONS.get(reason, "error")
+            if self._finish in NORMAL_END and (completed := self._calls.complete_read()):
+                deltas += [*self._end_reasoning(), *completed]
         self._count(choice.get("usage"))  # Moonshot
         return deltas
 
@@ -220,7 +222,7 @@ class ChunkDecoder:
                 head.pending += text
                 return []
             head.name = name
-            out += self._calls.start(key, name, head.id, head.opaque)
+            out += [*self._calls.complete_read(), *self._calls.start(key, name, head.id, head.opaque)]
             text, head.pending = head.pending + text, ""
         elif head.opaque is not None:
             self._calls.sign(key, head.opaque)
@@ -245,10 +247,12 @@ class ChunkDecoder:
 
     def _begins(self, head: _Head, key: Hashable, given: str, name: str, text: str) -> bool:
         """Whether a fragment with a name, and the key of a call that has one, is another call."""
-        if not (name and head.name) or not self._calls.knows(key):
+        if not (name and head.name):
             return False
         if given and head.id:
             return given != head.id
+        if not self._calls.knows(key):  # it is complete
+            return name != head.name or text.lstrip()[:1] == "{"
         return name != head.name or (text.lstrip()[:1] in ("", "{") and self._calls.whole(key))
 
 

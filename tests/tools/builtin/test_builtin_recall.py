@@ -73,6 +73,22 @@ def test_a_user_finds_their_own_sessions_alone(journal, user):
     asyncio.run(main())
 
 
+def test_a_long_run_that_says_the_words_often_does_not_hide_earlier_sessions(journal):
+    async def main():
+        await fill(journal)
+        agent = Agent(
+            ScriptedProvider([calling(query="blue door"), "ok"]), [recall_tool(journal)], journal=journal, window=None
+        )
+        run = await Session(agent, principal="ann").start("Look it up.")
+        for number in range(100):
+            run.say(f"The blue door, {number}.")
+        state = await run.finish()
+        (found,) = [result for message in state.messages for result in message.results]
+        assert [entry["text"] for entry in entries(found)] == [SAID["ann"]]
+
+    asyncio.run(main())
+
+
 def test_whoever_the_model_says_it_is_changes_nothing(journal):
     async def main():
         await fill(journal)

@@ -66,12 +66,21 @@ def recall_tool(journal: Searched) -> Tool:
             return await _told(journal, place, state.principal)
         if not query.strip():
             raise ToolError("Give 'query', the words to search for, or 'place', a place that a search found.")
-        # One more than is told, for this run's own records, which the model knows.
-        found = await journal.search(query, principal=state.principal, private=True, limit=2 * MOST)
-        told = [_entry(one) for one in found if one.run_id != state.run_id][:MOST]
+        told = [_entry(one) for one in await _elsewhere(journal, query, state.principal, state.run_id)]
         return told or f"Nothing was found for {query!r}: try fewer or other words."
 
     return recall
+
+
+async def _elsewhere(journal: Searched, query: str, principal: str | None, run_id: str) -> Sequence[Place]:
+    """The newest places outside of this run, whose own records the model knows, however many of them are found."""
+    limit = 2 * MOST
+    while True:
+        found = await journal.search(query, principal=principal, private=True, limit=limit)
+        elsewhere = [one for one in found if one.run_id != run_id]
+        if len(elsewhere) >= MOST or len(found) < limit:
+            return elsewhere[:MOST]
+        limit *= 4
 
 
 def _entry(found: Place) -> dict[str, str]:

@@ -22,7 +22,7 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, Listing
 from toolspeak.dialects.markers import MarkerTable
-from toolspeak.dialects.read_results import begins_as_results, read_results
+from toolspeak.dialects.results import begins_as_results, read_results
 from toolspeak.dialects.turn import read_turn
 
 _LISTING = "## The tools you have"

@@ -9,7 +9,7 @@ from typing import cast
 
 from toolspeak.data.messages import JSON
 
-_FENCED = re.compile(r"```[\w+.-]*[ \t]*\n(.*?)```", re.DOTALL)
+_FENCED = re.compile(r"```[\w+.-]*\s*(.*?)```", re.DOTALL)
 _BRACKET = re.compile(r"[\[{]")
 _MAX_PLACES = 64
 """Brackets in prose that are tried: each may be read to the end of the text before it turns out to begin nothing."""
@@ -31,13 +31,24 @@ def json_values(text: str) -> Iterator[JSON]:
         yield value
 
 
-def json_object(text: str) -> Mapping[str, JSON] | None:
-    """The first object among them, alone in a list or not; None if there is none."""
+def json_objects(text: str) -> Iterator[Mapping[str, JSON]]:
+    """The objects among them, alone in a list or not."""
     for value in json_values(text):
         listed = cast("list[JSON]", value) if isinstance(value, list) else [value]
         if len(listed) == 1 and isinstance(listed[0], dict):
-            return cast("dict[str, JSON]", listed[0])
-    return None
+            yield cast("dict[str, JSON]", listed[0])
+
+
+def json_object(text: str) -> Mapping[str, JSON] | None:
+    """The first of them; None if there is none."""
+    return next(json_objects(text), None)
+
+
+def only_object(text: str) -> Mapping[str, JSON] | None:
+    """The object that a text is, with or without a code fence around it; None if it is anything else."""
+    fenced = _FENCED.fullmatch(text.strip())
+    value = next(_read(fenced[1] if fenced else text), None)
+    return cast("dict[str, JSON]", value) if isinstance(value, dict) else None
 
 
 def _read(text: str) -> Iterator[JSON]:

@@ -1,0 +1,75 @@
+"""Draws the records of `loop.py`: what a step, a piece of a stream and a model call of many runs cost, a bar a runtime.
+
+.venv-loops/bin/python benchmarks/plot_loop.py results.jsonl docs/loop.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+OURS, FLOOR = "#0b7285", "#868e96"
+OTHERS = "#e8a87c"
+NAMES = {"floor": "floor (careful loop)"}
+PANELS = {
+    "step, of 100": ("step", "A step of a run of 100: turn, call, result"),
+    "step, of 1,000": ("late", "A step near the end of a run of 1,000"),
+    "model call, 1,000 runs": ("call", "A model call, in 1,000 runs at once"),
+    "delta of text": ("delta", "A piece of text through to the user"),
+}
+"""The metrics that are drawn, each with the key of its figure and its title."""
+
+
+def draw(axes: Axes, found: dict[str, float], title: str, order: list[str], *, named: bool) -> None:
+    places = {name: i for i, name in enumerate(order) if name in found}
+    colours = [OURS if name == "toolspeak" else FLOOR if name == "floor" else OTHERS for name in places]
+    axes.barh(list(places.values()), [found[name] for name in places], 0.7, color=colours)
+    for name, place in places.items():
+        cost = found[name]
+        axes.annotate(
+            f"{cost:,.0f}" if cost >= 10 else f"{cost:.1f}",
+            (cost, place),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7,
+        )
+    axes.set_yticks(range(len(order)), [NAMES.get(name, name) for name in order] if named else [], fontsize=8)
+    axes.invert_yaxis()
+    axes.set(xscale="log", xlim=(min(found.values()) / 2, max(found.values()) * 6))
+    axes.set_title(title, fontsize=9)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.minorticks_off()
+    axes.grid(visible=True, axis="x", color="#dee2e6", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("records", type=Path)
+    options.add_argument("plot", type=Path)
+    chosen = options.parse_args()
+    records: list[dict[str, Any]] = [json.loads(line) for line in chosen.records.read_text("utf-8").splitlines()]
+    figures = {
+        metric: {record["subject"]: record[key] for record in records if record["metric"] == metric}
+        for metric, (key, _) in PANELS.items()
+    }
+    order = sorted(figures["step, of 100"], key=lambda name: figures["step, of 100"][name])
+    # Text as text and the same names at every run: the file stays small, and its changes mean something.
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "toolspeak", "font.family": "sans-serif"})
+    figure, panels = plt.subplots(2, 2, figsize=(10, 5), layout="constrained")
+    for i, (axes, metric) in enumerate(zip(panels.flat, PANELS, strict=True)):
+        draw(axes, figures[metric], PANELS[metric][1], order, named=i % 2 == 0)
+    figure.supxlabel("CPU time (µs, logarithmic)", fontsize=9)
+    figure.savefig(chosen.plot, metadata={"Date": None} if chosen.plot.suffix == ".svg" else None, facecolor="white")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Which MCP servers there are, as the files of other programs list them: `.mcp.json` and VS Code's `mcp.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from toolspeak.errors import UsageError
+
+_VARIABLE = re.compile(r"\$\{(?P<kind>env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<otherwise>[^}]*))?\}")
+"""`${NAME}`, VS Code's `${env:NAME}`, and `${NAME:-what else}` as shells write it."""
+
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
+
+
+def _no_values() -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class StdioServer:
+    """A server that is started, and spoken with over its standard input and output.
+
+    It gets `env` and, of this program's environment, only what every program needs (PATH, HOME and the like).
+    """
+
+    name: str
+    command: str
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=_no_values, repr=False)
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpServer:
+    """A server at an address (MCP's streamable HTTP)."""
+
+    name: str
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=_no_values, repr=False)
+
+
+Server: TypeAlias = StdioServer | HttpServer
+
+
+def read_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> tuple[Server, ...]:
+    """The servers a file lists under `mcpServers` (`.mcp.json`) or `servers` (VS Code), in its order.
+
+    A server is `{"command", "args", "env", "cwd"}` or `{"url", "headers"}`; one with `"disabled": true` is left out,
+    and keys that other programs put there are passed over. `${NAME}`, `${env:NAME}` and `${NAME:-otherwise}` in any of
+    these texts come from `environ` (default: the process's), `${workspaceFolder}` is the folder the file belongs to.
+
+    Raises UsageError naming the file, the key and the remedy.
+    """
+    place = Path(path)
+    listed = _load(place)
+    if not isinstance(listed, dict):
+        raise UsageError(f'{place}: expected an object {{"mcpServers": {{…}}}}, found {_shown(listed)}')
+    entries = cast("dict[str, Any]", listed)
+    keys = [key for key in ("mcpServers", "servers") if key in entries]
+    if len(keys) != 1:
+        found = "both" if keys else f"none of them, but: {', '.join(entries) or 'nothing'}"
+        raise UsageError(f"{place}: list the servers under 'mcpServers' or (VS Code) under 'servers'; there is {found}")
+    servers = entries[keys[0]]
+    if not isinstance(servers, dict):
+        raise UsageError(f'{place}: {keys[0]}: expected {{"name": {{…}}}}, found {_shown(servers)}')
+    variables = {**(os.environ if environ is None else environ)}
+    folder = place.resolve().parent
+    workspace = str(folder.parent if folder.name == ".vscode" else folder)
+    read: list[Server] = []
+    for name, entry in cast("dict[str, Any]", servers).items():
+        at = _Place(f"{place}: {keys[0]}.{name}", variables, workspace)
+        server = _server(name, entry, at)
+        if server is not None:
+            read.append(server)
+    return tuple(read)
+
+
+def _load(place: Path) -> Any:
+    try:
+        return json.loads(place.read_text("utf-8-sig"))
+    except FileNotFoundError:
+        raise UsageError(f"{place}: there is no such file; name one that lists MCP servers") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{place}: not JSON ({error}); comments and trailing commas are none either") from None
+    except OSError as error:
+        raise UsageError(f"{place}: {error.strerror or error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where something stands, for errors, and what its variables are."""
+
+    at: str
+    variables: Mapping[str, str]
+    workspace: str
+
+    def error(self, key: str, told: str) -> UsageError:
+        return UsageError(f"{self.at}{'.' if key else ''}{key}: {told}")
+
+    def text(self, key: str, value: Any) -> str:
+        """A text with its variables filled in."""
+        if not isinstance(value, str):
+            raise self.error(key, f"expected text, found {_shown(value)}")
+        if "\0" in value:
+            raise self.error(key, "a NUL character cannot be handed on; remove it")
+        return _REFERENCE.sub(lambda found: self._filled(key, found[0]), value)
+
+    def texts(self, key: str, value: Any) -> Mapping[str, str]:
+        if not isinstance(value, dict):
+            raise self.error(key, f'expected {{"NAME": "text"}}, found {_shown(value)}')
+        return {name: self.text(f"{key}.{name}", each) for name, each in cast("dict[str, Any]", value).items()}
+
+    def _filled(self, key: str, reference: str) -> str:
+        if reference == "${workspaceFolder}":
+            return self.workspace
+        found = _VARIABLE.fullmatch(reference)
+        if found is None:
+            told = f"{reference} is not understood; write ${{NAME}} for the environment variable NAME"
+            raise self.error(key, told)
+        value = self.variables.get(found["name"])
+        if value is None or (not value and found["otherwise"] is not None):
+            value = found["otherwise"]
+        if value is None:
+            told = f"the environment variable {found['name']} is not set; set it, or write ${{{found['name']}:-value}}"
+            raise self.error(key, told)
+        return value
+
+
+def _server(name: str, entry: Any, at: _Place) -> Server | None:
+    if not isinstance(entry, dict):
+        raise at.error("", f'expected {{"command": …}} or {{"url": …}}, found {_shown(entry)}')
+    given = cast("dict[str, Any]", entry)
+    if given.get("disabled") is True:
+        return None
+    if ("command" in given) == ("url" in given):
+        found = "both" if "url" in given else f"neither, but: {', '.join(given) or 'nothing'}"
+        raise at.error("", f"give 'command' (a program to start) or 'url' (where it is served); there is {found}")
+    kind = given.get("type")
+    if kind == "sse":
+        raise at.error("type", "'sse' is MCP's old way over HTTP; name the server's streamable HTTP address ('http')")
+    if "envFile" in given:
+        raise at.error("envFile", "such a file is not read; write its variables under 'env'")
+    if "url" in given:
+        return _http(name, given, at)
+    args = given.get("args", [])
+    if not isinstance(args, Sequence) or isinstance(args, str):
+        raise at.error("args", f"expected an array of texts, found {_shown(args)}")
+    command = at.text("command", given["command"])
+    if not command.strip():
+        raise at.error("command", "it is empty; name the program to start")
+    return StdioServer(
+        name,
+        command,
+        tuple(at.text(f"args[{index}]", each) for index, each in enumerate(cast("Sequence[Any]", args))),
+        at.texts("env", given.get("env", {})),
+        at.text("cwd", given["cwd"]) if given.get("cwd") is not None else None,
+    )
+
+
+def _http(name: str, given: Mapping[str, Any], at: _Place) -> HttpServer:
+    url = at.text("url", given["url"])
+    if not url.startswith(("http://", "https://")):
+        raise at.error("url", f"expected an address that begins with http:// or https://, found {_shown(url)}")
+    headers = at.texts("headers", given.get("headers", {}))
+    for header, value in headers.items():
+        if not value.isascii() or "\n" in value or "\r" in value:
+            raise at.error(f"headers.{header}", "a header is one line of ASCII; encode what is not")
+    return HttpServer(name, url, headers)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)[:60]

@@ -1,0 +1,154 @@
+"""A server as its tools see it: connected, and connected again when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from mcp import MCPError, types
+from pydantic import ValidationError
+
+from toolspeak.errors import McpError, ToolError
+from toolspeak.mcp.config import Server
+from toolspeak.mcp.link import Link, about, describe
+
+
+class Connection:
+    """Calls the tools of one server.
+
+    A server that ended, or says nothing more after a call ran out of time, is connected (or started) once more for the
+    next call; calls that wait for it at the same time share the attempt. A call that was sent is never sent again.
+    `stale` is True once the tools may be others than `listed`.
+    """
+
+    def __init__(self, server: Server, connect_timeout: float, probe_timeout: float) -> None:
+        self.server = server
+        self._probe_timeout = probe_timeout
+        self.listed: tuple[types.Tool, ...] = ()
+        self.stale = False
+        self._connect_timeout = connect_timeout
+        self._link: Link | None = None
+        self._opening: asyncio.Task[Link] | None = None
+        self._closed = False
+
+    async def open(self) -> None:
+        """Raises McpError."""
+        self.listed = (await self._open()).listed
+
+    async def close(self) -> None:
+        self._closed = True
+        opening, link = self._opening, self._link
+        if opening is not None and not opening.done():
+            opening.cancel()
+            await asyncio.wait([opening])
+        if link is not None:
+            await link.close()
+
+    async def refresh(self) -> bool:
+        """Lists the tools again if the server said that they changed; whether it did. Raises McpError."""
+        if not self.stale:
+            return False
+        link = await self._usable()
+        self.stale = False
+        try:
+            self.listed = await link.tools()
+        except (MCPError, ValidationError) as error:
+            self.stale = True
+            raise McpError(f"{about(self.server)} does not list its tools: {describe(error)}") from None
+        return True
+
+    async def call(
+        self, name: str, arguments: dict[str, Any], progress: Callable[[str], None] | None = None
+    ) -> types.CallToolResult:
+        """The server's answer. Raises ToolError, for the model to read."""
+        try:
+            link = await self._usable()
+        except McpError as error:
+            raise ToolError(str(error)) from None
+        try:
+            result = await self._sent(link, name, arguments, progress)
+        except MCPError as error:
+            raise await self._failed(link, error) from None
+        except ValidationError as error:
+            told = f"{error.error_count()} things are wrong with it"
+            raise ToolError(f"{about(self.server)} answered with something that is no MCP result: {told}") from None
+        if isinstance(result, types.InputRequiredResult):
+            raise ToolError(f"{about(self.server)} asks for input from a person, and there is no way to give it here")
+        return result
+
+    async def _sent(
+        self, link: Link, name: str, arguments: dict[str, Any], progress: Callable[[str], None] | None
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        try:
+            return await link.call(name, arguments, progress)
+        except MCPError as error:
+            # In both cases the server has refused the request before it looked at the call.
+            if error.code == types.HEADER_MISMATCH:
+                await link.tools()  # the SDK reads from the listing which arguments become headers
+            elif _is_forgotten_session(error):
+                await link.close()
+                link = await self._reopened()
+            else:
+                raise
+        return await link.call(name, arguments, progress)
+
+    async def _reopened(self) -> Link:
+        try:
+            return await self._usable()
+        except McpError as error:
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from None
+
+    async def _failed(self, link: Link, error: MCPError) -> ToolError:
+        who = about(self.server)
+        if error.code != types.CONNECTION_CLOSED:
+            return ToolError(f"{who} refused the call: {error.message}")
+        await link.close()
+        why = link.why() or error.message
+        return ToolError(f"{who} was gone before it answered, and whether the call took effect is not known ({why})")
+
+    async def _usable(self) -> Link:
+        """The connection, or a new one in place of one that is gone. Raises McpError."""
+        while True:
+            link = self._link
+            if link is not None and link.alive:
+                # One that others wait for is left alone, whatever this call finds.
+                if not link.doubtful or link.under_way or await self._answers(link):
+                    return link
+                if link is not self._link:
+                    continue  # somebody else has replaced it meanwhile
+            return await self._open()
+
+    async def _answers(self, link: Link) -> bool:
+        if await link.answers(self._probe_timeout):
+            link.doubtful = False
+            return True
+        return False
+
+    async def _open(self) -> Link:
+        if self._closed:
+            raise McpError(f"{about(self.server)} is no longer connected: its McpServers were closed")
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.create_task(self._replace())
+        # A caller that is cancelled must not take the attempt from the others.
+        return await asyncio.shield(self._opening)
+
+    async def _replace(self) -> Link:
+        before, self._link = self._link, None
+        if before is not None:
+            await before.close()
+        link = Link(self.server, self._connect_timeout, self._changed)
+        await link.open()
+        if self.listed and link.listed != self.listed:
+            self.stale = True
+        self._link = link
+        return link
+
+    def _changed(self) -> None:
+        self.stale = True
+
+
+def _is_forgotten_session(error: MCPError) -> bool:
+    """Whether a server over HTTP says that it knows nothing of the session: it was started anew. (The SDK's words for
+    a 404; an error of its own kind it has not.)"""
+    return error.code == types.INVALID_REQUEST and error.message == "Session terminated"

@@ -1,0 +1,266 @@
+"""One connection to one server, from its opening to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import Any, Self, cast
+from urllib.parse import urlsplit
+
+import httpx2
+from mcp import Client, MCPError, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.message import SessionMessage
+from pydantic import TypeAdapter, ValidationError
+
+from toolspeak.errors import McpError
+from toolspeak.mcp.config import HttpServer, Server, StdioServer
+from toolspeak.mcp.stderr import Stderr
+
+MAX_PAGES = 100
+"""Of a listing: a server that never comes to an end must not hold the start."""
+
+MAX_EVENT = 16 * 1024 * 1024
+"""Bytes of one answer over HTTP. What a model gets of it is capped anyway, but it has to be read first."""
+
+_LISTEN_AGAIN = 5.0
+"""Seconds until a lost subscription is asked for again: something between may close what is silent for long."""
+
+_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+
+
+class Link:
+    """A connection that a task of its own opens, holds and closes: what the SDK opens must be closed by the task that
+    opened it. `changed` is called when the server says that its tools have changed."""
+
+    def __init__(self, server: Server, connect_timeout: float, changed: Callable[[], None]) -> None:
+        self.server = server
+        self._changed = changed
+        self._connect_timeout = connect_timeout
+        self._stderr = Stderr() if isinstance(server, StdioServer) else None
+        self._client: Client | None = None
+        self._ending = asyncio.Event()
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._keeper: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self.listed: tuple[types.Tool, ...] = ()
+        self.under_way = 0
+        self.doubtful = False
+
+    @property
+    def alive(self) -> bool:
+        return self._client is not None and not self._ending.is_set()
+
+    async def open(self) -> None:
+        """Connects and lists the server's tools (`listed`). Raises McpError; nothing of the server is left then."""
+        self._keeper = asyncio.create_task(self._keep(), name=f"mcp {self.server.name}")
+        try:
+            await asyncio.shield(self._opened)
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Ends the connection and a server that was started; returns once both are gone."""
+        self._ending.set()
+        keeper = self._keeper
+        if keeper is None:
+            return
+        if not self._opened.done():
+            keeper.cancel()
+        # Never cancelled twice, nor with the caller: the SDK ends the process in it.
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(keeper)
+
+    def why(self) -> str:
+        """Why the connection ended, as far as anybody knows; to be asked behind `close`."""
+        told = self._stderr.told() if self._stderr is not None else ""
+        reason = "" if self._failure is None else describe(self._failure)
+        return "; ".join(part for part in (reason, told and f"it said: {told}") if part)
+
+    async def tools(self) -> tuple[types.Tool, ...]:
+        """The server's tools. Raises MCPError and ValidationError."""
+        client, found, cursor = self._connected(), list[types.Tool](), None
+        for _ in range(MAX_PAGES):
+            page = await client.list_tools(cursor=cursor, cache_mode="bypass")
+            found += page.tools
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return tuple(found)
+
+    async def answers(self, seconds: float) -> bool:
+        """Whether the server still says anything."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._connected().list_tools(cache_mode="bypass")
+        except MCPError as error:
+            return error.code != types.CONNECTION_CLOSED
+        except (TimeoutError, ValidationError):
+            return False
+        return True
+
+    async def call(
+        self, name: str, arguments: dict[str, Any], report: Callable[[str], None] | None
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Raises MCPError and ValidationError; cancelling it tells the server to stop."""
+
+        # Not `Client.call_tool`: that one checks results with a library that a pattern in a schema can hang.
+        request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
+        self.under_way += 1
+        try:
+            return await self._connected().session.send_request(
+                request, _RESULT, progress_callback=None if report is None else _lines_to(report)
+            )
+        except asyncio.CancelledError:
+            self.doubtful = True
+            raise
+        finally:
+            self.under_way -= 1
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            raise MCPError(types.CONNECTION_CLOSED, "Connection closed")
+        return self._client
+
+    async def _keep(self) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(self._connect_timeout):
+                    client = Client(
+                        self._transport(),
+                        client_info=types.Implementation(name="toolspeak", version=version("toolspeak")),
+                        message_handler=self._heard,
+                    )
+                    self._client = await stack.enter_async_context(client)
+                    self.listed = await self.tools()
+                self._opened.set_result(None)
+                await self._listen(self._client)
+        except TimeoutError:
+            self._fail(f"it was not ready within {self._connect_timeout:g} seconds")
+        except BaseException as error:  # noqa: BLE001 - whatever the SDK's task groups raise ends this connection alone
+            self._fail(error)
+        finally:
+            self._client = None
+            self._ending.set()
+            if self._stderr is not None:
+                self._stderr.close()
+
+    def _fail(self, error: BaseException | str) -> None:
+        self._failure = McpError(error) if isinstance(error, str) else error
+        if not self._opened.done():
+            told = f"{about(self.server)} cannot be used: {self.why()}. {remedy(self.server)}"
+            self._opened.set_exception(McpError(told))
+            self._opened.exception()  # whoever asked may be gone
+
+    async def _listen(self, client: Client) -> None:
+        """Waits for the end; hears of changed tools on the way (newer servers tell those alone who ask)."""
+        listening = asyncio.create_task(self._subscribe(client))
+        try:
+            await self._ending.wait()
+        finally:
+            listening.cancel()
+            await asyncio.wait([listening])
+
+    async def _subscribe(self, client: Client) -> None:
+        capability = client.server_capabilities.tools
+        if client.session.discover_result is None or capability is None or not capability.list_changed:
+            return
+        with suppress(MCPError, TimeoutError):
+            while True:
+                with suppress(SubscriptionLost):
+                    async with client.listen(tools_list_changed=True) as events:
+                        async for _ in events:
+                            self._changed()
+                    return
+                self._changed()  # what was said meanwhile is not said again
+                await asyncio.sleep(_LISTEN_AGAIN)
+
+    async def _heard(self, message: types.ServerNotification | Exception) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._changed()
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncGenerator[Any]:
+        server = self.server
+        if isinstance(server, HttpServer):
+            timeout = httpx2.Timeout(self._connect_timeout, read=None)  # a call's own time limit holds
+            async with (
+                httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout) as http,
+                streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_EVENT) as streams,
+            ):
+                yield streams
+            return
+        assert self._stderr is not None
+        command = StdioServerParameters(
+            command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd
+        )
+        async with stdio_client(command, errlog=self._stderr.file) as (read, write):
+            self._stderr.close()
+            yield _Watched(read, self._ending.set), write
+
+
+def _lines_to(report: Callable[[str], None]) -> ProgressFnT:
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+        report(f"{message} ({share})" if message else share)
+
+    return told
+
+
+class _Watched:
+    """A stream of messages that tells when it ends: the SDK tells those alone who wait for an answer."""
+
+    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> _Watched:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._ended()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def about(server: Server) -> str:
+    return f"the MCP server {server.name!r}"
+
+
+def remedy(server: Server) -> str:
+    """What a person may try. Arguments and paths are not named: a key may stand in them, and models read this too."""
+    if isinstance(server, HttpServer):
+        at = urlsplit(server.url)
+        return f"Look whether it is served at {at.scheme}://{at.hostname}, and whether its path and headers are right"
+    return f"Try to start {server.command!r} by hand, with its arguments"
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line; of a group, its first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    if isinstance(error, McpError | MCPError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

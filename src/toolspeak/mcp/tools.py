@@ -1,0 +1,116 @@
+"""What a server lists, as tools: their names here, what they touch, how their arguments are checked."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Container
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jsonschema_rs
+from mcp import types
+
+from toolspeak.data.tools import EVERYTHING, UNDECLARED, UNVERSIONED, Effects, ToolSpec
+from toolspeak.mcp.content import returned
+from toolspeak.mcp.schema import SchemaReader, UnusableSchema, validator
+from toolspeak.tools.content import Returned
+from toolspeak.tools.context import RunContext
+from toolspeak.tools.tool import Tool
+
+MAX_NAME = 64
+"""Characters: what OpenAI's and Anthropic's APIs take."""
+
+_ODD = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class Call(Protocol):
+    """Calls a tool of the server by its own name; `progress` is told a line at a time."""
+
+    def __call__(
+        self, name: str, arguments: dict[str, Any], progress: Callable[[str], None] | None, /
+    ) -> Awaitable[types.CallToolResult]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A tool that is not offered, and why."""
+
+    server: str
+    tool: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the tool {self.tool!r} of the MCP server {self.server!r} is left out: {self.reason}"
+
+
+def tool_name(server: str, tool: str, taken: Container[str] = ()) -> str:
+    """`server__tool`, in what every model API takes as a name. Where it is taken or too long, its end is made of both
+    names' digest, so that it is the same in every process."""
+    plain = f"{server}__{tool}"
+    name = _ODD.sub("_", plain)
+    if not re.match(r"[A-Za-z_]", name):
+        name = f"_{name}"
+    if name not in taken and len(name) <= MAX_NAME:
+        return name
+    digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()
+    ends = (f"_{digest[:length]}" for length in range(8, len(digest)))
+    return next(found for end in ends if (found := name[: MAX_NAME - len(end)] + end) not in taken)
+
+
+def effects_of(annotations: types.ToolAnnotations | None) -> Effects:
+    """What a server says its tool does. With no hint at all it is undeclared; of hints that are missing among others
+    the specification's defaults hold: it writes, may destroy, is not idempotent and may reach the outside."""
+    hints = annotations
+    if hints is None or (
+        hints.read_only_hint is None
+        and hints.destructive_hint is None
+        and hints.idempotent_hint is None
+        and hints.open_world_hint is None
+    ):
+        return UNDECLARED
+    external = hints.open_world_hint is not False
+    if hints.read_only_hint:
+        return Effects(reads={EVERYTHING}, external=external, idempotent=True, destructive=False, version=UNVERSIONED)
+    return Effects(
+        reads={EVERYTHING},
+        writes={EVERYTHING},
+        external=external,
+        idempotent=bool(hints.idempotent_hint),
+        destructive=hints.destructive_hint is not False,
+    )
+
+
+def tool_of(server: str, listed: types.Tool, name: str, call: Call, timeout: float | None) -> Tool | LeftOut:
+    """A listed tool under its name here, or why it cannot be offered. `timeout` is in seconds."""
+    # Model APIs want to see the (empty) properties, and some refuse the name of the schema's version.
+    schema: dict[str, Any] = {"type": "object", "properties": {}, **listed.input_schema}
+    try:
+        reader = SchemaReader(validator(schema))
+    except UnusableSchema as error:
+        return LeftOut(server, listed.name, f"its schema cannot be used: {error}")
+    output = _output_check(listed)
+    effects = effects_of(listed.annotations)
+    shown = {key: value for key, value in schema.items() if key != "$schema"}
+
+    async def function(arguments: dict[str, Any], context: RunContext[Any] | None = None) -> Returned:
+        progress = None if context is None else context.progress
+        return returned(await call(listed.name, arguments, progress), output)
+
+    return Tool(
+        spec=ToolSpec(name, listed.description or listed.title or "", shown, effects),
+        function=function,
+        is_async=True,
+        read_arguments=reader,
+        effects_of=lambda _arguments: effects,
+        injected={"context": "context"},
+        timeout=timeout,
+    )
+
+
+def _output_check(listed: types.Tool) -> jsonschema_rs.Validator | None:
+    """What the tool's structured results have to be; an unusable schema demands nothing."""
+    try:
+        return None if listed.output_schema is None else validator(listed.output_schema)
+    except UnusableSchema:
+        return None

@@ -1,0 +1,90 @@
+"""Servers for tests, and calls to them as an agent makes them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import uvicorn
+from mcp_server import build
+
+from toolspeak.data.messages import ToolCall, ToolResult
+from toolspeak.execute import BatchContext, Executor, approve_all
+from toolspeak.mcp import HttpServer, McpServers, StdioServer
+from toolspeak.tools import Toolset
+
+SCRIPT = str(Path(__file__).with_name("mcp_server.py"))
+PATIENT = 60.0  # seconds: a machine may be busy, and a test that passes never waits for it
+
+
+def program(folder: Path, *arguments: str, name: str = "s", **env: str) -> StdioServer:
+    """The test server as a program of its own."""
+    return StdioServer(name, sys.executable, (SCRIPT, str(folder), *arguments), env=env)
+
+
+def connected(*servers: StdioServer | HttpServer, **options: float) -> McpServers:
+    return McpServers(servers, **{"connect_timeout": PATIENT, "call_timeout": PATIENT, **options})
+
+
+async def call(tools: Toolset, name: str, /, **arguments: object) -> ToolResult:
+    """What comes of one call, with its result as a model gets it."""
+    return (await calls(tools, (name, arguments)))[0]
+
+
+async def calls(tools: Toolset, *made: tuple[str, dict], progress: list[str] | None = None) -> tuple[ToolResult, ...]:
+    async def emit(_event: object) -> None:
+        pass
+
+    told = progress if progress is not None else []
+    context = BatchContext("run", progress=lambda _call, line: told.append(line))
+    batch = await Executor(tools).run(
+        [ToolCall(f"c{index}", name, arguments) for index, (name, arguments) in enumerate(made)],
+        emit=emit,
+        context=context,
+        approver=approve_all,
+    )
+    return batch.results
+
+
+def traces(folder: Path, name: str) -> list[str]:
+    """What the server left behind."""
+    path = folder / name
+    return path.read_text("utf-8").splitlines() if path.exists() else []
+
+
+async def traced(folder: Path, name: str) -> None:
+    """Returns once the server has left such a trace."""
+    async with asyncio.timeout(PATIENT):
+        while not traces(folder, name):  # noqa: ASYNC110 - another process tells it
+            await asyncio.sleep(0.005)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+@asynccontextmanager
+async def http_server(folder: Path, port: int = 0, **options: object) -> AsyncGenerator[HttpServer]:
+    """The test server over streamable HTTP on the loopback interface."""
+    app = build(folder).streamable_http_app(**options)
+    sock = socket.create_server(("127.0.0.1", port))
+    served = uvicorn.Server(uvicorn.Config(app, log_level="critical", ws="none", timeout_graceful_shutdown=1))
+    served.install_signal_handlers = lambda: None
+    serving = asyncio.create_task(served.serve(sockets=[sock]))
+    try:
+        while not served.started:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.005)
+        yield HttpServer("s", f"http://127.0.0.1:{sock.getsockname()[1]}/mcp")
+    finally:
+        served.should_exit = True
+        await serving
+        sock.close()

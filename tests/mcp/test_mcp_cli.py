@@ -1,0 +1,92 @@
+"""`toolspeak run --mcp`: a model at the terminal with the tools of MCP servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from mcp_helpers import program, traces
+
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.dialects import get_dialect
+
+
+def toolspeak(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a session of its own, in which there is no terminal to ask at."""
+    return subprocess.run(
+        [sys.executable, "-m", "toolspeak", *arguments],
+        cwd=folder,
+        env={**os.environ, "TOOLSPEAK_JOURNAL": str(folder / "journal.db")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        start_new_session=True,
+    )
+
+
+def files(folder: Path, *made: tuple[str, dict]) -> tuple[str, str]:
+    """A file that lists the test server, and a model that makes these calls and then answers."""
+    server = program(folder)
+    listed = {"mcpServers": {"s": {"command": server.command, "args": list(server.args)}}}
+    (folder / "mcp.json").write_text(json.dumps(listed), encoding="utf-8")
+    calls = tuple(ToolCall("", name, arguments) for name, arguments in made)
+    turn = get_dialect("cogency-json").render([Message("assistant", calls)])[0].text
+    (folder / "book.json").write_text(json.dumps({"turns": [turn, "It was said."]}), encoding="utf-8")
+    return str(folder / "mcp.json"), f"scripted:{folder / 'book.json'}"
+
+
+def test_a_run_calls_what_a_server_offers(tmp_path):
+    listed, model = files(tmp_path, ("s__echo", {"text": "hello from afar"}))
+    done = toolspeak(tmp_path, "run", "say it", "--model", model, "--mcp", listed, "--json")
+    assert done.returncode == 0, done.stderr
+    assert "hello from afar" in done.stdout
+    assert "'fetching' of the MCP server 's' is left out" in done.stderr
+    assert traces(tmp_path, "calls") == ["echo"]
+
+
+def test_a_call_that_may_do_anything_waits_for_a_yes_and_runs_when_it_is_resumed(tmp_path):
+    listed, model = files(tmp_path, ("s__plain", {"text": "write"}))
+    paused = toolspeak(tmp_path, "run", "write it", "--model", model, "--mcp", listed)
+    assert paused.returncode == 3, paused.stderr
+    assert "s__plain" in paused.stderr
+    assert traces(tmp_path, "calls") == []
+    (tmp_path / "book.json").write_text(json.dumps({"turns": ["It was said."]}), encoding="utf-8")
+    done = toolspeak(tmp_path, "resume", "--approve", "all")
+    assert (done.returncode, done.stdout) == (0, "It was said.\n"), done.stderr
+    assert traces(tmp_path, "calls") == ["plain"]
+
+
+def test_a_server_that_does_not_start_ends_the_command_with_its_reason(tmp_path):
+    _, model = files(tmp_path, ("s__echo", {"text": "never"}))
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}', encoding="utf-8")
+    done = toolspeak(tmp_path, "run", "x", "--model", model, "--mcp", "mcp.json")
+    assert done.returncode == 1
+    assert done.stderr.startswith("toolspeak: the MCP server 'gone' cannot be used: FileNotFoundError")
+    assert "Traceback" not in done.stderr
+
+
+def test_without_the_extra_it_is_said_what_to_install(tmp_path):
+    listed, model = files(tmp_path, ("s__echo", {"text": "never"}))
+    code = (
+        "import sys; sys.modules['mcp'] = None; sys.argv[0] = 'toolspeak'\nfrom toolspeak.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "x", "--model", model, "--mcp", listed, "--journal", "none"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "MCP servers need: pip install 'toolspeak[mcp]'" in done.stderr
+
+
+def test_who_uses_no_server_loads_no_sdk(tmp_path):
+    code = "import sys, toolspeak.cli.main, toolspeak.mcp; print({'mcp', 'jsonschema_rs'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

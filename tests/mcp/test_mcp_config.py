@@ -1,0 +1,107 @@
+"""Files that list MCP servers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolspeak.errors import UsageError
+from toolspeak.mcp import HttpServer, StdioServer, read_servers
+
+
+def written(folder: Path, value: object, name: str = "mcp.json") -> Path:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("key", ["mcpServers", "servers"])
+def test_both_forms_list_programs_and_addresses_in_their_order(key, tmp_path):
+    path = written(
+        tmp_path,
+        {
+            "inputs": [],
+            key: {
+                "files": {
+                    "type": "stdio",
+                    "command": "npx",
+                    "args": ["-y", "server-files", "${HOME}/notes"],
+                    "env": {"TOKEN": "${TOKEN}", "LEVEL": "${LEVEL:-info}", "EMPTY": "${EMPTY:-}"},
+                    "cwd": "${workspaceFolder}",
+                    "autoApprove": ["read"],
+                },
+                "off": {"command": "x", "disabled": True},
+                "web": {
+                    "type": "http",
+                    "url": "https://${HOST}/mcp",
+                    "headers": {"authorization": "Bearer ${env:TOKEN}"},
+                },
+            },
+        },
+    )
+    environ = {"HOME": "/home/me", "TOKEN": "t0ken", "HOST": "example.org", "LEVEL": ""}
+    assert read_servers(path, environ) == (
+        StdioServer(
+            "files",
+            "npx",
+            ("-y", "server-files", "/home/me/notes"),
+            {"TOKEN": "t0ken", "LEVEL": "info", "EMPTY": ""},
+            str(tmp_path),
+        ),
+        HttpServer("web", "https://example.org/mcp", {"authorization": "Bearer t0ken"}),
+    )
+
+
+def test_the_folder_of_an_editors_file_is_the_one_around_it(tmp_path):
+    path = written(tmp_path, {"servers": {"s": {"command": "x", "cwd": "${workspaceFolder}"}}}, ".vscode/mcp.json")
+    assert read_servers(path, {})[0].cwd == str(tmp_path)
+
+
+def test_what_is_secret_is_not_shown():
+    server = StdioServer("s", "x", ("--key=t0ken",), env={"TOKEN": "t0ken"})
+    assert "t0ken" not in repr((server, HttpServer("h", "http://x/t0ken", {"authorization": "t0ken"})))
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("{", "mcp.json: not JSON"),
+        ('{"servers": {} // mine\n}', "comments and trailing commas are none either"),
+        ([], "mcp.json: expected an object"),
+        ({}, "list the servers under 'mcpServers' or (VS Code) under 'servers'; there is none of them"),
+        ({"mcpServers": {}, "servers": {}}, "there is both"),
+        ({"mcpServers": []}, "mcpServers: expected"),
+        ({"mcpServers": {"s": "npx"}}, 'mcpServers.s: expected {"command": …} or {"url": …}, found "npx"'),
+        ({"mcpServers": {"s": {"comand": "x"}}}, "mcpServers.s: give 'command' (a program to start) or 'url'"),
+        ({"mcpServers": {"s": {"command": "x", "url": "http://x"}}}, "there is both"),
+        ({"mcpServers": {"s": {"command": " "}}}, "mcpServers.s.command: it is empty"),
+        ({"mcpServers": {"s": {"command": 7}}}, "mcpServers.s.command: expected text, found 7"),
+        ({"mcpServers": {"s": {"command": "x", "args": "-y"}}}, "mcpServers.s.args: expected an array"),
+        ({"mcpServers": {"s": {"command": "x", "args": ["a", 1]}}}, "mcpServers.s.args[1]: expected text"),
+        ({"mcpServers": {"s": {"command": "x\0"}}}, "mcpServers.s.command: a NUL"),
+        ({"mcpServers": {"s": {"command": "x", "env": {"A": 1}}}}, "mcpServers.s.env.A: expected text"),
+        (
+            {"mcpServers": {"s": {"command": "x", "env": {"A": "${B}"}}}},
+            "variable B is not set; set it, or write",
+        ),
+        ({"servers": {"s": {"command": "x", "env": {"A": "${input:key}"}}}}, "${input:key} is not understood"),
+        ({"servers": {"s": {"command": "x", "envFile": ".env"}}}, "servers.s.envFile: such a file is not read"),
+        ({"mcpServers": {"s": {"url": "example.org"}}}, "mcpServers.s.url: expected an address"),
+        ({"mcpServers": {"s": {"url": "http://x", "headers": {"a": "b\nc: d"}}}}, "headers.a: a header is one line"),
+        ({"mcpServers": {"s": {"url": "http://x", "type": "sse"}}}, "mcpServers.s.type: 'sse' is MCP's old way"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(value, told, tmp_path):
+    path = written(tmp_path, value)
+    with pytest.raises(UsageError) as raised:
+        read_servers(path, {})
+    assert str(raised.value).startswith(str(path))
+    assert told in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UsageError, match="there is no such file"):
+        read_servers(tmp_path / "none.json")

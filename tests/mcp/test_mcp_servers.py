@@ -1,0 +1,438 @@
+"""MCP servers as tools: real servers made with the SDK, as programs and over HTTP on the loopback interface."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from loopback_server import serve
+from mcp_helpers import PATIENT, call, calls, connected, http_server, is_running, program, traced, traces
+from mcp_server import HUGE, PIXEL
+
+from toolspeak import Agent, Effects
+from toolspeak.data.messages import FilePart, ImagePart, JsonPart, Message, TextPart, ToolCall
+from toolspeak.data.tools import EVERYTHING, UNDECLARED, UNVERSIONED
+from toolspeak.dialects import get_dialect
+from toolspeak.errors import McpError, UsageError
+from toolspeak.mcp import HttpServer, McpServers, StdioServer
+from toolspeak.providers.scripted import ScriptedProvider
+
+
+@asynccontextmanager
+async def server(way: str, folder: Path, **options: float):
+    """The test server, connected in one of the ways there are."""
+    async with AsyncExitStack() as stack:
+        match way:
+            case "program":
+                settings = program(folder)
+            case "legacy program":
+                settings = program(folder, "legacy")
+            case _:
+                settings = await stack.enter_async_context(http_server(folder))
+        yield await stack.enter_async_context(connected(settings, **options))
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+@pytest.mark.parametrize("way", ["program", "legacy program", "http"])
+def test_what_a_server_answers_is_the_result(way, tmp_path):
+    async def main():
+        async with server(way, tmp_path) as servers:
+            lines: list[str] = []
+            return await calls(
+                servers.tools,
+                ("s__echo", {"text": "Grüße, 世界 \U0001f600 \u2028"}),
+                ("s__fails", {}),
+                ("s__shows", {}),
+                ("s__weather", {}),
+                ("s__lies", {}),
+                ("s__named_oddly", {"self": "1", "context": "2", "arguments": "3", "from": "4", "a b": "5"}),
+                ("s__wetter-f_r_heute_", {"text": "ü"}),
+                ("s__reports", {}),
+                progress=lines,
+            ), lines
+
+    (echo, failed, shown, weather, lies, odd, unicode, reports), lines = run(main())
+    assert (echo.status, echo.text) == ("success", "Grüße, 世界 \U0001f600 \u2028")
+    assert (failed.status, failed.text) == ("failure", "there is no such ticket: 7; known: 1 to 6")
+    assert [type(part) for part in shown.content] == [TextPart, ImagePart, TextPart, FilePart, TextPart, TextPart]
+    assert shown.content[1] == ImagePart("image/png", PIXEL)
+    assert "not base64" in shown.content[2].text
+    assert shown.content[3] == FilePart("audio", "audio/wav", PIXEL)
+    assert [shown.content[4].text, shown.content[5].text] == [
+        "a note",
+        "[the rest, to be found at https://example.org/rest]",
+    ]
+    assert weather.content == (TextPart("It is 20 degrees."), JsonPart({"degrees": 20}))
+    assert weather.structured == {"degrees": 20}
+    assert (lies.status, lies.structured, lies.content[0].text) == ("success", None, "It is warm.")
+    assert 'degrees: "warm" is not of type "integer"' in lies.content[1].text
+    assert odd.text.startswith("named oddly {'self': '1', 'context': '2', 'arguments': '3'")
+    assert unicode.text == "wetter-für/heute ☀ {'text': 'ü'}"
+    assert (reports.text, lines) == ("all of it", ["half of it (1 of 2)"])
+
+
+def test_arguments_are_checked_before_the_server_hears_of_the_call(tmp_path):
+    async def main():
+        async with server("program", tmp_path) as servers:
+            return await calls(
+                servers.tools,
+                ("s__echo", {"text": 1}),
+                ("s__echo", {}),
+                ("s__echo", {"text": "half \ud800"}),
+                ("s__referring", {"n": "one"}),
+            )
+
+    texts = [result.text for result in run(main())]
+    assert 'text: 1 is not of type "string"' in texts[0]
+    assert '"text" is a required property' in texts[1]
+    assert "half of a character" in texts[2]
+    assert 'n: "one" is not of type "integer"' in texts[3]
+    assert traces(tmp_path, "calls") == []
+
+
+def test_a_huge_result_is_capped_as_any_other(tmp_path):
+    async def main():
+        async with server("http", tmp_path) as servers:
+            return await call(servers.tools, "s__huge")
+
+    result = run(main())
+    assert len(result.text) < 20_000 < HUGE - result.extra["truncated_bytes"] + 20_000
+    assert "bytes left out here" in result.text
+
+
+def test_what_a_server_says_of_its_tools_becomes_their_effects(tmp_path):
+    async def main():
+        async with server("program", tmp_path) as servers:
+            return {spec.name: spec for spec in servers.tools.specs}
+
+    specs = run(main())
+    reads = Effects(reads={EVERYTHING}, idempotent=True, destructive=False, version=UNVERSIONED)
+    assert specs["s__echo"].effects == reads
+    assert specs["s__plain"].effects == UNDECLARED
+    writes = {"reads": {EVERYTHING}, "writes": {EVERYTHING}}
+    assert specs["s__drops"].effects == Effects(**writes)
+    assert specs["s__adds"].effects == Effects(**writes, idempotent=True, destructive=False)
+    # The specification's default for what reaches the outside.
+    assert specs["s__searches"].effects == Effects(
+        reads={EVERYTHING}, external=True, idempotent=True, destructive=False, version=UNVERSIONED
+    )
+    assert specs["s__echo"].description == "Says it again."
+    assert specs["s__echo"].parameters["required"] == ["text"]
+
+
+def test_a_schema_that_cannot_be_used_leaves_its_tool_out_and_fetches_nothing(tmp_path):
+    async def main():
+        async def answer(_exchange):
+            raise AssertionError("somebody fetched the schema")
+
+        async with serve(answer) as elsewhere:
+            address = f"{elsewhere.base_url}/schema.json"
+            async with connected(program(tmp_path, REMOTE=address)) as servers:
+                return servers, address, len(elsewhere.exchanges)
+
+    servers, address, fetched = run(main())
+    assert fetched == 0
+    assert [left.tool for left in servers.left_out] == ["fetching", "misspelt"]
+    assert f"refers to {address}" in str(servers.left_out[0])
+    assert "'integr'" in str(servers.left_out[1]).replace('"', "'")
+    assert "s__fetching" not in servers.tools
+
+
+def test_tools_of_one_name_in_two_servers_are_told_apart(tmp_path):
+    async def main():
+        one, other = tmp_path / "one", tmp_path / "other"
+        for folder in (one, other):
+            folder.mkdir()
+        async with connected(program(one, name="a"), program(other, name="b")) as servers:
+            results = await calls(servers.tools, ("a__echo", {"text": "1"}), ("b__echo", {"text": "2"}))
+            assert (servers.server_of("a__echo"), servers.server_of("b__echo")) == ("a", "b")
+            return results, traces(one, "calls"), traces(other, "calls")
+
+    results, first, second = run(main())
+    assert [result.text for result in results] == ["1", "2"]
+    assert first == second == ["echo"]
+
+
+def test_names_that_become_the_same_stay_apart(tmp_path):
+    async def main():
+        async with connected(program(tmp_path, name="a b"), program(tmp_path, name="a.b")) as servers:
+            return list(servers.tools)
+
+    tools = run(main())
+    names = [tool.name for tool in tools]
+    assert len(names) == len(set(names))
+    assert "a_b__echo" in names
+    assert sum(name.startswith("a_b__echo_") for name in names) == 1
+    assert all(len(name) <= 64 for name in names)
+
+
+@pytest.mark.parametrize("way", ["program", "legacy program", "http"])
+def test_cancelling_a_call_cancels_it_in_the_server(way, tmp_path):
+    async def main():
+        async with server(way, tmp_path) as servers:
+            waiting = asyncio.create_task(call(servers.tools, "s__waits"))
+            await traced(tmp_path, "waiting")
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await traced(tmp_path, "cancelled")
+            return (await call(servers.tools, "s__echo", text="still here")).text
+
+    assert run(main()) == "still here"
+
+
+def test_a_call_that_is_out_of_time_is_cancelled_in_the_server(tmp_path):
+    async def main():
+        async with server("program", tmp_path, call_timeout=0.2) as servers:
+            result = await call(servers.tools, "s__waits")
+            await traced(tmp_path, "cancelled")
+            return result, traces(tmp_path, "starts")
+
+    result, starts = run(main())
+    assert (result.status, result.code) == ("failure", "timeout")
+    assert "did not finish within 0.2 seconds" in result.text
+    assert len(starts) == 1
+
+
+def test_a_server_that_dies_fails_its_calls_and_is_started_again_for_the_next(tmp_path):
+    async def main():
+        async with server("program", tmp_path) as servers:
+            waiting = asyncio.create_task(call(servers.tools, "s__waits"))
+            await traced(tmp_path, "waiting")
+            died = await call(servers.tools, "s__dies")
+            also = await waiting
+            after = await asyncio.gather(*(call(servers.tools, "s__echo", text=str(n)) for n in range(5)))
+            return died, also, after
+
+    died, also, after = run(main())
+    assert died.status == also.status == "failure"
+    assert "gone before it answered" in died.text
+    assert "not known" in died.text
+    assert "out of memory, I fear" in died.text
+    assert "gone before it answered" in also.text
+    assert [result.text for result in after] == ["0", "1", "2", "3", "4"]
+    assert len(traces(tmp_path, "starts")) == 2
+    assert traces(tmp_path, "calls").count("dies") == 1
+
+
+def test_a_server_that_cannot_be_started_again_fails_the_call_with_the_reason(tmp_path):
+    script = tmp_path / "once.sh"
+    script.write_text(
+        f'if [ -e "{tmp_path}/again" ]; then echo "no licence left" >&2; exit 1; fi\n'
+        f'touch "{tmp_path}/again"\nexec "$@"\n'
+    )
+    whole = program(tmp_path)
+
+    async def main():
+        once = StdioServer("s", "sh", (str(script), whole.command, *whole.args))
+        async with connected(once) as servers:
+            await call(servers.tools, "s__dies")
+            return await call(servers.tools, "s__echo", text="x")
+
+    result = run(main())
+    assert result.status == "failure"
+    assert "cannot be used" in result.text
+    assert "no licence left" in result.text
+
+
+def test_a_server_that_hangs_is_started_again_for_the_next_call(tmp_path):
+    async def main():
+        async with server("program", tmp_path, probe_timeout=0.2) as servers:
+            frozen = asyncio.create_task(call(servers.tools, "s__freezes"))
+            await traced(tmp_path, "waiting")
+            frozen.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await frozen
+            result = await call(servers.tools, "s__echo", text="again")
+            return result, [int(pid) for pid in traces(tmp_path, "starts")]
+
+    result, pids = run(main())
+    assert result.text == "again"
+    assert len(pids) == 2
+    assert not any(map(is_running, pids))
+
+
+def test_a_server_over_http_that_was_away_is_found_again(tmp_path):
+    async def main():
+        async with AsyncExitStack() as stack:
+            settings = await stack.enter_async_context(http_server(tmp_path))
+            port = int(settings.url.rpartition(":")[2].partition("/")[0])
+            servers = await AsyncExitStack().enter_async_context(connected(settings))
+            before = await call(servers.tools, "s__echo", text="before")
+            await stack.aclose()
+            away = await call(servers.tools, "s__echo", text="away")
+            async with http_server(tmp_path, port):
+                after = await call(servers.tools, "s__echo", text="after")
+                await servers.aclose()
+            return before, away, after
+
+    before, away, after = run(main())
+    assert (before.text, after.text) == ("before", "after")
+    assert away.status == "failure"
+    assert "'s'" in away.text
+
+
+@pytest.mark.parametrize("way", ["program", "legacy program", "http"])
+def test_changed_tools_are_taken_up_between_runs(way, tmp_path):
+    async def main():
+        async with server(way, tmp_path) as servers:
+            assert not await servers.refresh()
+            await call(servers.tools, "s__learns", name="sings")
+            assert "s__sings" not in servers.tools  # a run goes on with what it has
+            async with asyncio.timeout(PATIENT):
+                while not await servers.refresh():  # noqa: ASYNC110 - over HTTP the news comes by a way of its own
+                    await asyncio.sleep(0.005)
+            return (await call(servers.tools, "s__sings")).text
+
+    assert run(main()) == "sings {}"
+
+
+def test_leaving_ends_every_server_that_was_started(tmp_path):
+    async def main():
+        async with connected(program(tmp_path, name="a"), program(tmp_path, name="b")) as servers:
+            pids = [int((await call(servers.tools, f"{name}__pid")).text) for name in ("a", "b")]
+            assert all(map(is_running, pids))
+            waiting = asyncio.create_task(call(servers.tools, "a__waits"))
+            await traced(tmp_path, "waiting")
+        result = await waiting
+        late = await call(servers.tools, "a__echo", text="x")
+        return pids, result, late
+
+    pids, result, late = run(main())
+    assert not any(map(is_running, pids))
+    assert result.status == late.status == "failure"
+    assert "no longer connected" in late.text
+
+
+def test_one_server_that_fails_to_start_ends_the_others_and_is_named(tmp_path):
+    async def main():
+        broken = StdioServer("broken", sys.executable, ("-c", "raise SystemExit('no such database')"))
+        missing = StdioServer("missing", str(tmp_path / "nowhere"), ("--key", "s3cret"))
+        async with connected(program(tmp_path), broken, missing):
+            raise AssertionError("entered")
+
+    with pytest.raises(McpError) as raised:
+        run(main())
+    told = str(raised.value)
+    assert "'broken' cannot be used" in told
+    assert "no such database" in told
+    assert "'missing' cannot be used: FileNotFoundError" in told
+    assert f"Try to start '{tmp_path}/nowhere' by hand" in told
+    assert "s3cret" not in told
+    assert not any(is_running(int(pid)) for pid in traces(tmp_path, "starts"))
+
+
+def test_a_server_that_never_answers_is_given_up(tmp_path):
+    pid = tmp_path / "pid"
+
+    async def main():
+        code = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
+        async with connected(StdioServer("mute", sys.executable, ("-c", code)), connect_timeout=1.0):
+            raise AssertionError("entered")
+
+    with pytest.raises(McpError, match="'mute' cannot be used: it was not ready within 1 seconds"):
+        run(main())
+    assert not pid.exists() or not is_running(int(pid.read_text()))
+
+
+def test_an_address_where_nothing_is_served_is_named():
+    async def main():
+        async with connected(HttpServer("far", "http://127.0.0.1:9/mcp")):
+            raise AssertionError("entered")
+
+    with pytest.raises(McpError, match=r"'far' cannot be used: ConnectError: .*http://127\.0\.0\.1,"):
+        run(main())
+
+
+def test_a_session_that_the_server_has_forgotten_is_opened_again_and_the_call_made_once(tmp_path):
+    """An older server over HTTP that was restarted: it refuses the call, so it has not run it."""
+    heard: list[str] = []
+    sessions: list[str] = []
+
+    async def answer(exchange):
+        asked = exchange.json if exchange.body else {}
+        method = asked.get("method", exchange.request_line.split()[0])
+        heard.append(method)
+        match method:
+            case "initialize":
+                sessions.append(f"session-{len(sessions)}")
+                told = {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "old", "version": "1"},
+                }
+                await exchange.send(*_rpc(asked, told, f"mcp-session-id: {sessions[-1]}\r\n"))
+            case "tools/list":
+                await exchange.send(*_rpc(asked, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}))
+            case "tools/call" if exchange.headers["mcp-session-id"] == "session-1":
+                await exchange.send(*_rpc(asked, {"content": [{"type": "text", "text": "done"}]}))
+            case "notifications/initialized" | "DELETE":
+                await exchange.send(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+            case "GET":
+                await exchange.send(b"HTTP/1.1 405 Method Not Allowed\r\ncontent-length: 0\r\n\r\n")
+            case _:
+                await exchange.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+
+    async def main():
+        async with serve(answer) as old, connected(HttpServer("s", old.base_url)) as servers:
+            return await call(servers.tools, "s__echo")
+
+    result = run(main())
+    assert (result.status, result.text) == ("success", "done")
+    assert len(sessions) == 2
+    assert heard.count("tools/call") == 2
+
+
+def _rpc(asked: dict, result: dict, headers: str = "") -> list[bytes]:
+    body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{headers}content-length: {len(body)}\r\n\r\n"
+    return [head.encode(), body]
+
+
+def test_headers_go_with_every_request(tmp_path):
+    async def main():
+        async def answer(exchange):
+            await exchange.send(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")
+
+        async with serve(answer) as closed:
+            settings = HttpServer("far", closed.base_url, {"authorization": "Bearer abc"})
+            with pytest.raises(McpError) as raised:
+                await connected(settings).__aenter__()
+            assert "abc" not in str(raised.value)
+            return [exchange.headers.get("authorization") for exchange in closed.exchanges]
+
+    sent = run(main())
+    assert sent
+    assert set(sent) == {"Bearer abc"}
+
+
+def test_two_servers_of_one_name_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="two MCP servers are named 's'"):
+        McpServers([program(tmp_path), program(tmp_path)])
+
+
+def test_an_agent_uses_the_tools_of_a_file(tmp_path):
+    whole = program(tmp_path)
+    listed = {"mcpServers": {"s": {"command": whole.command, "args": list(whole.args)}}}
+    (tmp_path / "mcp.json").write_text(json.dumps(listed), encoding="utf-8")
+    made = (ToolCall("", "s__echo", {"text": "hello"}), ToolCall("", "s__plain", {"text": "write"}))
+    turn = get_dialect("hermes").render([Message("assistant", made)])[0].text
+
+    async def main():
+        async with McpServers.from_file(tmp_path / "mcp.json", connect_timeout=PATIENT) as servers:
+            agent = Agent(ScriptedProvider([turn, "done"]), tools=[*servers.tools], dialect="hermes", approve="none")
+            return await agent.run("say hello")
+
+    result = run(main())
+    assert result.answer == "done"
+    heard = [part for message in result.state.messages for part in message.results]
+    assert (heard[0].status, heard[0].text) == ("success", "hello")
+    assert heard[1].code == "rejected"  # it does not say what it touches, so somebody has to be asked
+    assert traces(tmp_path, "calls") == ["echo"]

@@ -1,0 +1,132 @@
+"""What docs/models.md says of strings, addresses, keys, errors and times is what the code has."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from toolspeak import Agent
+from toolspeak.agent import ReActDriver
+from toolspeak.agent.choose import DEFAULT_DIALECT
+from toolspeak.agent.native import NativeDriver
+from toolspeak.data.messages import ToolChoice
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import ProviderErrorCode, UnknownProvider
+from toolspeak.providers import PROVIDERS, Capabilities, get_provider
+from toolspeak.providers.anthropic import ANTHROPIC_URL, API_VERSION, AnthropicProvider
+from toolspeak.providers.compatible import COMPATIBLE
+from toolspeak.providers.gemini import GEMINI_URL, GeminiProvider
+from toolspeak.providers.http import ConnectionOptions, Timeouts
+from toolspeak.providers.ollama import OllamaProvider, host_url
+from toolspeak.providers.openai import OPENAI_URL, OpenAIProvider
+from toolspeak.providers.openai_responses import OpenAIResponsesProvider
+from toolspeak.providers.retry import BASE_SECONDS, CAP_SECONDS, LONGEST_SECONDS, RETRIES
+from toolspeak.wire.anthropic import MAX_TOKENS
+
+GUIDE = (Path(__file__).parents[1] / "docs" / "models.md").read_text("utf-8")
+TEXT = " ".join(GUIDE.split())
+USUAL = Timeouts()
+
+
+def table(header: str) -> list[list[str]]:
+    """The rows of the table whose first heading this is."""
+    (found,) = re.findall(rf"^\| {re.escape(header)} \|.*\n\|[-|]+\n((?:\|.*\n)+)", GUIDE, re.MULTILINE)
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in found.splitlines()]
+
+
+STRINGS = {row[0].strip("`").partition(":")[0]: row for row in table("string")}
+ADDRESSES = {
+    "openai": OPENAI_URL,
+    "openai-responses": OPENAI_URL,
+    "anthropic": ANTHROPIC_URL,
+    "gemini": GEMINI_URL,
+    "ollama": host_url(""),
+    "scripted": "",
+    **{name: each.base_url for name, each in COMPATIBLE.items()},
+}
+
+
+def example(name: str) -> str:
+    return re.sub("VENDOR/MODEL|MODEL", "m", STRINGS[name][0].strip("`"))
+
+
+def test_the_table_has_every_provider_and_no_other():
+    assert set(STRINGS) == set(PROVIDERS)
+
+
+@pytest.mark.parametrize("name", [name for name in STRINGS if name != "scripted"])
+def test_a_string_reaches_what_the_table_says(name: str):
+    _, api, addresses, keys = STRINGS[name]
+    found = re.findall(r"`([^`]+)`", addresses)
+    assert found[0] == ADDRESSES[name]
+    assert (api == "OpenAI Chat Completions") == (name == "openai" or name in COMPATIBLE)
+    named = re.findall(r"`(\w+)`", keys)
+    for variable in named:
+        assert get_provider(example(name), {variable: "sk-1234567890"}).name == example(name)
+    for variable in (each for each in found[1:] if each.endswith("_URL")):
+        assert get_provider(example(name), {variable: "http://127.0.0.1:9/v1"}).name == example(name)
+    if "if it has one" in keys or name == "ollama":
+        assert get_provider(example(name), {}).name == example(name)
+        return
+    with pytest.raises(UnknownProvider) as caught:
+        get_provider(example(name), {})
+    assert all(variable in str(caught.value) for variable in named)
+
+
+def test_a_bare_name_goes_to_openai():
+    assert get_provider("m", {"OPENAI_API_KEY": "sk-1234567890"}).name == "openai:m"
+
+
+def test_every_kind_of_error_has_its_row():
+    rows = table("`code`")
+    assert {row[0].strip("`") for row in rows} == set(get_args(ProviderErrorCode))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"is sent up to {RETRIES} times more (`retries=`)",
+        f"from 0 to {BASE_SECONDS:g} · 2ⁿ⁻¹ seconds, to {CAP_SECONDS:g} at the most",
+        f"longer than {LONGEST_SECONDS:g} seconds the request fails at once",
+        f"Timeouts(connect={USUAL.connect:g}, first_byte={USUAL.first_byte:g}, silence={USUAL.silence:g})",
+        f"API version {API_VERSION}",
+        f"is {MAX_TOKENS:,} unless an option says otherwise",
+        f"else in `{DEFAULT_DIALECT}`",
+    ],
+)
+def test_its_numbers_and_names_are_the_codes(said: str):
+    assert said in TEXT
+
+
+CLASSES: dict[str, Any] = {
+    each.__name__: each
+    for each in (
+        Agent, AnthropicProvider, Capabilities, GeminiProvider, NativeDriver, OllamaProvider, OpenAIProvider,
+        OpenAIResponsesProvider, ReActDriver, ToolChoice, ToolSpec,
+    )
+}  # fmt: skip
+CALLS = [found for found in re.findall(r"`([A-Z]\w+\([^`]*\))`", GUIDE) if "SomeType" not in found]
+
+
+@pytest.mark.parametrize("shown", CALLS)
+def test_what_it_shows_of_classes_can_be_called_so(shown: str):
+    call: Any = ast.parse(shown.replace("…", "_"), mode="eval").body
+    for each in (node for node in ast.walk(call) if isinstance(node, ast.Call)):
+        name = ast.unparse(each.func)
+        if name not in CLASSES:
+            assert name == "Timeouts"
+            continue
+        known = inspect.signature(CLASSES[name]).parameters
+        taken = {*known, *(ConnectionOptions.__annotations__ if "connection" in known else ())}
+        assert [keyword.arg for keyword in each.keywords if keyword.arg not in taken] == []
+
+
+def test_an_agent_takes_what_it_names():
+    names = re.findall(r"`(?:Agent\()?(\w+)=?[^`]*`", GUIDE.split("## How a model is asked")[1].split("**A driver")[0])
+    known = inspect.signature(Agent).parameters
+    assert {"tool_choice", "output", "output_mode", "output_retries"} <= {name for name in names if name in known}
