@@ -127,6 +127,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/resume.py
 	$(BIN)/python benchmarks/wire.py
 	$(BIN)/python benchmarks/loop.py
+	$(BIN)/python benchmarks/gateway.py
 
 $(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/engines.txt | $(BIN)/python
 	$(BIN)/python -m venv $(PEERS)

@@ -24,6 +24,12 @@ from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
 _Wanted: TypeAlias = tuple[Sequence[ToolSpec], ToolChoice, bool | None]
 """What a grammar depends on, of a request."""
 
+_Prompted: TypeAlias = tuple[str, Sequence[ToolSpec], OutputSchema | None]
+"""What a prompt depends on."""
+
+_MOST_TAUGHT = 64
+"""Lists of tools whose instructions a driver keeps; an agent has one, a gateway's clients have many."""
+
 _STRAY_CHARACTERS = 256
 """How much a model may say behind its calls before its end is no longer waited for."""
 
@@ -108,9 +114,9 @@ class TextDriver:
         self.dialect = dialect
         self.grace = grace
         self._starts_in: Section = starts_in
-        self._prompted: tuple[str, Sequence[ToolSpec]] | None = None
-        self._prompt = ""
-        # One value, for several turns may be under way: what was wanted, and the grammar for it.
+        # Each entry one value, for several turns may be under way: what was asked, and what was made of it.
+        self._taught: dict[int, tuple[Sequence[ToolSpec], str]] = {}
+        self._prompted: tuple[_Prompted, str] | None = None
         self._constraint: tuple[_Wanted, Constraint | None] | None = None
 
     @property
@@ -123,12 +129,20 @@ class TextDriver:
 
     def prompt(self, request: TurnRequest) -> str:
         # The prompt does not follow the tool choice: a prefix that changes misses the server's prompt cache.
-        if self._prompted is None or self._prompted[0] != request.instructions or self._prompted[1] != request.tools:
-            parts = [request.instructions, self.dialect.instructions(request.tools) if request.tools else ""]
+        known, asked = self._prompted, (request.instructions, request.tools, request.output)
+        if known is None or known[0] != asked:
+            parts = [request.instructions, self._instructions(request.tools) if request.tools else ""]
             parts.append("" if request.output is None else schema_asked(request.output.schema))
-            self._prompt = "\n\n".join(part for part in parts if part)
-            self._prompted = (request.instructions, request.tools)
-        return self._prompt
+            self._prompted = known = (asked, "\n\n".join(part for part in parts if part))
+        return known[1]
+
+    def _instructions(self, tools: Sequence[ToolSpec]) -> str:
+        known = self._taught.get(id(tools))
+        if known is None:  # a list that is kept has its id for itself
+            if len(self._taught) >= _MOST_TAUGHT:
+                self._taught.clear()
+            known = self._taught[id(tools)] = (tools, self.dialect.instructions(tools))
+        return known[1]
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         prompt = self.prompt(request)

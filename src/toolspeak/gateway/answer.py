@@ -14,10 +14,11 @@ from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.asked import prompt_characters, turn_of
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.failures import failure_of
-from toolspeak.gateway.http import EventStream, Headers, Receive, Send, send_whole, watched
+from toolspeak.gateway.http import Headers, Receive, Send, send_whole
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.server_tools import Running, ServerTools
 from toolspeak.gateway.sse import event, json_bytes, noted
+from toolspeak.gateway.streaming import EventStream, watched
 from toolspeak.gateway.tool_loop import with_tools
 from toolspeak.gateway.turn import Put, Report, play
 from toolspeak.wire.base import WireFormat, WireRequest
@@ -106,19 +107,24 @@ async def _stream(answering: Answering, response_id: str) -> None:
         if frames:
             await write(b"".join([event(frame) for frame in frames]))
 
+    async def work() -> None:
+        try:
+            await _play(answering, put)
+        except ToolspeakError as error:
+            if stream.begun is None:
+                raise
+            failure = failure_of(error)
+            answering.error = failure.message
+            await write(b"".join([event(frame) for frame in encoder.fail(failure.message, failure.status)]))
+        await stream.end()
+
     try:
-        await watched(_play(answering, put), answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
-    except ToolspeakError as error:
-        if stream.begun is None:
-            raise
-        failure = failure_of(error)
-        answering.error = failure.message
-        await write(b"".join([event(frame) for frame in encoder.fail(failure.message, failure.status)]))
+        await watched(work(), answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
     finally:
+        stream.close()
         answering.chunks = stream.chunks
         if stream.begun is not None:
             answering.status, answering.first_byte = 200, stream.begun - begun
-    await stream.end()
 
 
 async def _whole(answering: Answering, response_id: str) -> None:

@@ -34,6 +34,7 @@ from toolspeak.gateway.models import listed_models, unreachable
 from toolspeak.gateway.routing import Router, UnknownModel
 from toolspeak.gateway.server_tools import ServerTools
 from toolspeak.gateway.sse import json_bytes
+from toolspeak.gateway.toolsets import KnownTools
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import WireFormat
 from toolspeak.wire.openai_chat import OPENAI_CHAT
@@ -100,6 +101,7 @@ class Gateway:
         self.admission = Admission(settings.bounds)
         self.tools = None if settings.tools is None else ServerTools(settings.tools, self.metrics)
         self.draining = False
+        self._tools = KnownTools()
         self._probed: tuple[float, asyncio.Future[list[str]]] | None = None
         self._hosts = {*LOOPBACK, settings.host}
 
@@ -200,7 +202,8 @@ class Gateway:
             self.metrics.show_load(self.admission.active, self.admission.queued)
             body = await read_body(request.scope, request.receive, bounds.body_bytes)
             asked = request.wire.decode_request(decoded(body, bounds.depth))
-            asked = replace(asked, request=replace(asked.request, tools=self.router.tools.same(asked.request.tools)))
+            if asked.request.tools:
+                asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
             request.model, request.stream = asked.model, asked.stream
             route = self.router.route(asked.model)
             answering = Answering(

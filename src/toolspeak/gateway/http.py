@@ -1,10 +1,10 @@
-"""ASGI as the gateway uses it: a request read within bounds, an answer written as it comes, a client watched."""
+"""ASGI as the gateway uses it: a request read within bounds, an answer in one piece (streaming.py: one as it comes)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -12,13 +12,12 @@ from pydantic_core import from_json
 
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.failures import Failure
-from toolspeak.gateway.sse import PING
 from toolspeak.wire.fragments import depth_beyond
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Send: TypeAlias = Callable[[Message], Coroutine[Any, Any, None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 BODY_SECONDS = 60.0
@@ -113,101 +112,6 @@ async def send_whole(send: Send, status: int, body: bytes, headers: Headers, con
     head = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
-
-
-class EventStream:
-    """A streamed answer. Its head leaves with the first event, so that what fails before has a status of its own."""
-
-    def __init__(self, send: Send, headers: Headers) -> None:
-        self.begun: float | None = None
-        """When the head left (the event loop's time)."""
-        self.chunks = 0
-        self._send = send
-        self._headers = headers
-        self._loop = asyncio.get_running_loop()
-        self._head = asyncio.Lock()
-        self._writing: float | None = None
-        self._wrote = self._loop.time()
-
-    async def write(self, data: bytes) -> None:
-        """Returns once the server takes more: a slow reader makes its writer wait."""
-        self._writing = self._loop.time()
-        if self.begun is None:
-            await self._begin()
-        self.chunks += 1
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        self._wrote, self._writing = self._writing, None
-
-    async def end(self) -> None:
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _begin(self) -> None:
-        async with self._head:  # a comment and the first event may come together
-            if self.begun is None:
-                await self._send_head()
-                self.begun = self._loop.time()
-
-    async def _send_head(self) -> None:
-        head = [
-            (b"content-type", b"text/event-stream; charset=utf-8"),
-            (b"cache-control", b"no-cache"),
-            (b"x-accel-buffering", b"no"),  # nginx would hold events back
-            *self._headers,
-        ]
-        await self._send({"type": "http.response.start", "status": 200, "headers": head})
-
-    async def tick(self, silence: float, stall: float) -> None:
-        """Called now and then: says that the stream is alive if it said nothing for `silence` seconds.
-
-        Raises ClientGone if nothing of what waits was read for `stall` seconds."""
-        now = self._loop.time()
-        if self._writing is not None:
-            if now - self._writing > stall:
-                raise ClientGone
-        elif now - self._wrote >= silence:
-            await self.write(PING)
-
-
-async def watched(
-    work: Awaitable[None], receive: Receive, stream: EventStream | None, silence: float, stall: float
-) -> None:
-    """Does the work while the client is there; raises ClientGone if it leaves before, with the work cancelled.
-
-    Keeps `stream` alive in a silence of so many seconds. A client that reads nothing for `stall` seconds has left.
-    """
-    task = asyncio.current_task()
-    assert task is not None
-    gone = False
-
-    async def watch() -> None:
-        nonlocal gone
-        while True:
-            try:
-                async with asyncio.timeout(silence):
-                    while (await receive())["type"] != "http.disconnect":
-                        pass
-            except TimeoutError:
-                if stream is None:
-                    continue
-                try:
-                    await stream.tick(silence, stall)
-                    continue
-                except ClientGone:
-                    pass
-            gone = True
-            task.cancel()
-            return
-
-    watcher = asyncio.get_running_loop().create_task(watch())
-    try:
-        await work
-    except asyncio.CancelledError:
-        if not gone:
-            raise
-        task.uncancel()
-        raise ClientGone from None
-    finally:
-        watcher.cancel()
 
 
 def retry_headers(seconds: float | None) -> Sequence[tuple[bytes, bytes]]:

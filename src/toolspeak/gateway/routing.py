@@ -9,10 +9,8 @@ from typing import Any
 from toolspeak.agent.choose import choose_driver
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.native import NativeDriver
-from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import UsageError, suggest
 from toolspeak.gateway.config import Settings, Upstream
-from toolspeak.gateway.sse import json_bytes
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.providers.capabilities import capabilities_of
@@ -20,9 +18,6 @@ from toolspeak.providers.compatible import COMPATIBLE
 
 MAX_MODELS = 256
 """Names that one process keeps connections for, where an upstream serves whatever it is asked for."""
-
-MAX_TOOL_LISTS = 128
-"""Lists of tools that one process knows again."""
 
 _VARIABLES: Mapping[str, tuple[str, str]] = {
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
@@ -62,25 +57,6 @@ class Route:
         return isinstance(self.driver, TextDriver)
 
 
-class KnownTools:
-    """Gives lists of tools that say the same as one and the same object.
-
-    What is made of tools (readers of every dialect, prompts, grammars) is kept by the object they came as, and clients
-    send theirs anew with each request.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, tuple[ToolSpec, ...]] = {}
-
-    def same(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-        key = json_bytes([[tool.name, tool.description, tool.parameters, tool.extra] for tool in tools])
-        found = self._known.pop(key, None) or tuple(tools)
-        if len(self._known) >= MAX_TOOL_LISTS:
-            del self._known[next(iter(self._known))]
-        self._known[key] = found  # last in, last out
-        return found
-
-
 class UnknownModel(UsageError):
     """No upstream serves a model of this name."""
 
@@ -89,7 +65,6 @@ class Router:
     """The routes of one process; each is made when it is first asked for."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
-        self.tools = KnownTools()
         self._settings = settings
         self._environ = environ
         self._exact = {name: upstream for upstream in settings.upstreams for name in upstream.exact}

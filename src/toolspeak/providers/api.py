@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TypeAlias, Unpack, cast, get_args
 
@@ -17,7 +16,7 @@ from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
 from toolspeak.providers.http import DRAIN_SECONDS, ConnectionOptions, HttpApi, Reply
-from toolspeak.providers.retry import retried
+from toolspeak.providers.retry import Attempts
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 
 _Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
@@ -75,11 +74,30 @@ class ApiProvider:
     def capabilities(self) -> Capabilities:
         return self._capabilities
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         """See `Provider.stream`. A server that answers with plain JSON is read as well; what fails before it said
         anything is asked again (`retry.py`)."""
         request = replace(request, options={**self._options, **request.options})
-        return retried(lambda: self._turn(request), self._api.retries, self._api.clock)
+        attempts = Attempts(self._api.retries, self._api.clock)
+        while True:
+            said = False
+            turn = self._turn(request)
+            try:
+                async for delta in turn:
+                    said = True
+                    yield delta
+                return
+            except ProviderError as error:
+                failure = self._explained(error, request)
+                if said:
+                    if failure is error:
+                        raise
+                    raise failure from error
+                if failure is not error:
+                    failure.__cause__ = error
+            finally:
+                await turn.aclose()
+            await attempts.failed(failure)
 
     async def probe(self) -> JSON:
         """What the API lists as its models, as JSON; None if it answers something else. Raises ProviderError if it does
@@ -99,35 +117,19 @@ class ApiProvider:
         return error
 
     async def _turn(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        """One sending of the request."""
         endpoint = self._endpoint
         body = endpoint.wire.encode_request(request, model=self._model, stream=True)
-        try:
-            async with self._api.post(endpoint.path, body, query=endpoint.query) as reply:
-                if reply.content_type == "application/json":
-                    for delta in endpoint.wire.decode_response(await reply.json(), model=self._model):
-                        yield delta
-                elif reply.content_type == ("application/x-ndjson" if endpoint.lines else "text/event-stream"):
-                    async with aclosing(self._streamed(reply)) as deltas:
-                        async for delta in deltas:
-                            yield delta
-                else:
-                    expected = "lines of JSON" if endpoint.lines else "an event stream or JSON"
-                    raise ProviderError(
-                        f"{self._api.address} answered with {reply.content_type or 'an unnamed type'!r} instead of "
-                        f"{expected}. {endpoint.hint}",
-                        code="ill_formed",
-                    )
-        except ProviderError as error:
-            explained = self._explained(error, request)
-            if explained is error:
-                raise
-            raise explained from error
-
-    async def _streamed(self, reply: Reply) -> AsyncGenerator[Delta]:
-        decoder = self._endpoint.wire.decoder(model=self._model)
-        what = "a line" if self._endpoint.lines else "an event"
-        try:
-            async with aclosing(reply.lines() if self._endpoint.lines else reply.events(last=_DONE)) as frames:
+        async with self._api.post(endpoint.path, body, query=endpoint.query) as reply:
+            if reply.content_type == "application/json":
+                for delta in endpoint.wire.decode_response(await reply.json(), model=self._model):
+                    yield delta
+                return
+            self._check_streams(reply)
+            decoder = endpoint.wire.decoder(model=self._model)
+            what = "a line" if endpoint.lines else "an event"
+            frames = reply.lines() if endpoint.lines else reply.events(last=_DONE)
+            try:
                 async for frame in frames:
                     for delta in decoder.feed(decode_json(frame, what)):
                         if delta.__class__ in _PIECES:
@@ -136,14 +138,28 @@ class ApiProvider:
                     if self._over(decoder):
                         await _drain(frames)
                         break
-        except httpx2.HTTPError:
-            # With the finish reason the answer is whole: only its usage or its last event may be missing.
-            if not decoder.finished:
-                raise
-        if not (decoder.finished or (self._endpoint.done and reply.completed)):
-            raise self._api.dropped(reply)
-        for delta in decoder.close():
-            yield delta
+            except httpx2.HTTPError:
+                # With the finish reason the answer is whole: only its usage or its last event may be missing.
+                if not decoder.finished:
+                    raise
+            finally:
+                await frames.aclose()
+            if not (decoder.finished or (endpoint.done and reply.completed)):
+                raise self._api.dropped(reply)
+            for delta in decoder.close():
+                yield delta
+
+    def _check_streams(self, reply: Reply) -> None:
+        """Raises ProviderError for an answer that is no stream of this API's."""
+        lines = self._endpoint.lines
+        if reply.content_type == ("application/x-ndjson" if lines else "text/event-stream"):
+            return
+        expected = "lines of JSON" if lines else "an event stream or JSON"
+        raise ProviderError(
+            f"{self._api.address} answered with {reply.content_type or 'an unnamed type'!r} instead of {expected}. "
+            f"{self._endpoint.hint}",
+            code="ill_formed",
+        )
 
 
 async def _drain(frames: AsyncGenerator[str | bytes]) -> None:

@@ -1,7 +1,6 @@
 """HTTP as providers use it: one client per provider and event loop, timeouts, proxies, CAs, server-sent events.
 
-Server-sent events are read by httpx2's `EventSource` (split frames, comments, CRLF, several data lines).
-What goes wrong is told by failures.py; requests are sent again in retry.py.
+Server-sent events are read in sse.py. What goes wrong is told by failures.py; requests are sent again in retry.py.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from toolspeak.providers.failures import (
     transport_error,
 )
 from toolspeak.providers.retry import RETRIES, SYSTEM_CLOCK, Clock
+from toolspeak.providers.sse import EventData
 from toolspeak.providers.timed import TimedStream
 from toolspeak.wire.reading import shortened
 
@@ -99,22 +99,25 @@ class Reply:
     async def events(self, last: str) -> AsyncGenerator[str]:
         """The data of each server-sent event up to the one that is `last`, which is not given.
 
-        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails.
+        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
+        an event of more than `MAX_EVENT_BYTES`.
         """
-        self._response.encoding = "utf-8"  # the only encoding of event streams (WHATWG HTML, 9.2.6)
-        source = aiter(httpx2.EventSource(self._response, max_event_size=MAX_EVENT_BYTES))
-        async with aclosing(cast("AsyncGenerator[httpx2.ServerSentEvent]", source)) as found:
-            async for event in found:
-                if event.data == last:
-                    self.completed = True
+        data = EventData(MAX_EVENT_BYTES)
+        async with aclosing(self._response.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                for event in data.feed(chunk):
+                    if event == last:
+                        self.completed = True
+                        break
+                    if event:
+                        yield event
+                if self.completed:
                     break
-                if event.data:
-                    yield event.data
             if self.completed:
                 # Only a response that was read to its end leaves a connection the next turn can use.
                 with contextlib.suppress(TimeoutError, httpx2.HTTPError):
                     async with asyncio.timeout(DRAIN_SECONDS):
-                        async for _ in found:
+                        async for _ in chunks:
                             pass
 
     async def lines(self, longest: int = MAX_EVENT_BYTES) -> AsyncGenerator[bytes]:
@@ -166,6 +169,7 @@ class HttpApi:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._url = _checked_url(base_url)
+        self._urls: dict[str, httpx2.URL] = {}
         self._headers = dict(headers)
         self._secrets = tuple(secret for secret in secrets if len(secret) >= 4)
         self._timeouts = _timeouts(timeout)
@@ -194,7 +198,7 @@ class HttpApi:
         inside the context. Raises UsageError if `body` is no JSON.
         """
         content = _encode(body)
-        url = self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
+        url = self._below(path)
         if query:
             url = url.copy_merge_params(query)
         reply: Reply | None = None
@@ -219,7 +223,7 @@ class HttpApi:
     async def get(self, path: str) -> JSON:
         """What stands at `path` below the base URL, as JSON; None if it is none, or no success. Raises ProviderError if
         nobody answers."""
-        url = self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
+        url = self._below(path)
         try:
             response = await self._client().get(url, timeout=self._timeouts.first_byte)
             return decode_json(response.content, "a list") if response.is_success else None
@@ -228,6 +232,13 @@ class HttpApi:
         except httpx2.HTTPError as error:
             why = self.hide(shortened(str(error))) or type(error).__name__
             raise transport_error(self.address, why, error, None, self._timeouts.connect or 0) from error
+
+    def _below(self, path: str) -> httpx2.URL:
+        """The address of `path` below the base URL; a provider asks for the same again and again."""
+        url = self._urls.get(path)
+        if url is None:
+            url = self._urls[path] = self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
+        return url
 
     def hide(self, text: str) -> str:
         """The text without the provider's secrets and without anything that looks like an API key."""

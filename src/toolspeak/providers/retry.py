@@ -6,11 +6,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from typing import Protocol
 
-from toolspeak.data.deltas import Delta
 from toolspeak.errors import ProviderError
 
 RETRIES = 2
@@ -69,31 +66,25 @@ def delay_before(attempt: int, error: ProviderError, chance: float) -> float | N
     return (error.retry_after or 0) + jitter
 
 
-async def retried(
-    ask: Callable[[], AsyncGenerator[Delta]], retries: int, clock: Clock = SYSTEM_CLOCK
-) -> AsyncGenerator[Delta]:
-    """The deltas of `ask()`, which is called again, up to `retries` times, while it fails without having said anything.
+class Attempts:
+    """The sendings of one request, which is sent again, up to `retries` times, while it fails without having said
+    anything. Behind the first delta an error comes out as it is: what a user has read is not taken back."""
 
-    Behind the first delta an error comes out as it is: what a user has read is not taken back. Raises ProviderError.
-    """
-    attempt = 0
-    while True:
-        said = False
-        try:
-            async with aclosing(ask()) as deltas:
-                async for delta in deltas:
-                    said = True
-                    yield delta
-            return
-        except ProviderError as error:
-            attempt += 1
-            delay = None if said else delay_before(attempt, error, clock.random())
-            if delay is None or attempt > retries:
-                if told := "" if said else _why_not_again(error, attempt):
-                    raise error.retold(f"{error} {told}") from error
-                raise
-            _LOG.info("asking again in %.1f s (%s of %s): %s", delay, attempt, retries, error)
-        await clock.sleep(delay)
+    def __init__(self, retries: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._retries = retries
+        self._clock = clock
+        self._failed = 0
+
+    async def failed(self, error: ProviderError) -> None:
+        """Returns once it is time to ask again; raises ProviderError if no retry makes sense, or none is left."""
+        self._failed += 1
+        delay = delay_before(self._failed, error, self._clock.random())
+        if delay is None or self._failed > self._retries:
+            if told := _why_not_again(error, self._failed):
+                raise error.retold(f"{error} {told}") from error
+            raise error
+        _LOG.info("asking again in %.1f s (%s of %s): %s", delay, self._failed, self._retries, error)
+        await self._clock.sleep(delay)
 
 
 def _why_not_again(error: ProviderError, attempts: int) -> str:

@@ -1,0 +1,277 @@
+"""What the gateway costs, a chunk and a request, against a proxy that decodes and encodes each event, in the same run.
+
+    python benchmarks/gateway.py [--rounds 3] [--only KIND] [--growth] [--soak SECONDS]
+
+A model server (`gateways/upstream.py`), each of what is measured, clients (`gateways/client.py`) and this program are
+processes of their own. CPU is that of the measured process alone (user and system, as the scheduler counts it).
+`floor` is `gateways/floor.py`; `native` the gateway in front of a model with calls of its own; `native+tools` the same
+asked with three tools, so that calls left in the text are looked for; `hermes+tools` a model whose calls are text.
+Streams are paced as a model writes, some 4,000 chunks a second over all of them at most, so that a chunk mostly is a
+read and a write of its own. The ratios are medians of rounds in which the kinds take turns; what a request costs before
+its first chunk is in them. Target: 1.5 times the floor's CPU a chunk, no chunk lost, twice or out of order (the clients
+check every one: any ends the run with 1).
+
+`µs/req` and `req/s` are of short answers of 8 chunks, as fast as they go, 50 at a time. `KB/stream` is the memory that
+open streams add. `--growth` compares a chunk of streams of 2,000 with one of a stream of 20,000, which must not cost
+more. `--soak` keeps 500 streams open for so long, and says how the memory went: from the first third to the last it
+must not grow by more than 5 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+HERE = Path(__file__).parent / "gateways"
+TARGET = 1.5
+GROWN = 1.05
+DEARER = 1.25
+KINDS = ("floor", "native", "native+tools", "hermes+tools")
+LOADS = ((1, 600, 400), (100, 80, 40), (1_000, 50, 4))
+"""Streams at once, chunks of each, chunks a second of each."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """CPU in µs a chunk and a short answer, short answers a second, KB a stream, added milliseconds."""
+
+    chunk: float
+    short: float
+    rate: float
+    memory: float
+    p50: float
+    p99: float
+
+
+@contextlib.contextmanager
+def running(*command: str) -> Iterator[tuple[int, str]]:
+    """A process, and the first line it prints."""
+    with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.pid, process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+@contextlib.contextmanager
+def measured_process(kind: str, upstream: str) -> Iterator[tuple[int, int]]:
+    """Its process and port."""
+    if kind == "floor":
+        with running(str(HERE / "floor.py"), f"http://127.0.0.1:{upstream}") as (pid, said):
+            yield pid, int(said)
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    dialect, address = kind.removesuffix("+tools"), f"http://127.0.0.1:{upstream}/v1"
+    options = ["--dialect", dialect, "--port", str(port), "--max-streams", "4096"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "toolspeak", "serve", "--upstream", address, *options], stderr=subprocess.DEVNULL
+    )
+    try:
+        while process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        yield process.pid, port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of all threads. In nanoseconds at the source (Linux' `schedstat`), where `stat` counts hundredths of a second."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
+def resident_kilobytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def clients(kind: str, port: int, streams: int, requests: int, chunks: int, per_second: int = 0) -> dict[str, object]:
+    """What the clients tell, if every chunk came in its place."""
+    tools = "3" if kind.endswith("+tools") else "0"
+    asked = [f"{chunks}x{per_second}", str(streams), str(requests), tools]
+    done = subprocess.run(
+        [sys.executable, str(HERE / "client.py"), str(port), *asked], stdout=subprocess.PIPE, text=True, check=True
+    )
+    told = json.loads(done.stdout)
+    if told["wrong"] or told["chunks"] != requests * chunks:
+        raise SystemExit(
+            f"{kind}: {told['wrong']} answers lost or moved chunks; {told['chunks']} of {requests * chunks} came"
+        )
+    return told
+
+
+class Watch:
+    """The memory of a process while it is at work: `samples` in KB, each second or more often."""
+
+    def __init__(self, pid: int, every: float = 0.25) -> None:
+        self.samples: list[int] = []
+        self._pid, self._every, self._over = pid, every, threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def _watch(self) -> None:
+        while not self._over.wait(self._every):
+            self.samples.append(resident_kilobytes(self._pid))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A measured process, warm. `idle`: its memory in KB before the first load."""
+
+    kind: str
+    pid: int
+    port: int
+    idle: int
+
+    def measure(self, streams: int, chunks: int, per_second: int) -> Measured:
+        before = cpu_seconds(self.pid)
+        with Watch(self.pid) as watch:
+            told = clients(self.kind, self.port, streams, streams, chunks, per_second)
+        spent = cpu_seconds(self.pid) - before
+        before = cpu_seconds(self.pid)
+        short = clients(self.kind, self.port, min(50, streams), 400, 8)
+        short_spent = cpu_seconds(self.pid) - before
+        percentiles: dict[str, float] = told["ms"]  # type: ignore[assignment]
+        return Measured(
+            spent * 1e6 / (streams * chunks),
+            short_spent * 1e6 / 400,
+            400 / float(str(short["seconds"])),
+            (max(watch.samples, default=self.idle) - self.idle) / streams,
+            percentiles["p50"],
+            percentiles["p99"],
+        )
+
+    def chunk(self, requests: int, chunks: int) -> float:
+        """CPU in µs a chunk, one stream at a time, as fast as it goes."""
+        before = cpu_seconds(self.pid)
+        clients(self.kind, self.port, 1, requests, chunks)
+        return (cpu_seconds(self.pid) - before) * 1e6 / (requests * chunks)
+
+
+@contextlib.contextmanager
+def subjects(kinds: Iterable[str]) -> Iterator[list[Subject]]:
+    with contextlib.ExitStack() as stack:
+        _, upstream = stack.enter_context(running(str(HERE / "upstream.py")))
+        found: list[Subject] = []
+        for kind in kinds:
+            pid, port = stack.enter_context(measured_process(kind, upstream))
+            clients(kind, port, 1, 5, 8)  # imports and what is made once
+            found.append(Subject(kind, pid, port, resident_kilobytes(pid)))
+        yield found
+
+
+def middle(values: Iterable[float]) -> float:
+    return statistics.median(values)
+
+
+def compare(rounds: int, kinds: Sequence[str]) -> bool:
+    """Whether every target is met."""
+    met = True
+    columns = ("µs/chunk", "x floor", "µs/req", "x floor", "req/s", "KB/stream", "p50 ms", "p99 ms")
+    print(f"{'streams':>7} {'':14}" + "".join(f"{column:>10}" for column in columns))
+    for streams, chunks, per_second in LOADS:
+        found: dict[str, list[Measured]] = {kind: [] for kind in kinds}
+        with subjects(kinds) as measured:
+            for _ in range(rounds):
+                for each in measured:
+                    found[each.kind].append(each.measure(streams, chunks, per_second))
+        for kind, ours in found.items():
+            pairs = list(zip(ours, found["floor"], strict=True))
+            ratio = middle(a.chunk / b.chunk for a, b in pairs)
+            figures = (
+                f"{middle(each.chunk for each in ours):.1f}",
+                f"{ratio:.2f}",
+                f"{middle(each.short for each in ours):.0f}",
+                f"{middle(a.short / b.short for a, b in pairs):.2f}",
+                f"{middle(each.rate for each in ours):.0f}",
+                f"{ours[0].memory:.1f}",  # later rounds find it there already
+                f"{middle(each.p50 for each in ours):.2f}",
+                f"{middle(each.p99 for each in ours):.2f}",
+            )
+            print(f"{streams:>7} {kind:14}" + "".join(f"{figure:>10}" for figure in figures), flush=True)
+            met = met and ratio <= TARGET
+    print("target met" if met else f"target missed: {TARGET} times the floor's CPU a chunk")
+    return met
+
+
+def growth(rounds: int, kinds: Sequence[str]) -> bool:
+    """Whether a chunk of a long stream costs no more than one of a short stream."""
+    level = True
+    print(f"{'µs/chunk':14}{'2,000':>10}{'20,000':>10}{'ratio':>10}")
+    with subjects(kinds) as measured:
+        found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
+        for _ in range(rounds):
+            for each in measured:
+                found[each.kind].append((each.chunk(10, 2_000), each.chunk(1, 20_000)))
+    for kind, pairs in found.items():
+        ratio = middle(long / short for short, long in pairs)
+        short, long = middle(pair[0] for pair in pairs), middle(pair[1] for pair in pairs)
+        print(f"{kind:14}{short:>10.1f}{long:>10.1f}{ratio:>10.2f}", flush=True)
+        level = level and ratio <= DEARER
+    return level
+
+
+def soak(seconds: float, streams: int = 500) -> bool:
+    """Whether the memory stayed flat."""
+    kind, chunks, per_second = "hermes+tools", 100, 8
+    answers = max(1, round(seconds * per_second / chunks)) * streams
+    with subjects([kind]) as (measured,):
+        clients(kind, measured.port, streams, streams, chunks, per_second)
+        before = cpu_seconds(measured.pid)
+        with Watch(measured.pid, 1.0) as watch:
+            told = clients(kind, measured.port, streams, answers, chunks, per_second)
+        spent = cpu_seconds(measured.pid) - before
+    third = len(watch.samples) // 3
+    first, last = statistics.median(watch.samples[:third]), statistics.median(watch.samples[-third:])
+    print(
+        f"{told['seconds']:.0f} s, {streams} streams open, {answers} answers, {answers * chunks:,} chunks, none lost "
+        f"or moved; {spent * 1e6 / (answers * chunks):.1f} µs a chunk; memory {first / 1024:.1f} MB in the first third,"
+        f" {last / 1024:.1f} MB in the last, {max(watch.samples) / 1024:.1f} MB at most"
+    )
+    return last <= first * GROWN
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=KINDS[1:], help="beside the floor")
+    parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--soak", type=float, metavar="SECONDS")
+    options = parser.parse_args()
+    os.chdir(tempfile.gettempdir())
+    kinds = KINDS if options.only is None else ("floor", options.only)
+    if options.soak is not None:
+        passed = soak(options.soak)
+    else:
+        passed = (growth if options.growth else compare)(options.rounds, kinds)
+    sys.exit(not passed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Many clients of a gateway in one process: `python client.py PORT MODEL STREAMS REQUESTS TOOLS`.
+
+Asks for REQUESTS answers, STREAMS at a time, and checks that each piece of text arrives, once and in its order. Prints
+JSON: `seconds`, `requests`, `chunks`, `wrong` (answers with a lost, repeated or moved piece), and percentiles of the
+time from the model server's sending to here (`ms`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import time
+
+PIECE = re.compile(r"(\d+)@(\d+) ")
+CONTENT = re.compile(rb'"content":"((?:[^"\\]|\\.)*)"')
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather of a city.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+
+
+def request(port: int, model: str, tools: int) -> bytes:
+    asked = {"model": model, "messages": [{"role": "user", "content": "Go."}], "stream": True}
+    if tools:
+        functions = [{**TOOL, "function": {**TOOL["function"], "name": f"get_{i}"}} for i in range(tools)]
+        asked["tools"] = functions
+    body = json.dumps(asked).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
+    return head.encode() + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body
+
+
+async def ask(port: int, asked: bytes, latencies: list[float]) -> tuple[int, bool]:
+    """How many pieces came, and whether all of them did, in order."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+    writer.write(asked)
+    seen, right, ended = 0, True, False
+    async for line in reader:
+        if not line.startswith(b"data: "):
+            continue
+        if line.startswith(b"data: [DONE]"):
+            ended = True
+            continue
+        now = time.monotonic_ns()
+        for text in CONTENT.findall(line):
+            for number, sent in PIECE.findall(text.decode()):
+                right = right and int(number) == seen
+                seen += 1
+                latencies.append((now - int(sent)) / 1e6)
+    writer.close()
+    return seen, right and ended
+
+
+async def main(port: int, model: str, streams: int, requests: int, tools: int) -> None:
+    asked, latencies = request(port, model, tools), []
+    left = iter(range(requests))
+    answers: list[tuple[int, bool]] = []
+
+    async def worker() -> None:
+        for _ in left:
+            answer = await ask(port, asked, latencies)
+            answers.append(answer)
+
+    begun = time.monotonic()
+    await asyncio.gather(*(worker() for _ in range(streams)))
+    seconds = time.monotonic() - begun
+    most = max(seen for seen, _ in answers)
+    latencies.sort()
+    percentiles = {f"p{part}": latencies[min(len(latencies) - 1, len(latencies) * part // 100)] for part in (50, 99)}
+    wrong = sum(1 for seen, right in answers if not right or seen != most)
+    chunks = sum(seen for seen, _ in answers)
+    told = {"seconds": seconds, "requests": requests, "chunks": chunks, "wrong": wrong, "ms": percentiles}
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:6])))

@@ -1,0 +1,190 @@
+"""How a streamed answer leaves: together what came together, in order, and held up by a slow reader."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from loopback_server import STREAM_HEAD, Exchange, chunked, serve
+from serving import at, gateway, texts
+
+from toolspeak.data.messages import Message
+from toolspeak.gateway.streaming import MOST_WAITING, BeforeWaits, EventStream
+from toolspeak.wire.base import ModelRequest
+from toolspeak.wire.openai_chat import OPENAI_CHAT
+
+
+class Reader:
+    """A server that takes what it is sent while `open` is set."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.more = True
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def __call__(self, message: Any) -> None:
+        await self.open.wait()
+        if message["type"] == "http.response.body":
+            self.bodies.append(message["body"])
+            self.more = message["more_body"]
+
+
+def test_what_was_written_leaves_together_and_at_once():
+    async def run() -> None:
+        reader = Reader()
+        stream = EventStream(reader, [])
+        for piece in (b"a", b"b"):
+            await stream.write(piece)
+        assert not reader.bodies
+        stream.flush()
+        assert reader.bodies == [b"ab"]  # without a turn of the event loop
+        await stream.write(b"c")
+        await stream.end()
+        assert (reader.bodies, reader.more, stream.chunks) == ([b"ab", b"c"], False, 3)
+
+    asyncio.run(run())
+
+
+def test_a_slow_reader_holds_its_writer_up_and_gets_all_in_order():
+    pieces = [b"%06d" % number * 100 for number in range(1_000)]
+
+    async def run() -> None:
+        reader = Reader()
+        stream = EventStream(reader, [])
+        written = 0
+
+        async def write() -> None:
+            nonlocal written
+            for piece in pieces:
+                await stream.write(piece)
+                stream.flush()
+                written += 1
+            await stream.end()
+
+        reader.open.clear()
+        writing = asyncio.create_task(write())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not reader.bodies
+        assert written * len(pieces[0]) <= 2 * MOST_WAITING
+        for _ in range(2_000):  # now and then it takes something
+            reader.open.set()
+            await asyncio.sleep(0)
+            reader.open.clear()
+            await asyncio.sleep(0)
+        reader.open.set()
+        await writing
+        assert b"".join(reader.bodies) == b"".join(pieces)
+        assert not reader.more
+
+    asyncio.run(run())
+
+
+def test_what_waits_leaves_as_soon_as_the_reader_goes_on_though_nothing_is_written():
+    async def run() -> None:
+        reader = Reader()
+        stream = EventStream(reader, [])
+        reader.open.clear()
+        await stream.write(b"a")
+        stream.flush()
+        await stream.write(b"b")
+        stream.flush()
+        reader.open.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert b"".join(reader.bodies) == b"ab"
+        await stream.end()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_server_that_fails_is_told_to_the_writer(late: bool):
+    async def run() -> None:
+        open_ = asyncio.Event()
+
+        async def send(_message: Any) -> None:
+            if late:
+                await open_.wait()
+            raise OSError("the network is down")
+
+        stream = EventStream(send, [])
+        await stream.write(b"a")
+        stream.flush()
+        open_.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        with pytest.raises(OSError, match="network"):
+            await stream.write(b"b")
+
+    asyncio.run(run())
+
+
+def test_waits_are_told_and_a_cancelled_wait_ends_its_work():
+    told: list[str] = []
+
+    async def work() -> None:
+        try:
+            told.append("1")
+            await asyncio.sleep(0)
+            told.append("2")
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)  # cleaning up may wait too
+            told.append("closed")
+
+    async def run() -> None:
+        async def outer() -> None:
+            await BeforeWaits(work(), lambda: told.append("waits"))
+
+        working = asyncio.create_task(outer())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+
+    asyncio.run(run())
+    assert told == ["1", "waits", "2", "waits", "closed"]
+
+
+def test_an_error_of_the_work_comes_out():
+    async def work() -> None:
+        await asyncio.sleep(0)
+        raise LookupError
+
+    async def run() -> None:
+        with pytest.raises(LookupError):
+            await BeforeWaits(work(), lambda: None)
+
+    asyncio.run(run())
+
+
+def test_events_of_one_read_leave_in_one_send_and_each_read_at_once():
+    sent = [*[texts(*"abcdefgh")[i] for i in range(8)], *texts()]
+
+    async def run() -> list[bytes]:
+        taken = asyncio.Event()
+
+        async def answer(exchange: Exchange) -> None:
+            await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([b"".join(sent[:5])]))
+            await taken.wait()  # nothing follows before the client has all of it
+            await exchange.send(chunked([b"".join(sent[5:])]), b"0\r\n\r\n")
+
+        found: list[bytes] = []
+        async with serve(answer) as server, gateway(at(server, dialect="hermes")) as served:
+            body = OPENAI_CHAT.encode_request(ModelRequest([Message.user("Go.")]), model="m", stream=True)
+            async with served.client.stream("POST", "/v1/chat/completions", json=body) as response:
+                async for piece in response.aiter_raw():
+                    found.append(piece)
+                    if b'"content":"e"' in b"".join(found):
+                        taken.set()
+        return found
+
+    found = asyncio.run(run())
+    text = b"".join(found)
+    assert [text.count(b'"content":"%c"' % letter) for letter in b"abcdefgh"] == [1] * 8
+    assert text.endswith(b"data: [DONE]\n\n")
+    assert len(found) <= 4  # 12 events, in two reads
