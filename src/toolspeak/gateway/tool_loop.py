@@ -245,5 +245,4 @@ def _add(report: Report, turn: Report, notes: Sequence[Note]) -> None:
     report.attempts += turn.attempts
     report.malformed += turn.malformed
     report.forged += turn.forged
-    report.characters += turn.characters
     report.end = turn.end
