@@ -1,4 +1,4 @@
-"""Draws the records of `loop.py`: what a step, a piece of a stream and a model call of many runs cost, a bar a runtime.
+"""Draws the records of `loop.py`: what a step, a piece of a stream and a model call of many runs cost, by runtime.
 
 .venv-loops/bin/python benchmarks/plot_loop.py results.jsonl docs/loop.svg
 """
@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 OURS, FLOOR = "#0b7285", "#868e96"
-OTHERS = "#e8a87c"
+OTHERS = "#e8590c"
 NAMES = {"floor": "floor (careful loop)"}
 PANELS = {
     "step, of 100": ("step", "A step of a run of 100: turn, call, result"),
@@ -29,13 +29,15 @@ PANELS = {
 def draw(axes: Axes, found: dict[str, float], title: str, order: list[str], *, named: bool) -> None:
     places = {name: i for i, name in enumerate(order) if name in found}
     colours = [OURS if name == "toolspeak" else FLOOR if name == "floor" else OTHERS for name in places]
-    axes.barh(list(places.values()), [found[name] for name in places], 0.7, color=colours)
+    # Points and no bars: on a logarithmic axis a bar's length says nothing.
+    axes.hlines(list(places.values()), min(found.values()) / 2, [found[name] for name in places], "#ced4da", lw=0.8)
+    axes.scatter([found[name] for name in places], list(places.values()), 30, colours, zorder=3)
     for name, place in places.items():
         cost = found[name]
         axes.annotate(
             f"{cost:,.0f}" if cost >= 10 else f"{cost:.1f}",
             (cost, place),
-            xytext=(3, 0),
+            xytext=(6, 0),
             textcoords="offset points",
             va="center",
             fontsize=7,

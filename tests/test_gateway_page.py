@@ -172,8 +172,9 @@ def configured(model: Server) -> str:
 
 @pytest.mark.parametrize("text", blocks("toml"))
 def test_its_configurations_are_read(text: str, tmp_path: Path):
-    rest = "" if "[[model]]" in text else '[[model]]\nname = "m"\nupstream = "http://127.0.0.1:1/v1"\n'
-    (tmp_path / "gateway.toml").write_text(text + rest, "utf-8")
+    # What is shown of one table stands beside a model in a file.
+    row = "" if "[[model]]" in text else '\n[[model]]\nname = "m"\nupstream = "ollama"\n'
+    (tmp_path / "gateway.toml").write_text(text + row, "utf-8")
     assert read_config(tmp_path / "gateway.toml").upstreams
 
 

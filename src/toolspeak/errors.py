@@ -22,7 +22,7 @@ A model's mistake is never an exception: it is data (`MalformedCall`, a failed `
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 
@@ -51,7 +51,14 @@ class ToolDefinitionError(UsageError):
 
 
 class FormatError(ToolspeakError):
-    """Stored data is of an unknown format version or shape; the message names the place."""
+    """Data is of an unknown format version or shape; the message names the place.
+
+    `details` is what programs read beside the message, in the words of the format.
+    """
+
+    def __init__(self, message: str, *, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class ToolError(ToolspeakError):

@@ -65,7 +65,8 @@ def test_what_a_run_costs_is_said_and_limited(tmp_path: Path):
     lines = toolspeak(tmp_path, "show", run, "--journal", "j.db").stdout
     assert "1,000 tokens in, 100 out, $0.2000" in lines
     records = toolspeak(tmp_path, "show", run, "--json", "--journal", "j.db").stdout
-    costs = [record["event"]["cost"] for record in map(json.loads, records.splitlines()) if "usage" in record["event"]]
+    read = [json.loads(line) for line in records.splitlines()]
+    costs = [record["event"]["cost"] for record in read[:-1] if "usage" in record["event"]]
     assert costs[-1] == 0.2
 
 
@@ -93,9 +94,12 @@ def test_the_answers_of_a_person_are_played_where_there_is_none(tmp_path: Path):
 
 def test_a_run_that_waited_and_was_resumed_is_played_as_one(tmp_path: Path):
     (tmp_path / "book.json").write_text(json.dumps({"turns": [CALL, "Written."], "follow": True}), "utf-8")
-    model = f"scripted:{tmp_path / 'book.json'}"
+    model = "scripted:book.json"
     waiting = toolspeak(tmp_path, "run", "Write.", "--model", model, "--record", "run.jsonl", "--journal", "j.db")
     assert (waiting.returncode, "waiting for approval" in waiting.stderr) == (3, True)
+    early = toolspeak(tmp_path, "run", "Write.", "--replay", "run.jsonl")
+    assert (early.returncode, "the recording ends here" in early.stderr) == (3, True)
+    assert "toolspeak resume" not in early.stderr
     resumed = toolspeak(tmp_path, "resume", "--approve", "all", "--journal", "j.db")
     assert (resumed.returncode, resumed.stdout) == (0, "Written.\n")
     (tmp_path / "new.txt").unlink()

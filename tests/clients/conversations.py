@@ -47,6 +47,7 @@ CLIENTS = {
     "openai": Client("python/openai_chat.py"),
     "openai-responses": Client("python/openai_responses.py", finishes=("completed", "completed")),
     "anthropic": Client("python/anthropic_messages.py", finishes=("tool_use", "end_turn")),
+    "anthropic-runner": Client("python/anthropic_runner.py", finishes=("tool_use", "end_turn")),
     "pydantic-ai": Client("python/pydantic_agent.py", finishes=("tool_call", "stop")),
     "langchain-openai": Client("python/langchain_chat.py"),
     "openai-agents-chat": Client("python/agents_sdk.py", "chat", finishes=None),

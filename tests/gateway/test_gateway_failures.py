@@ -48,6 +48,29 @@ def told(path: str, response) -> str:
     return found["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/messages/count_tokens", "/v1/completions"])
+def test_an_endpoint_that_is_not_here_says_which_are(path: str):
+    async def run() -> None:
+        async with gateway(Upstream(url="http://127.0.0.1:9/v1")) as served:
+            response = await served.client.post(path, json={})
+            assert response.status_code == 404
+            assert "/v1/chat/completions" in told(path, response)
+            assert ("type" in response.json()) == path.startswith("/v1/messages")
+
+    asyncio.run(run())
+
+
+def test_what_programs_read_of_an_error_stands_in_its_details():
+    async def run() -> None:
+        async with gateway(Upstream(url="http://127.0.0.1:9/v1", dialect="hermes")) as served:
+            asked = {**body("/v1/messages", stream=False), "thread": {"type": "create"}}
+            response = await served.client.post("/v1/messages", json=asked)
+            assert response.status_code == 400
+            assert response.json()["error"]["details"]["error_code"] == "thread_unsupported_request"
+
+    asyncio.run(run())
+
+
 UPSTREAM_ERRORS = [
     (401, {"message": "Incorrect API key sk-upstream-secret-1"}, 502, "operator"),
     (402, {"message": "no credit"}, 502, "operator"),

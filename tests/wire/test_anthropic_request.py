@@ -570,6 +570,7 @@ REFUSED: list[tuple[Any, str]] = [
     (body(tool_choice={"type": "tool", "name": "x"}), "tool_choice.name: 'x' is none of the tools"),
     (body(output_config={"format": {"type": "xml"}}), "output_config.format.type: expected 'json_schema'"),
     (body(stream="yes"), "stream: expected true or false, found 'yes'"),
+    (body(thread={"type": "create"}), "thread: conversations are not kept here: send the whole one in 'messages'"),
 ]
 
 
@@ -578,6 +579,13 @@ def test_a_request_that_cannot_be_read_names_the_field(asked: Any, problem: str)
     with pytest.raises(FormatError) as caught:
         ANTHROPIC.decode_request(asked)
     assert problem in str(caught.value)
+
+
+def test_a_kept_conversation_is_refused_as_anthropics_package_reads_it():
+    """`thread_unsupported_request` has its tool runner send the whole conversation instead (anthropic 2.12)."""
+    with pytest.raises(FormatError) as caught:
+        ANTHROPIC.decode_request(body(thread={"type": "continue", "previous_message_id": "msg_1"}))
+    assert caught.value.details == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
 JSON_LIKE = st.recursive(

@@ -21,7 +21,7 @@ from toolspeak.cli.options import (
     starts_in_option,
     workspace_option,
 )
-from toolspeak.cli.work import Approve, Setup, Shown, open_streams, work
+from toolspeak.cli.work import Approve, Setup, Shown, anywhere, open_streams, work
 from toolspeak.data.events import Limits
 from toolspeak.dialects import Section
 from toolspeak.errors import UsageError
@@ -152,7 +152,7 @@ def run(
     open_streams()
     limits = Limits(steps=max_steps, seconds=max_seconds, cost=max_cost)
     setup = Setup(
-        model,
+        anywhere(model) if record else model,  # `resume` goes on recording the same
         dialect,
         workspace,
         approve,

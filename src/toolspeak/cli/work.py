@@ -23,7 +23,7 @@ from toolspeak.cli.options import read_json, write_text
 from toolspeak.cli.rules import open_rules
 from toolspeak.cli.timeline import write_timeline
 from toolspeak.data.codec import dumps
-from toolspeak.data.events import Record
+from toolspeak.data.events import PAUSED, Record
 from toolspeak.data.messages import JSON
 from toolspeak.data.prices import read_prices
 from toolspeak.dialects import Section, get_dialect, repaired
@@ -64,9 +64,7 @@ class Setup:
 
     def recorded(self) -> dict[str, JSON]:
         """As JSON, good in any folder: it may be resumed from another."""
-        kind, _, name = self.model.partition(":")
-        model = f"{kind}:{Path(name).resolve()}" if kind == "scripted" else self.model
-        return {**asdict(self), "model": model, "workspace": str(Path(self.workspace).resolve())}
+        return {**asdict(self), "model": anywhere(self.model), "workspace": str(Path(self.workspace).resolve())}
 
     @classmethod
     def of(cls, run_id: str, recorded: Mapping[str, JSON]) -> Setup:
@@ -77,6 +75,12 @@ class Setup:
         if not all(isinstance(recorded.get(name), str) for name in names) or not isinstance(window, int | None):
             raise UsageError(f"run {run_id} was not started by `toolspeak run`: resume it with the program that did")
         return cls(**{name: recorded[name] for name in names}, window=window)
+
+
+def anywhere(model: str) -> str:
+    """The model's name, good in any folder."""
+    kind, _, name = model.partition(":")
+    return f"{kind}:{Path(name).resolve()}" if kind == "scripted" else model
 
 
 def recording_of(setup: Setup) -> Cassette | None:
@@ -177,6 +181,9 @@ async def _work(
         click.echo(f"toolspeak: the recording goes on: {cassette.left} of its model requests were not asked", err=True)
     for hint in result.hints:
         click.echo(f"toolspeak: {printable(hint)}", err=True)
+    if cassette is not None and cassette.replays and result.status in PAUSED:
+        click.echo("toolspeak: the recording ends here: the run was not resumed, or not with --record", err=True)
+        return AWAITING_APPROVAL if result.status == "awaiting_approval" else SUSPENDED
     return _finish(result, shown.as_json)
 
 

@@ -109,7 +109,8 @@ class Gateway:
         given = header(scope, b"x-request-id")
         request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
         request = Request(scope, receive, send, request_id, time.perf_counter())
-        request.wire = FORMATS.get(request.path, OPENAI_CHAT)
+        others = ANTHROPIC if request.path.startswith("/v1/messages/") else OPENAI_CHAT
+        request.wire = FORMATS.get(request.path, others)
         try:
             await self._answer(request)
         except ClientGone:
@@ -306,11 +307,13 @@ class Gateway:
 
 
 def failure_body(wire: WireFormat, failure: Failure) -> bytes:
-    """An error in the format of the endpoint; OpenAI's has a place for the code."""
+    """An error in the format of the endpoint; OpenAI's has a place for the code, Anthropic's for details."""
     body = wire.encode_error(failure.message, failure.status)
     error = body.get("error")
     if isinstance(error, dict) and "code" in error:
         error["code"] = failure.code
+    if isinstance(error, dict) and failure.details is not None:
+        error["details"] = dict(failure.details)
     return json_bytes(body)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import httpx2
 
@@ -11,14 +12,22 @@ from toolspeak.gateway.routing import UnknownModel
 
 
 class Failure(Exception):
-    """An answer that is an error. `code` is for programs; `retry_after` in seconds."""
+    """An answer that is an error. `code` is for programs, `details` too; `retry_after` in seconds."""
 
-    def __init__(self, status: int, message: str, code: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: str,
+        retry_after: float | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.code = code
         self.retry_after = retry_after
+        self.details = details
 
 
 _STATUSES: Mapping[ProviderErrorCode, int] = {
@@ -74,7 +83,9 @@ def failure_of(error: ToolspeakError) -> Failure:
             return Failure(status, str(error), _CODES[error.code], error.retry_after)
         case UnknownModel():
             return Failure(404, str(error), "model_not_found")
-        case FormatError() | UsageError():
+        case FormatError():
+            return Failure(400, str(error), "invalid_request", details=error.details)
+        case UsageError():
             return Failure(400, str(error), "invalid_request")
         case _:
             return Failure(500, str(error), "gateway_failed")

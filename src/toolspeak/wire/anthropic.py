@@ -76,6 +76,12 @@ class AnthropicFormat:
     def decode_request(self, body: JSON) -> WireRequest:
         fields = dict(asked_object(body, "the request"))
         model = asked_name(fields.pop("model", None), "model")
+        if fields.pop("thread", None) is not None:
+            # The package's tool runner asks for it by itself, and reads by these details that it has to do without.
+            raise FormatError(
+                "thread: conversations are not kept here: send the whole one in 'messages', without 'thread'",
+                details={"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
+            )
         reader = HistoryReader(model)
         messages = [*reader.system(fields.pop("system", None)), *reader.messages(fields.pop("messages", None))]
         tools = [_spec(reader.marked(tool), place) for tool, place in _listed(fields.pop("tools", None))]

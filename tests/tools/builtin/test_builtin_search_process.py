@@ -45,7 +45,7 @@ def is_busy(pid):
     return any(digit in time for digit in "123456789")
 
 async def main():
-    executor = Executor(Toolset([find_tool(Workspace(root), seconds_per_file=3)]))
+    executor = Executor(Toolset([find_tool(Workspace(root), seconds_per_file=20)]))
     calls = [ToolCall("c", "find", {"content": "(a+)+$"})]
     search = asyncio.create_task(
         executor.run(calls, emit=emit, context=BatchContext("r"), approver=approve_all)
