@@ -23,7 +23,8 @@ from toolspeak.wire.base import ModelRequest
 
 QUESTION = Message.user("How is it?")
 CHAT = "/v1/chat/completions"
-STREAMS = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+WHOLE = pytest.param(False, marks=pytest.mark.slow, id="whole")  # a process of a server each: the long sweeps have them
+STREAMS = pytest.mark.parametrize("stream", [pytest.param(True, id="stream"), WHOLE])
 PATHS = pytest.mark.parametrize("path", ENDPOINTS)
 
 
