@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 from conversations import CLIENTS, KEY, LOCKED, SPECIAL, TALKS, Talk, have
-from gateway_process import LOG, START_SECONDS, gateway, log_end
+from gateway_process import LOG, LOG_LINES, START_SECONDS, gateway
 from loopback_server import serve
+from server_process import log_end
 from upstream import DIALECTS, Upstream
 
 
@@ -78,5 +79,5 @@ def told(gateways: dict[str, str]) -> Callable[[Talk], dict[str, Any]]:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     report = yield
     if report.failed and "gateways" in getattr(item, "fixturenames", ()):
-        report.sections.append((f"the end of {LOG}", log_end()))
+        report.sections.append((f"the end of {LOG}", log_end(LOG, LOG_LINES)))
     return report
