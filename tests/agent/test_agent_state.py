@@ -215,8 +215,12 @@ def test_the_five_thousandth_step_costs_what_the_first_cost():
     result = asyncio.run(Agent(driver, TOOLS, limits=Limits(steps=None, repeats=None)).run("count"))
     assert result.answer == "done"
     assert len(result.messages) == 10_002
-    first, last = (driver.times[end] - driver.times[end - 1000] for end in (1500, 5000))
-    assert last < 3 * first, f"{first:.3f} s for a thousand early steps, {last:.3f} s for the last thousand"
+    # The least of several stretches: one of them may hold a full collection of all that the tests before have left.
+    first, last = (
+        min(driver.times[end] - driver.times[end - 250] for end in range(until - 750, until + 1, 250))
+        for until in (1500, 5000)
+    )
+    assert last < 3 * first, f"{first:.3f} s for 250 early steps, {last:.3f} s for 250 of the last"
 
 
 def test_estimating_tokens_does_not_read_the_history_again_and_again():
