@@ -80,7 +80,9 @@ class NativeDriver:
                 async for piece in stream:
                     if not said:
                         text, said = self._text(request), True
-                    await heard(piece)
+                    waits = heard(piece)
+                    if waits is not None:
+                        await waits
                     ended = isinstance(piece, TurnEnded)
                     if ended and self._resume and piece.response_id is not None:
                         sent.earlier = Earlier(piece.response_id, len(sent.messages))
