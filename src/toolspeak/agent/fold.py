@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from toolspeak.agent.compaction import compacted, task_after, tokens_of
 from toolspeak.agent.history import turns_in
-from toolspeak.agent.log import Log, nothing
+from toolspeak.agent.log import NOTHING, Log
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import (
     AnswerRejected,
@@ -189,7 +189,7 @@ def _run_finished(state: RunState, _: Record, event: RunFinished) -> _Changes:
         "answer": event.answer,
         "reason": event.reason,
         "history": history,
-        "queued": nothing(),
+        "queued": NOTHING,
     }
 
 
@@ -225,7 +225,7 @@ def _asked(state: RunState, record: Record, _: ModelAsked) -> _Changes:
     return {
         "step": record.step,
         "history": history,
-        "queued": nothing(),
+        "queued": NOTHING,
         "context": context,
         "task": len(history) - 1,
     }
@@ -258,10 +258,10 @@ def _answered(state: RunState, _: Record, event: ModelAnswered) -> _Changes:
         "choice": choice,
         "unheeded": unheeded,
         "batch": calls,
-        "results": nothing(),
-        "waiting": nothing(),
-        "decisions": nothing(),
-        "begun": nothing(),
+        "results": NOTHING,
+        "waiting": NOTHING,
+        "decisions": NOTHING,
+        "begun": NOTHING,
         "calls": state.calls + len([call for call in calls if isinstance(call, ToolCall)]),
         "tokens_estimated": state.tokens_estimated or event.usage_estimated,
         "context": usage.total or state.context + tokens_of(event.message),
@@ -314,7 +314,7 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> _Changes:
     return {
         "history": history,
         "batch": (),
-        "results": nothing(),
+        "results": NOTHING,
         "memory": memory,
         "progress": progress,
         "polled": False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -135,10 +135,9 @@ class NativeDriver:
         if sent is None or sent.prompt != prompt:
             sent = _Sent(prompt, [Message.system(prompt)] if prompt else [])
             request.memo["native"] = sent
-        messages: Sequence[Message] = request.messages
-        for i in range(sent.known, len(messages)):
-            sent.messages.append(messages[i])
-        sent.known = len(messages)
+        fresh = request.messages[sent.known :]
+        sent.messages += fresh
+        sent.known += len(fresh)
         return sent
 
     async def aclose(self) -> None:

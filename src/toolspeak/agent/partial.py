@@ -80,11 +80,11 @@ class PartialTurn:
             await self._saved()
             await self._save(0)
 
-    async def end(self) -> None:
-        """The turn was read to its end: what is left of it is recorded with it."""
+    def end(self) -> Awaitable[None] | None:
+        """The turn was read to its end: what is left of it is recorded with it. To be awaited, unless it is None."""
         # The timer goes on: most turns are over long before it is due.
         self._text, self._reasoning, self._size = [], [], 0
-        await self._saved()
+        return None if self._saving is None else self._saved()
 
     async def close(self) -> None:
         """The run has ended: nothing is being recorded any more."""

@@ -288,9 +288,11 @@ class Run:
             ended = await self._turns.ask(action)
             if ended is not None:
                 await self._end(ended)
-            await self._read_inbox()
-            following = decide(self.state)
-            if not self.state.batch or not isinstance(following, RunTools):
+            if self._inbox:
+                await self._read_inbox()
+            state = self.state
+            following = decide(state)
+            if not state.batch or not isinstance(following, RunTools):
                 await self._turns.drop_early()
                 return
             action = following

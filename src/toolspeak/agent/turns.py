@@ -150,7 +150,8 @@ class Turns:
         show = publish
         if publish is not None and settings.secrets:
             show = Shown(settings.secrets, publish).put
-        await self.drop_early()
+        if self._early is not None or self._starting is not None:
+            await self.drop_early()
         partial.begin()
         starts_early = settings.early_start and settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", settings.driver.turn(request))
@@ -172,7 +173,9 @@ class Turns:
             self._withdraw()
             await partial.keep()
             raise
-        await partial.end()
+        waits = partial.end()
+        if waits is not None:
+            await waits
         return collector.turn()
 
     def _offer(self, call: ToolCall | MalformedCall) -> None:
