@@ -260,6 +260,23 @@ def test_what_is_being_appended_is_written_before_the_file_is_closed(tmp_path, t
     assert use(journal, main) == 10
 
 
+def test_others_go_on_while_the_file_is_closed_and_it_opens_again(tmp_path):
+    journal = SqliteJournal(tmp_path / "toolspeak.db")
+
+    async def main():
+        await write(journal, a_run("r", *every_kind()))
+        closing = asyncio.ensure_future(turns_of_the_loop(journal.aclose()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await journal.append(next_record("r", 7))  # somebody needs it again, before it is closed
+        assert await closing > 2
+        assert await turns_of_the_loop(journal.aclose()) > 2
+        assert [path.name for path in tmp_path.iterdir()] == ["toolspeak.db"]  # nothing is left to be tidied up
+        return len(await journal.read("r"))
+
+    assert use(journal, main) == 8
+
+
 def test_a_file_that_is_locked_when_it_is_closed_is_named_to_who_appends(tmp_path):
     path = tmp_path / "toolspeak.db"
     journal = SqliteJournal(path)
