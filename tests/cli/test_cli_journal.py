@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from terminal_harness import DEADLINE, environment
 
-from toolspeak import Agent
+from toolspeak import Agent, Session
 from toolspeak.cli.main import cli
 from toolspeak.data.codec import loads
 from toolspeak.data.events import RunFinished, ToolStarted
@@ -245,6 +245,19 @@ def test_a_run_that_was_killed_is_suspended_at_once(folder):
     assert folder.toolspeak("resume") == "Done.\n"
 
 
+def test_a_session_whose_last_run_was_killed_goes_on_at_once(folder):
+    folder.plays(calling("shell", command="sleep 15"), "Done.")
+    killed = folder.start("run", "go", "--approve", "all")
+    folder.wait_for(ToolStarted, "shell")
+    assert "still going on" in folder.here("run", "and?", "--continue", code=1)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    folder.plays("as before", "I do not know what became of it.")
+    assert folder.here("run", "What became of it?", "--continue") == "I do not know what became of it.\n"
+    (session,) = json.loads(folder.here("sessions", "--json"))
+    assert [run["status"] for run in session["runs"]] == ["answered", "running"]
+
+
 def test_watching_is_for_all(folder):
     assert "--watch goes with --all" in folder.here("resume", "--watch", code=2)
 
@@ -310,6 +323,16 @@ def test_a_run_that_a_program_started_outside_of_a_session_is_listed(folder):
     (entry,) = json.loads(folder.here("sessions", "--json"))
     assert (entry["session_id"], [run["run_id"] for run in entry["runs"]]) == (None, [result.run_id])
     assert "answered (answer): yes" in folder.here("show", result.run_id[:8])
+
+    async def later(journal):  # a session with many runs, all of them newer
+        agent = Agent(ScriptedProvider(["yes"] * 3), journal=journal)
+        session = Session(agent)
+        for task in ("one", "two", "three"):
+            await session.run(task)
+
+    folder.read(later)
+    listed = json.loads(folder.here("sessions", "--limit", "2", "--json"))
+    assert [(entry["title"], len(entry["runs"])) for entry in listed] == [("one", 3), ("Is it there?", 1)]
 
 
 def test_a_title_cannot_drive_the_terminal(folder, monkeypatch):

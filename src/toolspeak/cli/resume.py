@@ -11,7 +11,7 @@ import click
 
 from toolspeak.agent import Agent, Run
 from toolspeak.cli.exits import ANSWERED
-from toolspeak.cli.find import SHORT, find_run, is_held, unfinished
+from toolspeak.cli.find import SHORT, find_run, unfinished
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import journal_of, journal_option
 from toolspeak.cli.work import Approve, Setup, Shown, open_streams, recording_of, work
@@ -19,6 +19,7 @@ from toolspeak.data.events import RunStarted
 from toolspeak.errors import RunBusy, ToolspeakError, UsageError
 from toolspeak.execute import InDoubt
 from toolspeak.journal import Journal, RunInfo
+from toolspeak.journal.rules import is_held
 from toolspeak.ui import printable
 
 _LOOK = 1.0

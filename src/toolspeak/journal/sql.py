@@ -202,6 +202,7 @@ class SqlJournal(SqlLeases):
         session_id: str | None = None,
         status: RunStatus | None = None,
         principal: str | None = None,
+        alone: bool = False,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
         where = {
@@ -210,7 +211,7 @@ class SqlJournal(SqlLeases):
             "status = $": status,
             "principal = $": _column(principal),
         }
-        sql, arguments = _where(_RUN, where)
+        sql, arguments = _where(f"{_RUN} AND session_id IS NULL" if alone else _RUN, where)
         async with self._reading() as db:
             rows = await db.rows(f"{sql} ORDER BY created DESC, run_id DESC{_limit(limit)}", *arguments)
         return tuple(RunInfo(*row) for row in rows)
