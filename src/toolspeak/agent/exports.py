@@ -97,9 +97,15 @@ def _read(name: str, check: Callable[[Any], Any], value: Any) -> Any:
         raise FormatError(f"the field {name!r}: {error}") from error
 
 
+def _plain(value: Any) -> str:
+    if plain(text(value)) != value:
+        raise Misfit("expected text without NUL and lone surrogates")
+    return value
+
+
 def _name(value: Any) -> str:
-    if not text(value) or plain(value) != value:
-        raise Misfit("expected an id: text that is not empty, without NUL and lone surrogates")
+    if not _plain(value):
+        raise Misfit("expected an id, found no text")
     return value
 
 
@@ -152,7 +158,7 @@ _FIELDS: Mapping[str, Callable[[Any], Any]] = {
     "version": _count,
     "runs": _count,
     "last_run": _or_none(_name),
-    "principal": _or_none(text),
+    "principal": _or_none(_plain),
     "forked_from": _or_none(_place),
 }
 """The fields of a session that are written as they are, and how each is read."""
