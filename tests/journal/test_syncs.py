@@ -1,6 +1,7 @@
 """Where a sync is waited for: in the event loop while they are short, else in a thread."""
 
 import asyncio
+import os
 import tempfile
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolspeak.data.events import Record, RunFinished, RunResumed
+from toolspeak.data.events import Record, RunFinished, RunResumed, UserMessageQueued
+from toolspeak.data.messages import Message
 from toolspeak.journal import SqliteJournal
 from toolspeak.journal.syncs import SHORT, Syncs
 from toolspeak.testing.journal import a_run, write
@@ -70,3 +72,20 @@ def test_short_syncs_are_made_in_the_loop_and_others_still_get_their_turn():
     assert min(unsynced) > 1
     assert synced[0] > max(unsynced)  # in the thread: nothing is known of the disk
     assert min(synced) == max(unsynced)  # in the loop
+
+
+@pytest.mark.parametrize("sync", ["never", "always"])
+@pytest.mark.parametrize(("count", "size"), [(100, 300_000), (3000, 300)])
+def test_the_write_ahead_log_stays_short_whatever_is_recorded(tmp_path, sync, count, size):
+    async def main(journal):
+        await write(journal, a_run("r"))
+        for start in range(1, count, 10):
+            asked = [UserMessageQueued(Message.user(f"{seq:0{size}}")) for seq in range(start, start + 10)]
+            records = [Record(event, "r", seq, 0, 2.0) for seq, event in enumerate(asked, start)]
+            await asyncio.gather(*map(journal.append, records))
+        log = os.stat(f"{journal.path}-wal").st_size
+        await journal.aclose()
+        return log
+
+    # A thousand pages, and the groups before and after somebody has looked: 3 MB each.
+    assert asyncio.run(main(SqliteJournal(tmp_path / "toolspeak.db", sync=sync))) < 1000 * 4096 + 3 * 3_000_000

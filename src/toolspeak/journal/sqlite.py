@@ -31,7 +31,8 @@ from toolspeak.journal.syncs import Syncs
 Sync: TypeAlias = Literal["effects", "always", "never"]
 
 _MOST_KNOWN = 10_000  # runs whose state is kept to spare looking it up
-_CHECKPOINT = 1000  # pages of the write-ahead log, as SQLite has it; and records that are written without looking
+_CHECKPOINT = 1000  # pages of the write-ahead log, as SQLite has it; about as many are written without looking
+_PAGE = 4096
 
 _SYNCED = (ToolStarted, ToolFinished, RunPaused, RunFinished)
 """What is on the disk before anything follows from it: a power cut must not undo that an effect was begun or what came
@@ -74,7 +75,7 @@ class SqliteJournal(SqlJournal):
         self._known: dict[str, _Known] = {}
         self._seen = -1
         self._unnoted = 0  # records whose stretches are not noted, as far as is known here
-        self._unchecked = 0  # records since somebody has looked whether the log has grown long
+        self._unchecked = 0  # pages, about, since somebody has looked whether the log has grown long
         self._syncs = Syncs()
         self._lock = threading.Lock()
 
@@ -113,10 +114,10 @@ class SqliteJournal(SqlJournal):
                 raise
         return outcomes
 
-    def _note(self, db: sqlite3.Connection, more: int) -> None:
-        """Counts records that were added, and notes the stretches of many."""
+    def _note(self, db: sqlite3.Connection, more: int, size: int) -> None:
+        """Counts records that were added, and their characters, and notes the stretches of many."""
         self._unnoted += more
-        self._unchecked += more
+        self._unchecked += 1 + size // _PAGE
         if self._unnoted >= BATCH:
             for statement in NOTE:
                 db.execute(statement)
@@ -153,7 +154,7 @@ class SqliteJournal(SqlJournal):
             db.execute(INSERT, rows[0])
         else:
             db.executemany(INSERT, rows)
-        self._note(db, len(rows))
+        self._note(db, len(rows), sum([len(text) for _, text in rows]))
 
     def _write_one(self, db: sqlite3.Connection, waiting: Waiting) -> Exception | None:
         record, stored = waiting.record, waiting.stored
@@ -177,7 +178,7 @@ class SqliteJournal(SqlJournal):
 
     async def _add(self, db: Connection, record: Record, stored: Stored, lease: Lease | None) -> None:
         await super()._add(db, record, stored, lease)
-        self._note(cast("SqliteConnection", db).db, 1)
+        self._note(cast("SqliteConnection", db).db, 1, len(stored.text) + sum(map(len, stored.blobs.values())))
 
     @asynccontextmanager
     async def _writing(self) -> AsyncGenerator[SqliteConnection]:
