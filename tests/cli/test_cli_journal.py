@@ -197,6 +197,35 @@ def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder
     assert told.count("resuming") == 1
 
 
+def test_a_run_that_somebody_else_has_ended_meanwhile_is_passed_over(folder):
+    folder.plays(calling("shell", command="until [ -e ../gate ]; do sleep 0.05; done"), "Done.")
+    for task in ("older", "newer"):
+        killed = folder.start("run", task, "--approve", "all")
+        while len(folder.read(lambda journal: journal.runs())) < 1 + (task == "newer"):
+            time.sleep(0.02)
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.communicate()
+    newer, older = folder.read(lambda journal: journal.runs())
+    one = folder.start("resume", "--all", "--approve", "all", "--in-doubt", "repeat")  # begins with the newer
+    while folder.read(lambda journal: journal.run(newer.run_id)).owner == newer.owner:
+        time.sleep(0.02)
+    folder.plays("Done.", "Done.")  # `one` has its own already, and waits for the gate
+    assert folder.toolspeak("resume", older.run_id, "--in-doubt", "report") == "Done.\n"
+    (folder.work.parent / "gate").touch()
+    _, told = one.communicate(timeout=DEADLINE)
+    assert (one.returncode, told.count("resuming")) == (0, 1), told
+
+
+def test_whoever_follows_a_run_is_told_when_it_is_deleted(folder):
+    records = a_run("held", session_id="s")
+    folder.read(lambda journal: journal.append(records[0]))
+    follower = folder.start("show", "held", "--follow")
+    assert "run started" in follower.stdout.readline()
+    folder.here("sessions", "delete", "s")
+    _, told = follower.communicate(timeout=DEADLINE)
+    assert (follower.returncode, "held was deleted" in told) == (2, True)
+
+
 def test_a_run_of_another_process_is_suspended_and_goes_on(folder):
     gate = "until [ -e ../gate ]; do sleep 0.05; done; echo one >> log"
     folder.plays(both(gate, "echo two >> log"), "Done.")

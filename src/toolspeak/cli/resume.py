@@ -105,8 +105,9 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
     """Goes on with every run whose process is gone. Whoever looks again and again gives what `failed`: a run with as
     many records as when it failed is left alone, and one that is held passed over without a word."""
     worst = ANSWERED
-    for info in await unfinished(journal):
-        if info.status != "running":
+    for listed in await unfinished(journal):
+        info = await journal.run(listed.run_id)  # as it is by now: another process may have gone on with it
+        if info is None or info.status != "running":
             continue  # it waits for a person, or was suspended by one, who names it
         if failed is not None and (is_held(info) or failed.get(info.run_id) == info.records):
             continue
