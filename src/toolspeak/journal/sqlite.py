@@ -31,7 +31,7 @@ from toolspeak.journal.syncs import Syncs
 Sync: TypeAlias = Literal["effects", "always", "never"]
 
 _MOST_KNOWN = 10_000  # runs whose state is kept to spare looking it up
-_CHECKPOINT = 1000  # pages of the write-ahead log, as SQLite has it; about as many are written without looking
+_CHECKPOINT = 1000  # pages of the write-ahead log that are written without looking, as SQLite has it; about as many
 _PAGE = 4096
 
 _SYNCED = (ToolStarted, ToolFinished, RunPaused, RunFinished)
@@ -117,7 +117,7 @@ class SqliteJournal(SqlJournal):
     def _note(self, db: sqlite3.Connection, more: int, size: int) -> None:
         """Counts records that were added, and their characters, and notes the stretches of many."""
         self._unnoted += more
-        self._unchecked += 1 + size // _PAGE
+        self._unchecked += 1 + 2 * size // _PAGE  # the last page, and those behind it with what points to them
         if self._unnoted >= BATCH:
             for statement in NOTE:
                 db.execute(statement)
@@ -250,7 +250,7 @@ class SqliteJournal(SqlJournal):
         db = self._open()
         if self._mode != (full, checkpoint):
             db.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-            db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT if checkpoint else 0}")
+            db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT // 2 if checkpoint else 0}")
             self._mode = full, checkpoint
         db.execute("BEGIN IMMEDIATE")
         if checkpoint:
