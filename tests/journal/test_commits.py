@@ -4,12 +4,13 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from toolspeak import Agent, Message, ToolCall, get_dialect, tool
 from toolspeak.agent.load import load_state
-from toolspeak.data.events import Record, RunFinished, RunResumed
+from toolspeak.data.events import Record, RunFinished, RunResumed, UserMessageQueued
 from toolspeak.errors import JournalError, RunConflict
 from toolspeak.journal import SqliteJournal, open_journal
 from toolspeak.providers.scripted import ScriptedProvider
@@ -66,6 +67,30 @@ def test_others_go_on_while_a_record_is_synced(tmp_path):
         assert not task.done()
         assert len(await journal.read("r")) in (3, 4)  # neither does who reads wait for it
         await task
+
+    use(journal, main)
+
+
+def test_others_go_on_while_much_is_indexed_for_a_search_and_two_may_do_it(journal):
+    user = f"user {id(journal)}"
+
+    async def main():
+        for run_id in ("long", "short"):
+            await write(journal, a_run(f"{user} {run_id}", task="find this", principal=user))
+        said = UserMessageQueued(Message.user("find that"))
+        records = [replace(next_record(f"{user} long", seq, said), principal=user) for seq in range(1, 1201)]
+        await write(journal, records[:1000])
+        assert await turns_of_the_loop(journal.search("find", principal=user)) > 5
+        await write(journal, records[1000:])
+        found, again = await asyncio.gather(*[journal.search("find", principal=user, limit=2000) for _ in range(2)])
+        assert sorted((one.run_id, one.seq) for one in found) == [
+            *((f"{user} long", seq) for seq in range(1201)),
+            (f"{user} short", 0),
+        ]
+        assert found == again
+        it = next_record(f"{user} short", 1, replace(said, message=Message.user("find it")))
+        await journal.append(replace(it, principal=user))
+        assert len(await journal.search("find it", principal=user)) == 1
 
     use(journal, main)
 

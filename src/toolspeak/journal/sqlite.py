@@ -290,11 +290,11 @@ class SqliteJournal(SqlJournal):
     async def _delete_records(self, db: Connection, number: int) -> None:
         await delete_run(db, number)
 
-    async def _index_new(self, db: Connection) -> None:
+    async def _behind(self, db: Connection) -> Sequence[tuple[str, int]]:
         for statement in NOTE:  # so that no run's newest record has to be looked for
             await db.change(statement)
         self._unnoted = 0
-        await super()._index_new(db)
+        return await super()._behind(db)
 
     async def _index(self, db: Any, pos: int, text: Sequence[str]) -> None:
         await db.change("INSERT INTO found (rowid, words) VALUES ($1, $2)", pos, " ".join(text))
