@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -10,9 +11,12 @@ from loopback_server import STREAM_HEAD, Exchange, chunked, serve
 from serving import at, gateway, texts
 
 from toolspeak.data.messages import Message
+from toolspeak.gateway.config import Settings, Upstream
+from toolspeak.gateway.server import Application, server_config
 from toolspeak.gateway.streaming import MOST_WAITING, BeforeWaits, EventStream
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
+from uvicorn_here import serving
 
 
 class Reader:
@@ -45,6 +49,21 @@ def test_what_was_written_leaves_together_and_at_once():
         assert (reader.bodies, reader.more, stream.chunks) == ([b"ab", b"c"], False, 3)
 
     asyncio.run(run())
+
+
+def test_no_piece_waits_for_the_client_to_acknowledge_the_one_before():
+    async def run() -> bool:
+        config = server_config(Application(Settings((Upstream(url="http://127.0.0.1:9/v1"),)), logs=False))
+        async with serving(config, protocol=0) as (server, port):  # as sockets are that name none
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            await reader.readuntil(b"\r\n")
+            (connection,) = server.server_state.connections
+            writer.close()
+            accepted = connection.transport.get_extra_info("socket")
+            return bool(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    assert asyncio.run(run())
 
 
 def test_a_slow_reader_holds_its_writer_up_and_gets_all_in_order():
