@@ -48,7 +48,7 @@ def told(path: str, response) -> str:
     return found["error"]["message"]
 
 
-@pytest.mark.parametrize("path", ["/v1/messages/count_tokens", "/v1/completions"])
+@pytest.mark.parametrize("path", ["/v1/messages/batches", "/v1/completions"])
 def test_an_endpoint_that_is_not_here_says_which_are(path: str):
     async def run() -> None:
         async with gateway(Upstream(url="http://127.0.0.1:9/v1")) as served:

@@ -7,17 +7,20 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.errors import ToolspeakError
-from toolspeak.gateway.asked import prompt_characters, turn_of
+from toolspeak.gateway.asked import turn_of
 from toolspeak.gateway.config import Settings
+from toolspeak.gateway.estimate import prompt_size
 from toolspeak.gateway.failures import failure_of
+from toolspeak.gateway.gate import Note
 from toolspeak.gateway.http import Headers, Receive, Send, send_whole
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.server_tools import Running, ServerTools
-from toolspeak.gateway.sse import event, json_bytes, noted
+from toolspeak.gateway.sse import event, json_bytes, noted, with_notes
 from toolspeak.gateway.streaming import EventStream, watched
 from toolspeak.gateway.tool_loop import with_tools
 from toolspeak.gateway.turn import Put, Report, play
@@ -83,8 +86,8 @@ async def _play(answering: Answering, put: Put) -> None:
         asked, loop = await with_tools(answering.tools[0], asked, answering.tools[1])
         player = loop.play
     driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
-    characters = prompt_characters(asked) if asked.usage_wanted else None
-    await player(driver, request, rules, put, answering.report, characters)
+    size = partial(prompt_size, asked) if asked.usage_wanted else None
+    await player(driver, request, rules, put, answering.report, size)
 
 
 async def _stream(answering: Answering, response_id: str) -> None:
@@ -140,11 +143,12 @@ async def _whole(answering: Answering, response_id: str) -> None:
     body: Any = answering.wire.encode_response(
         deltas, model=asked.model, response_id=response_id, created=int(time.time())
     )
-    headers = [*answering.headers]
-    if report.notes:
-        codes = dict.fromkeys(note.code for note in report.notes)
-        headers.append((WARNING_HEADER, ", ".join(codes).encode()))
-        told = [{"code": note.code, "message": note.message} for note in report.notes]
-        body = {**body, "toolspeak": {"warnings": told}}
+    headers = [*answering.headers, *warning_header(report.notes)]
     answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
-    await send_whole(answering.send, 200, json_bytes(body), headers, b"application/json")
+    await send_whole(answering.send, 200, json_bytes(with_notes(body, report.notes)), headers, b"application/json")
+
+
+def warning_header(notes: Sequence[Note]) -> Headers:
+    """The header of an answer in one piece that has notes."""
+    codes = dict.fromkeys(note.code for note in notes)
+    return [(WARNING_HEADER, ", ".join(codes).encode())] if codes else []
