@@ -16,7 +16,7 @@ from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.answer import Answering, answer, warning_header
 from toolspeak.gateway.config import LOOPBACK, Settings
 from toolspeak.gateway.counting import counted
-from toolspeak.gateway.failures import Failure, failure_of
+from toolspeak.gateway.failures import Failure, failure_of, own_failure
 from toolspeak.gateway.http import (
     ClientGone,
     Headers,
@@ -130,10 +130,11 @@ class Gateway:
         except ToolspeakError as error:
             await self._fail(request, failure_of(error))
         except Exception as error:  # noqa: BLE001 - a bug of ours must not show its insides, and is logged whole
-            log("failed", {"id": request.id}, level=logging.ERROR, failed=error)
-            await self._fail(
-                request, Failure(500, f"the gateway failed; its log says more under {request.id}", "gateway_failed")
-            )
+            failure = own_failure(error, request.id)
+            if request.status:  # too late to say so: the connection is closed, and no client takes that for the end
+                request.facts.update(error=failure.message, code=failure.code)
+            else:
+                await self._fail(request, failure)
         finally:
             self._finish(request)
 
@@ -228,7 +229,7 @@ class Gateway:
     async def _ask(self, request: Request) -> None:
         async with self._taken(request) as (asked, route):
             answering = Answering(
-                request.wire, asked, route, self.settings, request.receive, request.send, request.headers
+                request.wire, asked, route, self.settings, request.receive, request.send, request.id, request.headers
             )
             if self.tools is not None:
                 running = self.tools.begin(request.id, log_content=self.settings.log_content)
@@ -255,6 +256,8 @@ class Gateway:
         self.metrics.chunks.labels(*labels).inc(answering.chunks)
         if answering.first_byte is not None:
             self.metrics.first_byte.labels(*labels).observe(answering.first_byte)
+        if answering.failure is not None:
+            self.metrics.broken.labels(*labels, answering.failure.code).inc()
         self.metrics.count_turn(labels[1], answering.route.dialect, answering.report)
 
     async def _models(self, request: Request, wanted: str) -> None:

@@ -54,6 +54,12 @@ class Metrics:
             "toolspeak_rejected", "Requests that were not let in, by reason", ("code",), registry=registry
         )
         self.gone = Counter("toolspeak_clients_gone", "Clients that left before the end", labels, registry=registry)
+        self.broken = Counter(
+            "toolspeak_broken_streams",
+            "Streams that ended in an error",
+            (*labels, "code"),
+            registry=registry,
+        )
         by_tool = ("server", "tool")
         self.tool_calls = Counter(
             "toolspeak_server_tool_calls", "Calls that the gateway ran itself", (*by_tool, "outcome"), registry=registry

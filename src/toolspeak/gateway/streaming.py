@@ -62,6 +62,11 @@ class EventStream:
         self._leaving = self._loop.create_task(_resumed(steps, waits_for))
         self._leaving.add_done_callback(self._left)
 
+    @property
+    def failed(self) -> bool:
+        """Whether the server took no more of it: nothing can be said there any more."""
+        return self._failed is not None
+
     async def end(self) -> None:
         """The last of what was written leaves, and with it the end of the answer."""
         await self._settled()
