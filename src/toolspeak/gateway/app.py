@@ -239,7 +239,7 @@ class Gateway:
             finally:
                 request.status = answering.status
                 request.ran_tools = answering.tools is not None and answering.tools[1].changed
-                request.facts.update(answering.facts())
+                request.facts.update((name, fact) for name, fact in answering.facts().items() if fact is not None)
                 self._count(request, answering)
 
     async def _count_tokens(self, request: Request) -> None:

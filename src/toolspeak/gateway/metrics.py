@@ -21,6 +21,12 @@ OTHER_MODEL = "(other)"
 """The label of models that nobody configured by name: clients must not be able to make any number of time series."""
 
 
+def worker_gone(pid: int) -> None:
+    """What a process had under way is over; what it counted stays."""
+    if os.environ.get(MULTIPROCESS):
+        mark_process_dead(pid)
+
+
 class Metrics:
     """The counters of one process, or of all workers together where `MULTIPROCESS` is set. Counted once a request."""
 
@@ -98,8 +104,7 @@ class Metrics:
 
     def close(self) -> None:
         """This process has nothing to do any more; what it counted stays."""
-        if os.environ.get(MULTIPROCESS):
-            mark_process_dead(os.getpid())
+        worker_gone(os.getpid())
 
     def text(self) -> bytes:
         """The metrics as Prometheus reads them."""
