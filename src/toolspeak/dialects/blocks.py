@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from toolspeak.data.deltas import (
     CallIgnored,
@@ -43,12 +43,11 @@ class BlockFormat:
 
 @dataclass(slots=True)
 class _Block:
-    """The block being read: its body, and where the body starts in the turn."""
+    """The block being read."""
 
     marker: Marker
     end: EndMarker | None
     body: Body
-    start: int
     notes: tuple[str, ...]
     fenced: bool
     problem: Problem | None = None
@@ -189,8 +188,8 @@ class BlockParser:
             self._batch.begun = True
         else:
             body = ResultsBody(self._format.caps)
-        end = self._ends.get(marker)
-        self._block = _Block(marker, end, body, self._position + body_at, found.notes, found.fenced)
+        body.start = self._position + body_at
+        self._block = _Block(marker, self._ends.get(marker), body, found.notes, found.fenced)
         self._state = self._skip if marker.plain else self._body
         return body_at
 
@@ -248,20 +247,19 @@ class BlockParser:
 
     def _body(self, text: str, position: int, out: list[Delta]) -> int:
         block = self._expect_block()
-        first = len(out)
-        stop = block.body.feed(text, position, out)
-        self._place(out, first, block)
-        if block.body.problem is not None:
-            self._fail(block, block.body.problem, block.start + block.body.problem_offset)
-        elif block.body.done and block.end is None:
+        body = block.body
+        stop = body.feed(text, position, out)
+        if body.problem is not None:
+            self._fail(block, body.problem, body.start + body.problem_offset)
+        elif body.done and block.end is None:
             self._finish(block, out)
-        elif block.body.done:
+        elif body.done:
             self._state = self._closing
         elif stop < len(text):
             self._held = text[stop:]
             return len(text)
         else:
-            self._run = block.body.run()
+            self._run = body.run()
         return stop
 
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
@@ -341,12 +339,6 @@ class BlockParser:
         assert block.end is not None, "waiting for an end marker that does not exist is our bug"
         return block.end
 
-    def _place(self, out: list[Delta], first: int, block: _Block) -> None:
-        for i in range(first, len(out)):
-            delta = out[i]
-            if isinstance(delta, CallMalformed):
-                out[i] = replace(delta, offset=delta.offset + block.start)
-
     def _fail(self, block: _Block, problem: Problem, offset: int) -> None:
         block.problem, block.offset = problem, offset
         self._state = self._skip
@@ -374,12 +366,10 @@ class BlockParser:
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:
         block = self._expect_block()
-        first = len(out)
         if normal and block.problem is None and not block.body.done:
             ending = block.end is not None and block.end.viable(self._held, 0)
             if not self._held or ending or block.body.may_end(self._held):
                 block.body.end(out)
-            self._place(out, first, block)
         if block.problem is None and normal and block.body.done:
             block.notes = (*block.notes, "missing_closer") if block.end is not None else block.notes
         elif block.problem is None:
@@ -406,7 +396,7 @@ class BlockParser:
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
             body = self._format.new_body(marker, self._calls, self._format.caps)
             cut = Problem("truncated", CUT)
-            block = _Block(marker, None, body, self._position, (), False, cut, self._position)
+            block = _Block(marker, None, body, (), False, cut, self._position)
             body.raw.add(self._held)
             self._finish(block, out)
         else:

@@ -75,7 +75,8 @@ class FunctionCalls(Steps):
         else:
             problem = value if isinstance(value, Problem) else Problem("invalid_json", "the arguments are no object")
             raw = self._since(self._offset, text, stop)
-            delta = CallMalformed(self._index, raw, problem.code, problem.reason, self._offset, self._name)
+            at = self.start + self._offset
+            delta = CallMalformed(self._index, raw, problem.code, problem.reason, at, self._name)
         self._add_call(delta, out)
 
     def _say(self, fragment: str, out: list[Delta]) -> None:

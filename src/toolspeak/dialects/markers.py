@@ -40,6 +40,9 @@ class Marker:
     label: str = ""
     nested: bool = True
 
+    def __hash__(self) -> int:
+        return hash(self.text)  # asked for at each block, where the hash of all fields would cost more than the rest
+
     @property
     def element(self) -> str:
         """The name of an element marker, else empty."""

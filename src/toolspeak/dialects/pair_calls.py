@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from toolspeak.data.deltas import CallMalformed, Delta
+from toolspeak.data.deltas import Delta
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.raw_values import Answer, EndTag, OpenValue, RawValues
@@ -164,6 +164,7 @@ class PairCalls(RawValues):
         self._gap, self._breaks = (_skip_gap, (_BREAK,)) if escaped else (skip_space, ())
         if self._tags.json and not name and text[stop] == "{":
             self._json = JsonCalls(_JSON_SHAPE, self._index, self.caps)
+            self._json.start = self.start + self._base + stop
             self._state = self._json_object
             return stop
         if text[stop] != "<":
@@ -269,14 +270,10 @@ class PairCalls(RawValues):
 
     def _json_object(self, text: str, position: int, out: list[Delta]) -> int:
         assert self._json is not None, "a JSON state without its reader is our bug"
-        at, first = self._base + position - self._json.raw.length, len(out)
         stop = self._json.feed(text, position, out)
-        for i in range(first, len(out)):
-            delta = out[i]
-            if isinstance(delta, CallMalformed):
-                out[i] = replace(delta, offset=delta.offset + at)
         if self._json.problem is not None:
-            self.problem, self.problem_offset = self._json.problem, at + self._json.problem_offset
+            self.problem = self._json.problem
+            self.problem_offset = self._json.start - self.start + self._json.problem_offset
         elif self._json.done:
             self.calls += self._json.calls
             self._index += len(self._json.calls)

@@ -20,13 +20,17 @@ MAX_END = 64
 """Characters an end marker may take, white space included."""
 
 
+MAX_DIGITS = 4300
+"""Digits that CPython's own `int(text)` takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Past a cap a call is malformed. The integer cap is CPython's own limit for `int(text)`."""
+    """Past a cap a call is malformed."""
 
     depth: int = 128
     characters: int = 64 * 1024 * 1024
-    digits: int = 4300
+    digits: int = MAX_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +295,7 @@ def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
 
 def _finite(text: str) -> float:
     value = float(text)
-    if value in (float("inf"), float("-inf")):
+    if value in (float("inf"), float("-inf")) or len(text) > MAX_DIGITS:
         raise _RejectedError(Problem("too_large", f"the number {shorten(text)} is too large"))
     return value
 
@@ -321,6 +325,34 @@ def decode_json(text: str, caps: Caps | None = None) -> JSON | Problem:
         return rejected.problem
     except (ValueError, RecursionError) as error:
         return Problem("invalid_json", str(error))
+
+
+def whole_object(text: str, position: int, caps: Caps) -> tuple[dict[str, JSON], int] | None:
+    """The value and the end of a JSON object at text[position] that is there to its end: for a scanner and a decoder
+    at once, in a tenth of their time. None where these have to say what it is: cut short, past a cap, not strict JSON.
+    """
+    if text.find("}", position) < 0 or caps.digits < MAX_DIGITS:
+        return None
+    try:
+        value, stop = _DECODER.raw_decode(text, position)
+    except (ValueError, RecursionError):
+        return None
+    length, brackets = stop - position, text.count("{", position, stop) + text.count("[", position, stop)
+    nested = caps.depth - 2  # of a call, as in the JSON dialects
+    if length > caps.characters or (brackets > nested and _deeper(value, nested)):
+        return None
+    return value, stop
+
+
+def _deeper(value: JSON, depth: int) -> bool:
+    """Whether arrays and objects are nested deeper than this."""
+    level = [value]
+    for _ in range(depth):
+        inner = (child for each in level for child in (each.values() if isinstance(each, dict) else each))
+        level = [child for child in inner if isinstance(child, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 class EndMarker:

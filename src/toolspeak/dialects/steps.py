@@ -192,8 +192,8 @@ class CallSteps(Steps):
             notes = tuple(dict.fromkeys(call.notes))
             delta: CallCompleted | CallMalformed = CallCompleted(self._index, call.name, call.arguments, None, notes)
         else:
-            problem, raw = call.problem, self._since(call.offset, text, stop)
-            delta = CallMalformed(self._index, raw, problem.code, problem.reason, call.offset, call.name or None)
+            problem, raw, at = call.problem, self._since(call.offset, text, stop), self.start + call.offset
+            delta = CallMalformed(self._index, raw, problem.code, problem.reason, at, call.name or None)
         self._add_call(delta, out)
         self._call = None
 
