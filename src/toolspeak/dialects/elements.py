@@ -129,10 +129,11 @@ class ElementCalls(CallSteps):
             call.notes.append("json_arguments")
             self._state = self._in_json
             return position
-        argument, following = syntax.match(syntax.argument, text, position), syntax.match(syntax.call, text, position)
+        argument = syntax.match(syntax.argument, text, position)
         if isinstance(argument, Tag) and not call.written:
             self._start_value(call, argument, out)
             return position + argument.length
+        following = syntax.match(syntax.call, text, position)
         if isinstance(following, Tag) and not self._bare:
             return self._end_unclosed(text, position, out)
         begun = begins(text, position, syntax.call_end, self._block_end)

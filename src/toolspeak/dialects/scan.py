@@ -44,15 +44,21 @@ class Problem:
 class Buffer:
     """Text collected in pieces, at most `limit` characters of it (what comes later is counted, not kept)."""
 
-    __slots__ = ("_limit", "_text", "length")
+    __slots__ = ("_first", "_limit", "_text", "length")
 
     def __init__(self, limit: int) -> None:
-        self._text = io.StringIO(newline="")
+        self._first = ""  # a piece that stays the only one, as most do in a turn that comes whole, needs no stream
+        self._text: io.StringIO | None = None
         self._limit = limit
         self.length = 0
 
     def add(self, text: str) -> None:
-        if self.length < self._limit:
+        if not self.length:
+            self._first = text[: self._limit]
+        elif self.length < self._limit:
+            if self._text is None:
+                self._text = io.StringIO(newline="")
+                self._text.write(self._first)
             self._text.write(text[: self._limit - self.length])
         self.length += len(text)
 
@@ -61,10 +67,12 @@ class Buffer:
         return self.length > self._limit
 
     def value(self) -> str:
-        return self._text.getvalue()
+        return self._first if self._text is None else self._text.getvalue()
 
     def since(self, start: int) -> str:
         """What was added from this length on."""
+        if self._text is None:
+            return self._first[start:]
         self._text.seek(start)
         text = self._text.read()
         self._text.seek(0, io.SEEK_END)
