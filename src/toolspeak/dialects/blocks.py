@@ -19,6 +19,7 @@ from toolspeak.data.deltas import (
     TextDelta,
 )
 from toolspeak.data.messages import NORMAL_END, FinishReason
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.batch import Batch
 from toolspeak.dialects.body import CUT, Body, ResultsBody, Run
@@ -31,6 +32,7 @@ NewBody = Callable[[Marker, int, Caps], Body]
 _SPACE = re.compile(r"\s*")
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class BlockFormat:
     """What makes a dialect of this family. The first reasoning marker is the one a prompt may have opened."""
