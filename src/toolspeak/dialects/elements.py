@@ -131,7 +131,7 @@ class ElementCalls(CallSteps):
             return position
         argument = syntax.match(syntax.argument, text, position)
         if isinstance(argument, Tag) and not call.written:
-            self._start_value(call, argument, out)
+            self._start_value(call, argument)
             return position + argument.length
         following = syntax.match(syntax.call, text, position)
         if isinstance(following, Tag) and not self._bare:
@@ -155,7 +155,7 @@ class ElementCalls(CallSteps):
             self._state = self._in_call
         return stop
 
-    def _start_value(self, call: OpenCall, tag: Tag, out: list[Delta]) -> None:
+    def _start_value(self, call: OpenCall, tag: Tag) -> None:
         types = value_types(call.spec, tag.name, self._syntax.guesses)
         known = call.spec is None or tag.name in argument_schemas(call.spec) or tag.name in call.spec.aliases
         wrapper = tag.name in self._syntax.wrappers and not known and tag.explicit != "string"
@@ -164,12 +164,12 @@ class ElementCalls(CallSteps):
         held = wrapper or (not streams and (tag.explicit != "" or "string" not in types))
         self._value = _Value(tag.name, types, tag.explicit, streams, held, wrapper)
         # A wrapper's own name is only said if its value turns out to be none.
-        self._start_argument(tag.name, [] if wrapper else out)
+        self._start_argument(tag.name, said=not wrapper)
         if streams:
-            self._say('"', out)
+            self._say('"')
         self._state = self._value_start
         if tag.empty:
-            self._end_value(out)
+            self._end_value()
 
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
         """White space before a CDATA section is no part of the value; before anything else it is."""
@@ -182,7 +182,7 @@ class ElementCalls(CallSteps):
             self._state = self._in_cdata
             if "string" in value.types and value.explicit == "" and not value.wrapper:
                 value.explicit = "string"
-                self._let_go(value, out)
+                self._let_go(value)
             return stop + len(CDATA)
         self._state = self._in_value
         return position + (1 if self._syntax.trims and text[position] == "\n" else 0)
@@ -204,17 +204,17 @@ class ElementCalls(CallSteps):
             if verdict == "no":
                 position = at + 1
                 continue
-            if self._grow(text, start, cut, out):
+            if self._grow(text, start, cut):
                 return cut
             if verdict == "undecided":
                 self._wait = True
                 return cut
             if stop == at:
                 call.notes.append("missing_closer")
-            self._end_value(out)
+            self._end_value()
             return stop
         hold = syntax.hold_from(text, max(position, start))
-        if not self._grow(text, start, hold, out):
+        if not self._grow(text, start, hold):
             self._wait = hold < len(text)
         return hold
 
@@ -224,50 +224,50 @@ class ElementCalls(CallSteps):
             rest = text[at : at + MAX_CANDIDATE]
             if rest.startswith(CDATA_END + CDATA):
                 stop = at + len(CDATA_END + CDATA)
-                return at if self._grow(text, start, at, out) else stop
+                return at if self._grow(text, start, at) else stop
             after = skip_space(rest, len(CDATA_END))
             ended = rest.startswith(CDATA_END)
             if ended and rest.startswith(self._syntax.argument_end, after):
-                if not self._grow(text, start, at, out):
-                    self._end_value(out)
+                if not self._grow(text, start, at):
+                    self._end_value()
                 return at + after + len(self._syntax.argument_end)
             wait = ended and (after == len(rest) or begins(rest, after, self._syntax.argument_end, CDATA))
             if (wait and len(rest) < MAX_CANDIDATE) or begins(rest, 0, CDATA_END):
-                self._wait = not self._grow(text, start, at, out)
+                self._wait = not self._grow(text, start, at)
                 return at
             position = at + 1
-        self._grow(text, start, len(text), out)
+        self._grow(text, start, len(text))
         return len(text)
 
-    def _grow(self, text: str, start: int, stop: int, out: list[Delta]) -> bool:
+    def _grow(self, text: str, start: int, stop: int) -> bool:
         """Takes a piece of the value; True if it has grown too large."""
         value = self._open_value()
-        self._content(text, start, stop, out if value.streams else None)
+        self._content(text, start, stop, said=value.streams)
         if not (value.streams or value.held) and stop > start:
             lean = leaning(self._text.value(), value.types)
             if lean == "text":
-                self._let_go(value, out)
+                self._let_go(value)
             value.held = lean == "other"
         return self.problem is not None
 
-    def _let_go(self, value: _Value, out: list[Delta]) -> None:
+    def _let_go(self, value: _Value) -> None:
         """A value that could have been something else is text for certain."""
         if not value.streams:
             value.streams, value.held = True, False
-            self._say('"' + string_text(self._text.value()), out)
+            self._say('"' + string_text(self._text.value()))
 
-    def _end_value(self, out: list[Delta]) -> None:
+    def _end_value(self) -> None:
         value, text = self._open_value(), self._text.value()
         self._value, self._lookahead.rejected = None, ""
         self._state = self._in_call
         if value.wrapper:
-            if self._unwrap(value.name, text, out):
+            if self._unwrap(value.name, text):
                 return
-            self._start_argument(value.name, out)
+            self._start_argument(value.name)
         read = text if value.streams else read_value(text, value.types, value.explicit, self.caps)
-        self._keep(value.name, text, read, out, streamed=value.streams)
+        self._keep(value.name, text, read, streamed=value.streams)
 
-    def _unwrap(self, name: str, text: str, out: list[Delta]) -> bool:
+    def _unwrap(self, name: str, text: str) -> bool:
         """All arguments in one object, under a name that is none of the tool's: taken for the arguments."""
         call, read = self._open_call(), read_other(text, frozenset({"object"}), self.caps)
         inner = as_mapping(None if isinstance(read, Problem) else read)
@@ -275,8 +275,8 @@ class ElementCalls(CallSteps):
             return False
         call.notes.append(f"arguments_key:{name}")
         for key, each in inner.items():
-            self._start_argument(key, out)
-            self._keep(key, "", each, out, streamed=False)
+            self._start_argument(key)
+            self._keep(key, "", each, streamed=False)
         return True
 
     def _expected(self, what: str, text: str, position: int) -> None:

@@ -111,20 +111,20 @@ class KimiCalls(RawValues):
             if head is not None and tag == _ARGUMENT and "key" not in head[0]:
                 self._fail("invalid_call", f'an argument without its name; write {_ARGUMENT} key="…"', stop)
             elif head is not None:
-                self._start(tag, head[0], out)
+                self._start(tag, head[0])
                 return stop + head[1]
         else:
             self._fail("invalid_call", f"expected {_ARGUMENT} or {_CALL_END} in {shorten(call.name)!r}", stop)
         return stop
 
-    def _start(self, tag: str, attributes: Mapping[str, str], out: list[Delta]) -> None:
+    def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
         if tag == _JSON:
             self._start_json()
             self._state = self._in_json
             return
         key = attributes.get("key", "")
         kinds = KINDS.get(attributes.get("type", ""))
-        self._start_value(key, _VALUE_END, kinds or argument_types(self._open_call().spec, key), out)
+        self._start_value(key, _VALUE_END, kinds or argument_types(self._open_call().spec, key))
 
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._take_json(text, position, out)

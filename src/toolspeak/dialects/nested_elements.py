@@ -97,16 +97,16 @@ class NestedCalls(CallSteps):
         if tag is None:
             self._wait_or_fail(f"{self._prefix}<argument> or {self._call_end}", text, position)
             return position
-        self._start_node(tag, out)
+        self._start_node(tag)
         return tag.end()
 
-    def _start_node(self, tag: re.Match[str], out: list[Delta]) -> None:
+    def _start_node(self, tag: re.Match[str]) -> None:
         call, name = self._open_call(), unescape_name(tag[1].strip())
         if self._open:
             schema = _inner_schema(self._open[-1].schema, name, call.root)
         else:
             schema = argument_schemas(call.spec).get(call.spec.aliases.get(name, name)) if call.spec else None
-            self._start_argument(name, out)
+            self._start_argument(name)
         types = schema_types(schema if schema is not None else {}, call.root)
         end = f"{self._prefix}</{tag[1].strip()}>"
         self._open.append(_Node(name, end, schema, types, bool(tag[2])))
@@ -121,7 +121,7 @@ class NestedCalls(CallSteps):
         near = stop - position < MAX_CANDIDATE
         if near and text.startswith(CDATA, stop):
             node.cdata = True
-            self._be_text(node, out)
+            self._be_text(node)
             self._state = self._in_cdata
             return stop + len(CDATA)
         if near and not text.startswith(node.end, stop):
@@ -140,11 +140,11 @@ class NestedCalls(CallSteps):
             if holds and cut_tag and ">" not in text[stop + len(self._prefix) : stop + MAX_CANDIDATE]:
                 self._wait = True
                 return position
-        self._be_text(node, out)
+        self._be_text(node)
         self._state = self._in_text
         return position
 
-    def _be_text(self, node: _Node, out: list[Delta]) -> None:
+    def _be_text(self, node: _Node) -> None:
         self._text = Buffer(self.caps.characters)
         if (
             len(self._open) == 1
@@ -152,18 +152,18 @@ class NestedCalls(CallSteps):
             and (is_text(node.types) or (node.cdata and "string" in node.types))
         ):
             node.streams = True
-            self._say('"', out)
+            self._say('"')
 
     def _in_text(self, text: str, start: int, out: list[Delta]) -> int:
         node = self._open[-1]
         at = text.find(node.end, start)
         if at >= 0:
-            if self._grow(node, text, start, at, out):
+            if self._grow(node, text, start, at):
                 return at
-            self._end_node(out)
+            self._end_node()
             return at + len(node.end)
         hold = _hold_from(text, start, node.end)
-        if not self._grow(node, text, start, hold, out):
+        if not self._grow(node, text, start, hold):
             self._wait = hold < len(text)
         return hold
 
@@ -175,17 +175,17 @@ class NestedCalls(CallSteps):
             ended = rest.startswith(CDATA_END)
             after = skip_space(rest, len(CDATA_END)) if ended else 0
             if rest.startswith(CDATA_END + CDATA):
-                return at if self._grow(node, text, start, at, out) else at + len(CDATA_END + CDATA)
+                return at if self._grow(node, text, start, at) else at + len(CDATA_END + CDATA)
             if ended and after < MAX_CANDIDATE and rest.startswith(node.end, after):
-                if not self._grow(node, text, start, at, out):
-                    self._end_node(out)
+                if not self._grow(node, text, start, at):
+                    self._end_node()
                 return at + after + len(node.end)
             more = ended and after < MAX_CANDIDATE and (after == len(rest) or begins(rest, after, node.end))
             if more or begins(rest, 0, CDATA_END) or begins(rest, 0, CDATA_END + CDATA):
-                self._wait = not self._grow(node, text, start, at, out)
+                self._wait = not self._grow(node, text, start, at)
                 return at
             position = at + 1
-        self._grow(node, text, start, len(text), out)
+        self._grow(node, text, start, len(text))
         return len(text)
 
     def _in_container(self, text: str, position: int, out: list[Delta]) -> int:
@@ -194,11 +194,11 @@ class NestedCalls(CallSteps):
         if position == len(text):
             return position
         if text.startswith(node.end, position):
-            self._end_node(out)
+            self._end_node()
             return position + len(node.end)
         tag = self._tag.match(text, position, position + MAX_CANDIDATE)
         if tag:
-            self._start_node(tag, out)
+            self._start_node(tag)
             return tag.end()
         if begins(text, position, node.end):
             self._wait = True
@@ -206,12 +206,12 @@ class NestedCalls(CallSteps):
             self._wait_or_fail(f"an element or {node.end}", text, position)
         return position
 
-    def _grow(self, node: _Node, text: str, start: int, stop: int, out: list[Delta]) -> bool:
+    def _grow(self, node: _Node, text: str, start: int, stop: int) -> bool:
         """Takes a piece of an element's text; True if it has grown too large."""
-        self._content(text, start, stop, out if node.streams else None)
+        self._content(text, start, stop, said=node.streams)
         return self.problem is not None
 
-    def _end_node(self, out: list[Delta]) -> None:
+    def _end_node(self) -> None:
         node, call = self._open.pop(), self._open_call()
         value = self._value(node, call)
         if self._open:
@@ -220,7 +220,7 @@ class NestedCalls(CallSteps):
             children.append((node.name, value))
             self._state = self._in_container
             return
-        self._keep(node.name, "", value, out, streamed=node.streams)
+        self._keep(node.name, "", value, streamed=node.streams)
         self._state = self._in_call
 
     def _value(self, node: _Node, call: OpenCall) -> JSON:

@@ -264,7 +264,7 @@ class PairCalls(RawValues):
         if tag is None:
             self._wait = True
         elif tag == tags.value:
-            self._start_value(self._key, self._tags.value_end, argument_types(self._open_call().spec, self._key), out)
+            self._start_value(self._key, self._tags.value_end, argument_types(self._open_call().spec, self._key))
             return stop + len(tag)
         elif tag:
             self._tag_text, self._state = Buffer(self.caps.characters), self._in_kind
@@ -301,7 +301,7 @@ class PairCalls(RawValues):
             self._wait = True
         elif tag:
             kinds = KINDS.get(self._tag_text.value().strip()) or argument_types(self._open_call().spec, self._key)
-            self._start_value(self._key, self._tags.value_end, kinds, out)
+            self._start_value(self._key, self._tags.value_end, kinds)
             return stop + len(tag)
         else:
             self._fail("invalid_call", f"expected {self._tags.value} behind the type", stop)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from toolspeak.data.messages import JSON
 
@@ -352,12 +353,12 @@ def whole_object(text: str, position: int, caps: Caps) -> tuple[dict[str, JSON],
     return value, stop
 
 
-def _deeper(value: JSON, depth: int) -> bool:
+def _deeper(value: dict[str, JSON], depth: int) -> bool:
     """Whether arrays and objects are nested deeper than this."""
-    level = [value]
+    level: list[Iterable[JSON]] = [value.values()]
     for _ in range(depth):
-        inner = (child for each in level for child in (each.values() if isinstance(each, dict) else each))
-        level = [child for child in inner if isinstance(child, dict | list)]
+        inner: list[JSON] = [each for values in level for each in values if isinstance(each, dict | list)]
+        level = [cast("dict[str, JSON]", each).values() if isinstance(each, dict) else each for each in inner]
         if not level:
             return False
     return True
