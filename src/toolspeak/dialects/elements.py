@@ -51,7 +51,6 @@ class ElementCalls(CallSteps):
         self._syntax = syntax
         self._block_end = block_end
         self._bare = bare
-        self._state = self._between
         self._value: _Value | None = None
         self._lookahead = Lookahead(syntax, block_end, tools, bare)
 
@@ -61,9 +60,6 @@ class ElementCalls(CallSteps):
         if self._state == self._in_cdata:
             return without("]")
         return self._syntax.flow if self._state == self._in_value else None
-
-    def end(self, out: list[Delta]) -> None:
-        self.done = self._state == self._between and bool(self.calls)
 
     def hint(self) -> str:
         rejected = self._lookahead.rejected
@@ -106,11 +102,7 @@ class ElementCalls(CallSteps):
         self._start_call(name, position, out)
         self._state = self._in_call
         if tag.empty:
-            self._close(text, position + tag.length, out)
-
-    def _close(self, text: str, stop: int, out: list[Delta]) -> None:
-        self._end_call(text, stop, out)
-        self._state = self._between
+            self._end_call(text, position + tag.length, out)
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         call, syntax = self._open_call(), self._syntax
@@ -119,7 +111,7 @@ class ElementCalls(CallSteps):
             return position
         if text.startswith(syntax.call_end, position):
             stop = position + len(syntax.call_end)
-            self._close(text, stop, out)
+            self._end_call(text, stop, out)
             self.done = self._bare
             return position if self._bare else stop
         if text.startswith(self._block_end, position):
@@ -145,7 +137,7 @@ class ElementCalls(CallSteps):
 
     def _end_unclosed(self, text: str, position: int, out: list[Delta]) -> int:
         self._open_call().notes.append("missing_closer")
-        self._close(text, position, out)
+        self._end_call(text, position, out)
         return position
 
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:

@@ -99,11 +99,15 @@ class FunctionCalls(Steps):
         self._json.add(told)
         return told
 
-    def _take_word(self, piece: str, position: int, what: str) -> None:
+    def _take_word(self, run: re.Pattern[str], text: str, position: int, what: str) -> int:
+        """Takes what `run` matches of a name; returns where it stops, which is its end unless the text ends there."""
+        found = run.match(text, position)
+        stop = found.end() if found else position
         room = MAX_NAME - len(self._word)
-        self._word += piece
-        if len(piece) > room:
+        self._word += text[position:stop]
+        if stop - position > room:
             self._fail("too_large", f"{what} is over {MAX_NAME} characters", position + room)
+        return stop
 
     def _unexpected(self, expected: str, text: str, position: int, code: str = "invalid_call") -> int:
         return self._fail(code, f"expected {expected}, found {text[position]!r}", position)

@@ -75,9 +75,7 @@ class GemmaCalls(FunctionCalls):
         return position
 
     def _call_name(self, text: str, position: int, out: list[Delta]) -> int:
-        found = _NAME_RUN.match(text, position)
-        stop = found.end() if found else position
-        self._take_word(text[position:stop], position, "the name of a tool")
+        stop = self._take_word(_NAME_RUN, text, position, "the name of a tool")
         if stop < len(text):
             self._state = self._call_open
         return stop
@@ -114,9 +112,7 @@ class GemmaCalls(FunctionCalls):
         return position
 
     def _key_name(self, text: str, position: int, out: list[Delta]) -> int:
-        found = _KEY_RUN.match(text, position)
-        stop = found.end() if found else position
-        self._take_word(text[position:stop], position, "the name of an argument")
+        stop = self._take_word(_KEY_RUN, text, position, "the name of an argument")
         if stop == len(text):
             return stop
         if not self._word:

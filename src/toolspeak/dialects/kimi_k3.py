@@ -43,13 +43,6 @@ class KimiCalls(RawValues):
 
     tag_open = _CLOSE
 
-    def __init__(self, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
-        super().__init__(tools, first_index, caps)
-        self._state = self._between
-
-    def end(self, out: list[Delta]) -> None:
-        self.done = self._state == self._between and bool(self.calls)
-
     def _may_follow(self, text: str, position: int) -> Answer:
         # The last two are mistakes there, but more likely a call that was not closed than content.
         tag = stands(text, position, (_ARGUMENT, _CALL_END, _CALL, _TOOLS_END))
@@ -102,7 +95,6 @@ class KimiCalls(RawValues):
             self._wait = True
         elif tag == _CALL_END:
             self._end_call(text, stop + len(tag), out)
-            self._state = self._between
             return stop + len(tag)
         elif tag and (call.written or (tag == _JSON and call.arguments)):
             self._fail("invalid_call", "arguments and a JSON object in one call, or two objects; write one", stop)

@@ -102,12 +102,11 @@ def _header_end(ends: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
 class NamedCalls(Steps):
     """Implements `Body`; argument text leaves as it comes."""
 
-    _scanner: JsonScanner
-
     def __init__(self, shape: NamedShape, first_index: int, caps: Caps, *, single: bool = False) -> None:
         super().__init__(first_index, caps)
         self._shape = shape
         self._single = single
+        self._scanner = JsonScanner(caps)
         self._header_end, self._longest = _header_end(shape.header_ends)
         self._call = _Call(Buffer(caps.characters), 0)
         self._state = self._header if single else self._between

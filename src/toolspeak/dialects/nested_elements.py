@@ -47,7 +47,6 @@ class NestedCalls(CallSteps):
         self._block_end, self._call_end = block_end, f"{prefix}</invoke>"
         self._call_tag = re.compile(rf"""{start}<invoke\s+name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')\s*(/?)>""")
         self._tag = re.compile(rf'{start}<([^<>/\s][^<>]*?|)(\s+type="json")?>')
-        self._state = self._between
         self._open: list[_Node] = []
 
     def flow(self) -> Callable[[str], object] | None:
@@ -56,9 +55,6 @@ class NestedCalls(CallSteps):
         if self._state == self._in_text:
             return without(self._prefix[0], self._prefix[1])
         return without("]") if self._state == self._in_cdata else None
-
-    def end(self, out: list[Delta]) -> None:
-        self.done = self._state == self._between and bool(self.calls)
 
     # States, as in `Steps`.
 
@@ -76,7 +72,7 @@ class NestedCalls(CallSteps):
             self._start_call(unescape_name(tag[1] if tag[1] is not None else tag[2]), position, out)
             self._state = self._in_call
             if tag[3]:
-                self._close(text, tag.end(), out)
+                self._end_call(text, tag.end(), out)
             return tag.end()
         self._wait_or_fail(f'{self._prefix}<invoke name="…">', text, position)
         return position
@@ -87,11 +83,11 @@ class NestedCalls(CallSteps):
         if position == len(text):
             return position
         if text.startswith(self._call_end, position):
-            self._close(text, position + len(self._call_end), out)
+            self._end_call(text, position + len(self._call_end), out)
             return position + len(self._call_end)
         if text.startswith(self._block_end, position):
             call.notes.append("missing_closer")
-            self._close(text, position, out)
+            self._end_call(text, position, out)
             return position
         tag = self._tag.match(text, position, position + MAX_CANDIDATE)
         if tag is None:
@@ -235,10 +231,6 @@ class NestedCalls(CallSteps):
             call.problem = call.problem or Problem(value.code, reason)
             return text
         return value
-
-    def _close(self, text: str, stop: int, out: list[Delta]) -> None:
-        self._end_call(text, stop, out)
-        self._state = self._between
 
     def _wait_or_fail(self, what: str, text: str, position: int) -> None:
         rest, opener = text[position : position + MAX_CANDIDATE], f"{self._prefix}<"

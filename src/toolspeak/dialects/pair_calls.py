@@ -142,10 +142,8 @@ class PairCalls(RawValues):
         self._json: JsonCalls | None = None
         self._gap, self._breaks = skip_space, tuple[str, ...]()
         self._tags = _written(tags, wrapped)
-        self._state = self._between if wrapped else self._name
-
-    def end(self, out: list[Delta]) -> None:
-        self.done = self._wrapped and self._state == self._between and bool(self.calls)
+        if not wrapped:
+            self._state = self._name
 
     def _may_follow(self, text: str, position: int) -> Answer:
         # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
@@ -229,13 +227,11 @@ class PairCalls(RawValues):
         elif tag == self._tags.call_end:
             self._end_call(text, stop, out)
             if self._wrapped:
-                self._state = self._between
                 return stop + len(tag)
             self.done = True
         elif tag == self._tags.block_end and tag:
             self._open_call().notes.append("missing_closer")
             self._end_call(text, stop, out)
-            self._state = self._between
         elif tag:
             self._tag_text, self._state = Buffer(self.caps.characters), self._in_key
             return stop + len(tag)

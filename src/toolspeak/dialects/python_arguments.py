@@ -90,9 +90,7 @@ class PythonArguments(FunctionCalls):
         return self._unexpected("name=value: every argument needs its name", text, position)
 
     def _key_name(self, text: str, position: int, out: list[Delta]) -> int:
-        found = _KEY_RUN.match(text, position)
-        stop = found.end() if found else position
-        self._take_word(text[position:stop], position, "the name of an argument")
+        stop = self._take_word(_KEY_RUN, text, position, "the name of an argument")
         if stop < len(text):
             self._state = self._equals
         return stop

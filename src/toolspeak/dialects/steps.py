@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -100,15 +101,22 @@ class OpenCall:
 
 
 class CallSteps(Steps):
-    """A body of calls whose arguments are text, each typed on its own."""
-
-    _scanner: JsonScanner  # of the JSON that all arguments of the open call are
+    """A body of calls whose arguments are text, each typed on its own. It begins, and goes on behind a call, in the
+    state `_between`."""
 
     def __init__(self, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
         super().__init__(first_index, caps)
         self._tools = tools
         self._call: OpenCall | None = None
         self._text = Buffer(caps.characters)  # of the value, or of the JSON that all arguments are
+        self._scanner = JsonScanner(caps)  # of that JSON
+        self._state = self._between
+
+    @abstractmethod
+    def _between(self, text: str, position: int, out: list[Delta]) -> int: ...
+
+    def end(self, out: list[Delta]) -> None:
+        self.done = self._state == self._between and bool(self.calls)
 
     def flow(self) -> Callable[[str], object] | None:
         """Where the body stands in text that leaves as it comes: what says that a chunk holds nothing else."""
@@ -196,7 +204,7 @@ class CallSteps(Steps):
         return stop
 
     def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
-        """The call ends at text[stop]; the state that follows is the reader's to set."""
+        """The call ends at text[stop]."""
         call = self._open_call()
         if call.problem is None and not call.written:
             self._say("}" if call.arguments else "{}")
@@ -208,7 +216,7 @@ class CallSteps(Steps):
             problem, raw, at = call.problem, self._since(call.offset, text, stop), self.start + call.offset
             delta = CallMalformed(self._index, raw, problem.code, problem.reason, at, call.name or None)
         self._add_call(delta, out)
-        self._call = None
+        self._call, self._state = None, self._between
 
     def _say(self, text: str) -> None:
         """A fragment of the arguments; a call without a name has none that anybody could follow."""

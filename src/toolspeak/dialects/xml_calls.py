@@ -29,10 +29,6 @@ class XmlCalls(RawValues):
         super().__init__(tools, first_index, caps)
         self._block = block.lower()
         self._element = ""  # of the open call
-        self._state = self._between
-
-    def end(self, out: list[Delta]) -> None:
-        self.done = self._state == self._between and bool(self.calls)
 
     def hint(self) -> str:
         """Why an unclosed value did not end where the model thought it would."""
@@ -153,7 +149,6 @@ class XmlCalls(RawValues):
             reason = f"arguments are elements, not attributes: <{element}><argument>value</argument></{element}>"
             call.problem = Problem("no_arguments", reason)
         self._end_call(text, stop, out)
-        self._state = self._between
 
     def _read_tag(self, text: str, position: int, named: str) -> Tag | None:
         """The tag at `position`; None after asking for more or failing."""
