@@ -96,6 +96,10 @@ class Body(ABC):
     @abstractmethod
     def feed(self, text: str, start: int, out: list[Delta]) -> int: ...
 
+    def resume(self) -> bool:
+        """Takes back a problem at the first character that was not taken, which is left out; whether that can be."""
+        return False
+
     def run(self) -> Run | None:
         """How the next chunks may be taken without `feed`, if the body stands inside a string; then `book` follows."""
         return None

@@ -91,6 +91,12 @@ class JsonCalls(Body):
         self.raw.add(text[start:position])
         return position
 
+    def resume(self) -> bool:
+        if self._scanning:
+            return False
+        self.problem = None
+        return True
+
     def run(self) -> Run | None:
         call = self._call
         if not self._scanning or self._next != self._scan_value or not self._scanner.in_string:

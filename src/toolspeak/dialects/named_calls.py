@@ -119,6 +119,12 @@ class NamedCalls(Body):
         self.raw.add(text[start:position])
         return position
 
+    def resume(self) -> bool:
+        if self._scanner.problem is not None:
+            return False
+        self.problem = None
+        return True
+
     def run(self) -> Run | None:
         if self._state != self._arguments or not self._scanner.in_string:
             return None

@@ -56,6 +56,10 @@ class Steps(Body):
         self.raw.add(text[start:position])
         return position
 
+    def resume(self) -> bool:
+        self.problem = None
+        return True
+
     def _since(self, offset: int, text: str, stop: int) -> str:
         """The body's text from an offset up to text[stop] of the current chunk."""
         return self.raw.since(offset) + text[max(offset, self.raw.length) - self._base : stop]
@@ -98,6 +102,9 @@ class CallSteps(Steps):
         self._call: OpenCall | None = None
         self._text = Buffer(caps.characters)  # of the value, or of the JSON that all arguments are
         self._scanner = JsonScanner(caps)
+
+    def resume(self) -> bool:
+        return self._scanner.problem is None and super().resume()
 
     def flow(self) -> Callable[[str], object] | None:
         """Where the body stands in text that leaves as it comes: what says that a chunk holds nothing else."""
