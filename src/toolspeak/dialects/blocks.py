@@ -174,8 +174,8 @@ class BlockParser:
             self._batch.begun = True
         else:
             body = ResultsBody(self._format.caps)
-        end = self._ends.get(marker)
-        self._block = OpenBlock(marker, end, body, self._position + body_at, found.notes, found.fenced)
+        body.start = self._position + body_at
+        self._block = OpenBlock(marker, self._ends.get(marker), body, found.notes, found.fenced)
         self._state = self._skip if marker.plain else self._body
         return body_at
 
@@ -233,22 +233,21 @@ class BlockParser:
 
     def _body(self, text: str, position: int, out: list[Delta]) -> int:
         block = self._expect_block()
-        first = len(out)
-        stop = block.body.feed(text, position, out)
-        block.place(out, first)
-        if block.body.problem is not None:
+        body = block.body
+        stop = body.feed(text, position, out)
+        if body.problem is not None:
             stop = self._skip_frame(block, text, stop)
-        if block.body.problem is not None:
-            self._fail(block, block.body.problem, block.start + block.body.problem_offset)
-        elif block.body.done and block.end is None:
+        if body.problem is not None:
+            self._fail(block, body.problem, body.start + body.problem_offset)
+        elif body.done and block.end is None:
             self._finish(block, out)
-        elif block.body.done:
+        elif body.done:
             self._state = self._closing
         elif stop < len(text):
             self._held = text[stop:]
             return len(text)
         else:
-            self._run = block.body.run()
+            self._run = body.run()
         return stop
 
     def _skip_frame(self, block: OpenBlock, text: str, position: int) -> int:
@@ -363,12 +362,10 @@ class BlockParser:
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:
         block = self._expect_block()
-        first = len(out)
         if normal and block.problem is None and not block.body.done:
             ending = block.end is not None and block.end.viable(self._held, 0)
             if not self._held or ending or block.body.may_end(self._held):
                 block.body.end(out)
-            block.place(out, first)
         if block.problem is None and normal and block.body.done:
             block.notes = (*block.notes, "missing_closer") if block.end is not None else block.notes
         elif block.problem is None:
@@ -395,7 +392,7 @@ class BlockParser:
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
             body = self._format.new_body(marker, self._calls, self._format.caps)
             cut = Problem("truncated", CUT)
-            block = OpenBlock(marker, None, body, self._position, (), False, cut, self._position)
+            block = OpenBlock(marker, None, body, (), False, cut, self._position)
             body.raw.add(self._held)
             self._finish(block, out)
         elif verdict == "undecided" and self._table.markup.is_cut(self._held):

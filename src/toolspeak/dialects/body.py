@@ -81,8 +81,11 @@ class Body(ABC):
 
     Afterwards either `done`, or `problem` is set (`problem_offset` counts from the body's first character), or
     the chunk was taken, all but a short rest that is to come again with more behind it. `calls` are the calls
-    read, well-formed or malformed in their position.
+    read, well-formed or malformed in their position. `start` is where the body begins in the turn: whoever makes it
+    sets that.
     """
+
+    start = 0
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from toolspeak.data.values import quick
 from toolspeak.dialects.openings import Alone, Answer, Opening, Signature, Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE, EndMarker
 
@@ -40,6 +41,9 @@ class Marker:
     label: str = ""
     nested: bool = True
 
+    def __hash__(self) -> int:
+        return hash(self.text)  # asked for at each block, where the hash of all fields would cost more than the rest
+
     @property
     def element(self) -> str:
         """The name of an element marker, else empty."""
@@ -47,6 +51,7 @@ class Marker:
         return found[1] if found else ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Found:
     """A start marker of `length` characters; for a block the body's first character follows it."""
@@ -149,8 +154,9 @@ class MarkerTable:
 
     def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
         """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows."""
-        verdict = self._decide(held, in_code, final or len(held) >= MAX_CANDIDATE)
-        return "text" if verdict in ("undecided", "opened") and len(held) >= MAX_CANDIDATE else verdict
+        whole = len(held) >= MAX_CANDIDATE
+        verdict = self._decide(held, in_code, final or whole)
+        return "text" if whole and verdict in ("undecided", "opened") else verdict
 
     def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
         start = 0
@@ -231,6 +237,8 @@ def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
 
     `quoting` says the same of text[start].
     """
+    if start == stop:
+        return quoting
     line = text.rfind("\n", start, stop)
     if line >= 0:
         return text.count("`", line, stop) % 2 == 1

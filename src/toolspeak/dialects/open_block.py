@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import BatchRule
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.markers import Marker, Table
@@ -15,6 +16,7 @@ NewBody = Callable[[Marker, int, Caps], Body]
 """Makes the reader of one block, given its marker and the index of its first call."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class BlockFormat:
     """What makes a dialect of this family. The first reasoning marker is the one a prompt may have opened.
@@ -29,13 +31,11 @@ class BlockFormat:
 
 @dataclass(slots=True)
 class OpenBlock:
-    """A block's body, and where the body starts in the turn. With a `problem`, at the turn's `offset`, none of its
-    calls counts."""
+    """A block's body. With a `problem`, at the turn's `offset`, none of its calls counts."""
 
     marker: Marker
     end: EndMarker | None
     body: Body
-    start: int
     notes: tuple[str, ...]
     fenced: bool
     problem: Problem | None = None
@@ -45,13 +45,6 @@ class OpenBlock:
     def count(self) -> int:
         """The indexes that the block takes: one for each call, and one for what could not be read."""
         return len(self.body.calls) + (self.problem is not None)
-
-    def place(self, out: list[Delta], first: int) -> None:
-        """Gives the deltas that the body added their place in the turn."""
-        for i in range(first, len(out)):
-            delta = out[i]
-            if isinstance(delta, CallMalformed):
-                out[i] = replace(delta, offset=delta.offset + self.start)
 
     def settle(self, first_index: int, out: list[Delta]) -> set[int]:
         """The block is over; which of its calls are malformed."""

@@ -220,7 +220,7 @@ class PythonOrJson(Body):
                 self._inner = JsonCalls(shape, self._first_index, self.caps)
             else:
                 self._inner = PythonCalls(True, self._first_index, self.caps)
-            self.raw, self.calls = self._inner.raw, self._inner.calls
+            self._inner.start, self.raw, self.calls = self.start, self._inner.raw, self._inner.calls
         stop = self._inner.feed(text, start, out)
         self._copy(self._inner)
         return stop

@@ -29,10 +29,6 @@ class XmlCalls(RawValues):
         super().__init__(tools, first_index, caps)
         self._block = block.lower()
         self._element = ""  # of the open call
-        self._state = self._between
-
-    def end(self, out: list[Delta]) -> None:
-        self.done = self._state == self._between and bool(self.calls)
 
     def hint(self) -> str:
         """Why an unclosed value did not end where the model thought it would."""
@@ -81,7 +77,7 @@ class XmlCalls(RawValues):
         if tag is None:
             return position
         if not tag.closing:
-            self._open_argument(call, tag, out)
+            self._open_argument(call, tag)
             return position + tag.length
         if tag.element == self._element:
             self._close(call, text, position + tag.length, out)
@@ -93,7 +89,7 @@ class XmlCalls(RawValues):
         self._fail("invalid_xml", f"</{shorten(tag.element)}> closes nothing; <{self._element}> is open", position)
         return position
 
-    def _open_argument(self, call: OpenCall, tag: Tag, out: list[Delta]) -> None:
+    def _open_argument(self, call: OpenCall, tag: Tag) -> None:
         types, explicit = TEXT, tag.kind == "json"
         if call.spec is not None:
             types = argument_types(call.spec, tag.name) if self._known(call.spec, tag.name) else TEXT
@@ -101,9 +97,9 @@ class XmlCalls(RawValues):
             call.notes.append("attributes")
         # Text wherever it is admitted: another value says so itself, by `type="json"`.
         types = TEXT if "string" in types and not explicit else types
-        self._start_value(tag.name, EndTag(f"</{tag.element}>", loose=True), types, out, explicit=explicit)
+        self._start_value(tag.name, EndTag(f"</{tag.element}>", loose=True), types, explicit=explicit)
         if tag.empty:
-            self._end_value(out)
+            self._end_value()
 
     def _gives_up(self, text: str, position: int) -> Answer:
         """The value was most likely closed in vain because an unknown argument follows it."""
@@ -153,7 +149,6 @@ class XmlCalls(RawValues):
             reason = f"arguments are elements, not attributes: <{element}><argument>value</argument></{element}>"
             call.problem = Problem("no_arguments", reason)
         self._end_call(text, stop, out)
-        self._state = self._between
 
     def _read_tag(self, text: str, position: int, named: str) -> Tag | None:
         """The tag at `position`; None after asking for more or failing."""
