@@ -99,6 +99,10 @@ class Body(ABC):
     @abstractmethod
     def feed(self, text: str, start: int, out: list[Delta]) -> int: ...
 
+    def resume(self) -> bool:
+        """Takes back a problem at the first character that was not taken, which is left out; whether that can be."""
+        return False
+
     def run(self) -> Run | None:
         """How the next chunks may be taken without `feed`, if the body stands inside a string; then `book` follows."""
         return None
@@ -137,6 +141,12 @@ class ChosenBody(Body):
         stop = self._reader.feed(text, start, out)
         self._follow(self._reader)
         return stop
+
+    def resume(self) -> bool:
+        if self._reader is None or not self._reader.resume():
+            return False
+        self._follow(self._reader)
+        return True
 
     def run(self) -> Run | None:
         return self._reader.run() if self._reader else None

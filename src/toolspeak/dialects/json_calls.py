@@ -104,6 +104,12 @@ class JsonCalls(Steps):
         self.raw.add(text[start:position])
         return position
 
+    def resume(self) -> bool:
+        if self._scanning:
+            return False
+        self.problem = None
+        return True
+
     def run(self) -> Run | None:
         if not self._scanning or self._state != self._scan_value or not self._scanner.in_string:
             return None

@@ -233,6 +233,7 @@ KIMI_K3 = DeclaredDialect(
         results="the text of a tool turn",
         reasoning="<|open|>think<|sep|>",
         stop=("<|end_of_msg|>",),
+        text_aside=True,
     ),
     table=MarkerTable(
         [

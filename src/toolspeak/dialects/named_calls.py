@@ -111,6 +111,9 @@ class NamedCalls(Steps):
         self._call = _Call(Buffer(caps.characters), 0)
         self._state = self._header if single else self._between
 
+    def resume(self) -> bool:
+        return self._scanner.problem is None and super().resume()
+
     def run(self) -> Run | None:
         if self._state != self._arguments or not self._scanner.in_string:
             return None

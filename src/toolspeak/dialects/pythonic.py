@@ -11,7 +11,6 @@ from typing import cast
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.blocks import BlockFormat
 from toolspeak.dialects.body import Body, ChosenBody
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.avoid import Pattern
@@ -20,6 +19,7 @@ from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Matches, Starts
 from toolspeak.dialects.python_calls import KEY, NAME, VALUE_START, PythonCalls
 from toolspeak.dialects.render import ERROR, dump_json, marker_prefix, result_text, result_value
@@ -281,6 +281,7 @@ OLMO3 = DeclaredDialect(
         arguments="Python literals",
         results="plain text in a turn of the role environment",
         stop=("<|im_end|>",),
+        text_aside=True,
     ),
     table=MarkerTable(
         [

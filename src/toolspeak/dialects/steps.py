@@ -59,6 +59,10 @@ class Steps(Body):
         self.raw.add(text[start:position])
         return position
 
+    def resume(self) -> bool:
+        self.problem = None
+        return True
+
     def _since(self, offset: int, text: str, stop: int) -> str:
         """The body's text from an offset up to text[stop] of the current chunk."""
         return self.raw.since(offset) + text[max(offset, self.raw.length) - self._base : stop]
@@ -117,6 +121,9 @@ class CallSteps(Steps):
 
     def end(self, out: list[Delta]) -> None:
         self.done = self._state == self._between and bool(self.calls)
+
+    def resume(self) -> bool:
+        return self._scanner.problem is None and super().resume()
 
     def flow(self) -> Callable[[str], object] | None:
         """Where the body stands in text that leaves as it comes: what says that a chunk holds nothing else."""
