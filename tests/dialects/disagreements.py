@@ -35,14 +35,12 @@ _ELSEWHERE_UNKNOWN = "dropped or shown as text there"
 LISTED: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
         [
-            *("vllm-deepseek_v4-018", "vllm-hunyuan_a13b-005", "vllm-kimi_k2-026", "vllm-llama3_json-008"),
-            *("vllm-longcat-006", "vllm-minicpm5-002", "vllm-minicpm5-012", "vllm-minimax_m3-009"),
+            *("vllm-kimi_k2-026", "vllm-llama3_json-008", "vllm-minicpm5-002", "vllm-minicpm5-012"),
             "vllm-phi4_mini-005",
         ],
         ("text", _AFTER),
     ),
     "vllm-lfm2-024": ("text", "an echo of the calls behind their end marker"),
-    "vllm-plamo3-011": ("text", "the beginning of a marker at the end of the turn"),
     "vllm-k2_horizon-006": ("unknown-tool", "the call is shown as text"),
     **dict.fromkeys(
         [

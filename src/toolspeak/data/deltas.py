@@ -40,6 +40,14 @@ class TextDelta:
 
 @value
 @dataclass(frozen=True, slots=True)
+class TextAside:
+    """Text that is none of the answer: it stands behind calls, where the model's dialect has no place for any."""
+
+    text: str
+
+
+@value
+@dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     text: str
 
@@ -161,6 +169,7 @@ class ToolProgress:
 
 Delta: TypeAlias = (
     TextDelta
+    | TextAside
     | ReasoningDelta
     | PartEnded
     | CallStarted

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from toolspeak.data.values import quick
 from toolspeak.dialects.element_values import Explicit, escape_name, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE
-from toolspeak.dialects.steps import without
+from toolspeak.dialects.steps import begins, without
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'
 # Ġ is a blank that a byte-level detokenizer left as it was (MiniCPM).
@@ -18,6 +19,7 @@ _STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
 _JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Tag:
     """A start tag: whose it is, what the model said about the value, `<…/>` or not, and how long it is."""
@@ -67,12 +69,12 @@ class ElementSyntax:
 
     def match(self, opener: str, text: str, position: int) -> Tag | Literal["undecided"] | None:
         """The start tag at `position`, at most `MAX_CANDIDATE` characters long; None if there is none."""
+        if not text.startswith(opener, position):
+            return "undecided" if begins(text, position, opener) else None
         found = self._patterns[opener].match(text, position, position + MAX_CANDIDATE)
         if found is None:
             rest = text[position : position + MAX_CANDIDATE]
-            if len(rest) == MAX_CANDIDATE or ">" in rest or "<" in rest[1:]:
-                return None
-            return "undecided" if opener.startswith(rest) or rest.startswith(opener) else None
+            return None if len(rest) == MAX_CANDIDATE or ">" in rest or "<" in rest[1:] else "undecided"
         if opener.endswith("="):
             return Tag(_name(found[1]), "json" if found[2] else "", False, len(found[0]))
         name = next(group for group in found.group(1, 2, 3) if group is not None)

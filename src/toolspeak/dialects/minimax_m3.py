@@ -186,6 +186,7 @@ MINIMAX_M3 = DeclaredDialect(
         results="<response> in a tool turn",
         reasoning="<mm:think>",
         stop=("[e~[",),
+        text_aside=True,
     ),
     table=MarkerTable(
         [
