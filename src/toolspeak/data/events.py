@@ -214,6 +214,11 @@ class ToolFinished:
     memory: tuple[MemoryChanged, ...] = ()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
+    @property
+    def call_id(self) -> str:
+        """The call it is about."""
+        return self.result.call_id
+
 
 @dataclass(frozen=True, slots=True)
 class MetadataSet:
