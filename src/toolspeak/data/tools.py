@@ -96,4 +96,4 @@ class ToolSpec:
     def properties(self) -> Mapping[str, JSON]:
         """The JSON Schema of each parameter by name."""
         found = self.parameters.get("properties")
-        return cast("Mapping[str, JSON]", found) if isinstance(found, Mapping) else {}
+        return cast("Mapping[str, JSON]", found) if isinstance(found, (dict, Mapping)) else {}

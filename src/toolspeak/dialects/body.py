@@ -123,6 +123,50 @@ class Body(ABC):
         return ""
 
 
+class ChosenBody(Body):
+    """A body that one of several readers reads: which, its beginning says."""
+
+    _reader: Body | None = None
+
+    @abstractmethod
+    def choose(self, text: str, start: int) -> Body | None:
+        """The reader of a body that begins at text[start]; None asks for more of it."""
+
+    def feed(self, text: str, start: int, out: list[Delta]) -> int:
+        if self._reader is None:
+            self._reader = self.choose(text, start)
+            if self._reader is None:
+                return start
+            self._reader.start, self.raw, self.calls = self.start, self._reader.raw, self._reader.calls
+        stop = self._reader.feed(text, start, out)
+        self._follow(self._reader)
+        return stop
+
+    def resume(self) -> bool:
+        if self._reader is None or not self._reader.resume():
+            return False
+        self._follow(self._reader)
+        return True
+
+    def run(self) -> Run | None:
+        return self._reader.run() if self._reader else None
+
+    def end(self, out: list[Delta]) -> None:
+        if self._reader:
+            self._reader.end(out)
+            self._follow(self._reader)
+
+    def may_end(self, rest: str) -> bool:
+        return self._reader is not None and self._reader.may_end(rest)
+
+    def hint(self) -> str:
+        return self._reader.hint() if self._reader else ""
+
+    def _follow(self, reader: Body) -> None:
+        self.done, self.notes = reader.done, reader.notes
+        self.problem, self.problem_offset = reader.problem, reader.problem_offset
+
+
 class ResultsBody(Body):
     """A `<results>` body that the model wrote: one JSON value, read over only to find its end."""
 

@@ -19,7 +19,7 @@ from toolspeak.dialects.element_values import CDATA, CDATA_END, Explicit, is_tex
 from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, string_text, without
-from toolspeak.dialects.typed_text import Types, argument_schemas, as_mapping
+from toolspeak.dialects.typed_text import Types, argument_schemas, as_mapping, has_argument
 
 
 @dataclass(slots=True)
@@ -151,8 +151,8 @@ class ElementCalls(CallSteps):
 
     def _start_value(self, call: OpenCall, tag: Tag) -> None:
         types = value_types(call.spec, tag.name, self._syntax.guesses)
-        known = call.spec is None or tag.name in argument_schemas(call.spec) or tag.name in call.spec.aliases
-        wrapper = tag.name in self._syntax.wrappers and not known and tag.explicit != "string"
+        wrapper = tag.name in self._syntax.wrappers and tag.explicit != "string"
+        wrapper = wrapper and call.spec is not None and not has_argument(call.spec, tag.name)
         is_string = is_text(types) if tag.explicit == "" else tag.explicit == "string" and "string" in types
         streams = is_string and not wrapper
         held = wrapper or (not streams and (tag.explicit != "" or "string" not in types))

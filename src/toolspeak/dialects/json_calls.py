@@ -21,10 +21,9 @@ from toolspeak.dialects.scan import (
     string_content,
     whole_object,
 )
-from toolspeak.dialects.steps import State, Steps
+from toolspeak.dialects.steps import State, Steps, skip_space
 
 LENIENT_ARGUMENTS = ("args", "arguments", "parameters")
-_SPACE = re.compile(r"[ \t\n\r]*")
 # What most calls begin with, whole in one chunk: a key, and a name, without escapes.
 _PLAIN_KEY = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\n\r]*+:[ \t\n\r]*+')
 _PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*+)"')
@@ -98,8 +97,7 @@ class JsonCalls(Steps):
         self._base = self.raw.length - start
         while not self.done and self.problem is None:
             if not self._scanning:
-                found = _SPACE.match(text, position)
-                position = found.end() if found else position
+                position = skip_space(text, position)
             if position >= end:
                 break
             position = self._state(text, position, out)

@@ -128,6 +128,7 @@ class MarkerTable:
 
     def __init__(self, markers: Sequence[Marker], specials: Sequence[str] = (), severed: str = "") -> None:
         self._specials = tuple(specials)
+        self._longest = max(map(len, self._specials), default=0)
         self._framing = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, specials))}))+") if specials else None
         markers = (*markers, *(Marker("noise", text, None) for text in specials))
         self.markers = markers
@@ -180,7 +181,7 @@ class MarkerTable:
             framed = self._framing.match(held, stop)
             stop = framed.end() if framed else stop
             rest = held[stop:].lstrip()
-            if rest and any(text.startswith(rest) and text != rest for text in self._specials):
+            if 0 < len(rest) < self._longest and any(text.startswith(rest) for text in self._specials if text != rest):
                 return "opened"
         body = marker.opening.decide(held, start, stop)
         if not isinstance(body, int):

@@ -357,7 +357,7 @@ def _deeper(value: dict[str, JSON], depth: int) -> bool:
     """Whether arrays and objects are nested deeper than this."""
     level: list[Iterable[JSON]] = [value.values()]
     for _ in range(depth):
-        inner: list[JSON] = [each for values in level for each in values if isinstance(each, dict | list)]
+        inner: list[JSON] = [each for values in level for each in values if isinstance(each, (dict, list))]
         level = [cast("dict[str, JSON]", each).values() if isinstance(each, dict) else each for each in inner]
         if not level:
             return False

@@ -40,8 +40,8 @@ _NARROWED = _COMBINED | {"enum", "const"}
 
 def as_mapping(value: JSON) -> Mapping[str, Any]:
     """A JSON object, or an empty one in place of any other value."""
-    # Asked of a dict first: of an abstract class the question takes longer than most of what follows.
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) or isinstance(value, Mapping) else {}  # noqa: SIM101
+    # A dict is known at once: whether it is a Mapping takes longer to tell than most of what follows (and so does `|`).
+    return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else {}
 
 
 def json_type(value: JSON) -> str:
@@ -131,6 +131,17 @@ def _merged(keyword: str, parts: Sequence[Mapping[str, JSON]]) -> dict[str, JSON
         for name, schema in part.items():
             found.setdefault(name, []).append(schema)
     return {name: schemas[0] if len(schemas) == 1 else {keyword: schemas} for name, schemas in found.items()}
+
+
+def has_argument(spec: ToolSpec, name: str) -> bool:
+    """Whether the tool has an argument of this name, or one with this alias."""
+    return name in argument_schemas(spec) or name in spec.aliases
+
+
+def admits_argument(spec: ToolSpec, name: str) -> bool:
+    """Whether the tool may have an argument of this name."""
+    # Others must be admitted explicitly: JSON Schema's default would make every tag in a value a sibling.
+    return has_argument(spec, name) or spec.parameters.get("additionalProperties") not in (None, False)
 
 
 def argument_types(spec: ToolSpec | None, name: str) -> Types:

@@ -15,7 +15,13 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import OpenCall, skip_space
-from toolspeak.dialects.typed_text import argument_schemas, argument_types, read_typed
+from toolspeak.dialects.typed_text import (
+    admits_argument,
+    argument_schemas,
+    argument_types,
+    has_argument,
+    read_typed,
+)
 from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, TAG_START, Tag, match_tag
 
 
@@ -92,7 +98,7 @@ class XmlCalls(RawValues):
     def _open_argument(self, call: OpenCall, tag: Tag) -> None:
         types, explicit = TEXT, tag.kind == "json"
         if call.spec is not None:
-            types = argument_types(call.spec, tag.name) if self._known(call.spec, tag.name) else TEXT
+            types = argument_types(call.spec, tag.name) if has_argument(call.spec, tag.name) else TEXT
         if tag.attributes:
             call.notes.append("attributes")
         # Text wherever it is admitted: another value says so itself, by `type="json"`.
@@ -126,13 +132,7 @@ class XmlCalls(RawValues):
         if tag.closing:
             return "yes" if tag.element == self._element or tag.element.lower() == self._block else "no"
         spec = self._open_call().spec
-        if spec is None or self._known(spec, tag.name):
-            return "yes"
-        # Said explicitly, that is: JSON Schema's default would make every tag in a value a sibling.
-        return "yes" if spec.parameters.get("additionalProperties") not in (None, False) else "no"
-
-    def _known(self, spec: ToolSpec, name: str) -> bool:
-        return name in argument_schemas(spec) or name in spec.aliases
+        return "yes" if spec is None or admits_argument(spec, tag.name) else "no"
 
     def _rejected(self, text: str, position: int) -> str:
         tag = match_tag(text, position, NAMED_ARGUMENT)

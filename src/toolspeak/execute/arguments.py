@@ -22,7 +22,7 @@ def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str,
     """
     revealed = secrets.reveal(call.arguments) if secrets.given else call.arguments
     found = _read(tool, revealed)
-    if not isinstance(found, tuple | Exception):
+    if not isinstance(found, (tuple, Exception)):
         return found
     if revealed != call.arguments:
         # Its words may quote a value, shortened: then `hide` would not know it again.
