@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from terminal_harness import DEADLINE, environment
 
+from forked import completed_text
 from toolspeak import Agent, Session
 from toolspeak.cli.main import cli
 from toolspeak.data.codec import loads
@@ -48,10 +49,9 @@ class Folder:
         )  # fmt: skip
 
     def toolspeak(self, *arguments, code=0):
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=DEADLINE)
-        assert process.returncode == code, (out, err)
-        return out + err if code else out
+        done = completed_text(arguments, cwd=self.work, env=self.env, session=True, seconds=DEADLINE)
+        assert done.returncode == code, (done.stdout, done.stderr)
+        return done.stdout + done.stderr if code else done.stdout
 
     def here(self, *arguments, code=0):
         """As `toolspeak`, in this process: for commands that need no terminal and do not die."""

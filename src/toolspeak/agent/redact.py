@@ -12,10 +12,13 @@ from toolspeak.data.deltas import (
     Delta,
     ForgedResults,
     ReasoningDelta,
+    TextAside,
     TextDelta,
     TurnEnded,
 )
 from toolspeak.execute import Secrets
+
+_Prose = TextDelta | TextAside | ReasoningDelta
 
 
 class Shown:
@@ -29,13 +32,13 @@ class Shown:
     def __init__(self, secrets: Secrets, publish: Callable[[Delta], Awaitable[None] | None]) -> None:
         self._secrets = secrets
         self._publish = publish
-        self._prose: TextDelta | ReasoningDelta | None = None
+        self._prose: _Prose | None = None
         self._arguments: dict[int, str] = {}
 
     async def put(self, delta: Delta) -> None:
         """The next delta of the turn."""
         match delta:
-            case TextDelta() | ReasoningDelta():
+            case TextDelta() | TextAside() | ReasoningDelta():
                 await self._put_prose(delta)
                 return
             case ArgumentsDelta(index, text):
@@ -66,7 +69,7 @@ class Shown:
         if waits is not None:
             await waits
 
-    async def _put_prose(self, delta: TextDelta | ReasoningDelta) -> None:
+    async def _put_prose(self, delta: _Prose) -> None:
         held, text = self._prose, delta.text
         if held is not None and type(held) is type(delta):
             text = held.text + text
