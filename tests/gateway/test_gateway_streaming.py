@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -10,10 +11,13 @@ from loopback_server import STREAM_HEAD, Exchange, chunked, serve
 from serving import at, gateway, texts
 
 from toolspeak.data.messages import Message
+from toolspeak.gateway.config import Settings, Upstream
 from toolspeak.gateway.http import ClientGone
+from toolspeak.gateway.server import Application, server_config
 from toolspeak.gateway.streaming import MOST_WAITING, EventStream, watched
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
+from uvicorn_here import serving
 
 
 class Reader:
@@ -70,6 +74,21 @@ def test_nothing_leaves_a_stream_that_was_closed():
         assert not reader.bodies
 
     asyncio.run(run())
+
+
+def test_no_piece_waits_for_the_client_to_acknowledge_the_one_before():
+    async def run() -> bool:
+        config = server_config(Application(Settings((Upstream(url="http://127.0.0.1:9/v1"),)), logs=False))
+        async with serving(config, protocol=0) as (server, port):  # as sockets are that name none
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            await reader.readuntil(b"\r\n")
+            (connection,) = server.server_state.connections
+            writer.close()
+            accepted = connection.transport.get_extra_info("socket")
+            return bool(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    assert asyncio.run(run())
 
 
 def test_a_slow_reader_holds_its_writer_up_and_gets_all_in_order():

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from mcp_helpers import is_running, program, traces
 
+from forked import completed_text
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import UsageError
@@ -60,18 +61,7 @@ def test_a_mistake_is_named(text, told, tmp_path):
 
 
 def serving(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "toolspeak",
-        "serve",
-        "--upstream",
-        "http://127.0.0.1:9/v1",
-        "--port",
-        "0",
-        *arguments,
-    ]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return completed_text(("serve", "--upstream", "http://127.0.0.1:9/v1", "--port", "0", *arguments), cwd=folder)
 
 
 def test_what_cannot_be_served_is_told_at_the_start(tmp_path):

@@ -34,7 +34,7 @@ _STRAY_CHARACTERS = 256
 """How much a model may say behind its calls before its end is no longer waited for."""
 
 
-async def _unheard(_piece: Delta) -> None:
+def _unheard(_piece: Delta) -> None:
     return None
 
 
@@ -45,9 +45,9 @@ class TurnRequest:
 
     `memo` is what a driver keeps between the turns of one run, whose messages only grow. `heard` is told of each piece
     of text and reasoning as the provider sent it, the text of calls included, before anything is made of it: so that a
-    turn that is cut off is kept as it was. `output` is the form the answer has to have. `parallel`: whether a turn may
-    hold several calls; None leaves it to the API and the dialect. `options` go to the API as they are
-    (`ModelRequest.options`).
+    turn that is cut off is kept as it was; what it returns is awaited, unless it is None. `output` is the form the
+    answer has to have. `parallel`: whether a turn may hold several calls; None leaves it to the API and the dialect.
+    `options` go to the API as they are (`ModelRequest.options`).
     """
 
     messages: Sequence[Message]
@@ -55,7 +55,7 @@ class TurnRequest:
     instructions: str = ""
     choice: ToolChoice = ToolChoice()
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
-    heard: Callable[[Delta], Awaitable[None]] = _unheard
+    heard: Callable[[Delta], Awaitable[None] | None] = _unheard
     output: OutputSchema | None = None
     parallel: bool | None = None
     options: Mapping[str, JSON] = field(default_factory=no_extra)
@@ -162,7 +162,9 @@ class TextDriver:
                 async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
                     async for piece in stream:
                         said = True
-                        await request.heard(piece)
+                        waits = request.heard(piece)
+                        if waits is not None:
+                            await waits
                         match piece:
                             case TextDelta(text):
                                 for delta in parser.feed(text):

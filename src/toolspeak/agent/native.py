@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -79,7 +79,9 @@ class NativeDriver:
                 async for piece in stream:
                     if not said:
                         text, said = self._text(request), True
-                    await heard(piece)
+                    waits = heard(piece)
+                    if waits is not None:
+                        await waits
                     ended = isinstance(piece, TurnEnded)
                     if ended and self._resume and piece.response_id is not None:
                         sent.earlier = Earlier(piece.response_id, len(sent.messages))
@@ -138,10 +140,9 @@ class NativeDriver:
         if sent is None or sent.prompt != prompt:
             sent = _Sent(prompt, [Message.system(prompt)] if prompt else [])
             request.memo["native"] = sent
-        messages: Sequence[Message] = request.messages
-        for i in range(sent.known, len(messages)):
-            sent.messages.append(messages[i])
-        sent.known = len(messages)
+        fresh = request.messages[sent.known :]
+        sent.messages += fresh
+        sent.known += len(fresh)
         return sent
 
     async def aclose(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 
 from toolspeak.data.deltas import (
     CallIgnored,
@@ -64,7 +63,6 @@ class HarmonyParser:
         self._body: NamedCalls | None = None
         self._run: Run | None = None
         self._forged: Buffer | None = None
-        self._start = 0  # of the body in the turn
         self._problem: Problem | None = None
         self._offset = 0
         self._calls = 0
@@ -174,7 +172,7 @@ class HarmonyParser:
         elif to and to != "assistant":
             self._body = NamedCalls(_SHAPE, self._calls, self._caps, single=True)
             head = head[head.index("<|start|>assistant") + 18 :] if "<|start|>assistant" in head else head
-            self._start = self._position + at - len(head)
+            self._body.start = self._position + at - len(head)
             self._body.feed(head.replace("<|message|>", "") + "<|message|>", 0, out)
             self._state = self._call
         else:
@@ -217,11 +215,10 @@ class HarmonyParser:
         return len(text)
 
     def _call(self, text: str, position: int, out: list[Delta]) -> int:
-        body, first = self._expect_body(), len(out)
+        body = self._expect_body()
         stop = body.feed(text, position, out)
-        self._place(out, first)
         if body.problem is not None:
-            self._fail(body.problem, self._start + body.problem_offset)
+            self._fail(body.problem, body.start + body.problem_offset)
         elif body.done:
             self._state = self._call_end
         elif stop < len(text):
@@ -303,12 +300,6 @@ class HarmonyParser:
     def _expect_body(self) -> NamedCalls:
         assert self._body is not None, "a call's state without a call is our bug"
         return self._body
-
-    def _place(self, out: list[Delta], first: int) -> None:
-        for i in range(first, len(out)):
-            delta = out[i]
-            if isinstance(delta, CallMalformed):
-                out[i] = replace(delta, offset=delta.offset + self._start)
 
     def _fail(self, problem: Problem, offset: int) -> None:
         self._problem, self._offset, self._state = problem, max(offset, 0), self._skip

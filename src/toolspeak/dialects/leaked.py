@@ -16,6 +16,7 @@ from toolspeak.data.deltas import (
     Delta,
     ForgedResults,
     ReasoningDelta,
+    TextAside,
     TextDelta,
     TurnEnded,
 )
@@ -86,8 +87,8 @@ class LeakedCalls:
             return deltas  # most pieces of a turn without
         out: list[Delta] = []
         for delta in deltas:
-            if isinstance(delta, TextDelta):
-                out.append(delta)
+            if isinstance(delta, TextDelta | TextAside):
+                out.append(TextDelta(delta.text))  # a native turn's text is its answer, wherever it stands
             else:
                 out += self._found(delta)
         return out
@@ -144,7 +145,7 @@ class LeakedCalls:
             out += self._release()
         self._echo = None
         for delta in () if self._parser is None else self._parser.close(ended.finish):
-            out += [delta] if isinstance(delta, TextDelta) else self._found(delta)
+            out += [TextDelta(delta.text)] if isinstance(delta, TextDelta | TextAside) else self._found(delta)
         if not self._ends:
             return out + (self._late or [])
         if not self._leaked and not self._late and len(self._ends) == 1:

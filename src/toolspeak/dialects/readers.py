@@ -12,7 +12,7 @@ from typing import Literal, cast
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import harmony_parser, muse
 from toolspeak.dialects.base import Dialect
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.catalogue import DETECTION
 from toolspeak.dialects.declared import DeclaredDialect
@@ -28,6 +28,7 @@ from toolspeak.dialects.markers import (
     markup_of,
 )
 from toolspeak.dialects.muse import MUSE
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Follows, Starts
 from toolspeak.dialects.pythonic import BareDialect
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker

@@ -49,8 +49,7 @@ class Invocation:
         if self.tool.injected:
             self.given_up = Flag()
             arguments = {**arguments, **injected(self.tool.injected, self._run_context(self.given_up))}
-        limited = self.seconds is not None and not math.isinf(self.seconds)
-        limit = timers.start(self.seconds) if limited and self.seconds is not None else None
+        limit = None if self.seconds is None or self.seconds == math.inf else timers.start(self.seconds)
         try:
             if self.tool.is_async:
                 outcome = Outcome(await self.tool.function(**arguments))
@@ -116,5 +115,5 @@ class Invocation:
 
 def seconds_of(tool: Tool, arguments: Mapping[str, Any], otherwise: float | None) -> float | None:
     """How long a call may take."""
-    seconds = tool.seconds(arguments)
+    seconds = None if tool.timeout is None else tool.seconds(arguments)
     return otherwise if seconds is None else seconds

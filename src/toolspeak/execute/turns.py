@@ -77,7 +77,8 @@ def obstacle_of(scope: RunScope, schedule: ScheduleName, turn: Turn, entry: Read
 def started_fact(turn: Turn, entry: Ready, secrets: Secrets) -> ToolStarted:
     effects, early = hide_effects(entry.effects, secrets), entry.begun is not None
     changed = entry.call if entry.changed else None
-    return ToolStarted(entry.call.id, entry.tool.name, entry.idempotency_key, turn.waited_for, effects, early, changed)
+    name = entry.tool.spec.name
+    return ToolStarted(entry.call.id, name, entry.idempotency_key, turn.waited_for, effects, early, changed)
 
 
 def forget_cancellations() -> None:

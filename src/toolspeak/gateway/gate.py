@@ -21,6 +21,7 @@ from toolspeak.data.deltas import (
     ForgedResults,
     PartEnded,
     ReasoningDelta,
+    TextAside,
     TextDelta,
     TurnEnded,
 )
@@ -160,6 +161,9 @@ class TurnGate:
                 if LEAKED in notes:
                     self._note("leaked_call", "the server left calls of the model in its text; they were read there")
                 return self._take_back()
+            case TextAside(text):
+                self.size += text_size(text)
+                return ()
             case ForgedResults():
                 self.forged += 1
                 return ()

@@ -32,10 +32,19 @@ _TOO_LARGE = (
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Ends a connection whose headers go on beyond `Bounds.header_bytes`: they are kept before anybody sees them."""
+    """Ends a connection whose headers go on beyond `Bounds.header_bytes`: they are kept before anybody sees them.
+
+    Sends each piece of an answer at once: asyncio sees to that for sockets made with their protocol's number alone, and
+    without it a piece may wait 40 ms for the client's system to acknowledge the one before (RFC 896, RFC 1122 4.2.3.2).
+    """
 
     _in_head = True
     _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        with suppress(OSError):  # the client is gone already
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().connection_made(transport)
 
     def on_message_begin(self) -> None:
         self._in_head, self._head_bytes = True, 0
