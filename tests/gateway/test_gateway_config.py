@@ -12,11 +12,11 @@ from serving import at, gateway, in_turn, texts
 
 from toolspeak.cli.serve import serve as serve_command
 from toolspeak.data.messages import Message
-from toolspeak.errors import UsageError
+from toolspeak.errors import ProviderError, UsageError
 from toolspeak.gateway.config import Bounds, Settings, Upstream, checked, read_config, upstream_of, with_server
 from toolspeak.gateway.keys import digest, keys_of, read_keys
 from toolspeak.gateway.options import translated
-from toolspeak.gateway.routing import Router, UnknownModel
+from toolspeak.gateway.routing import MAX_MODELS, Route, Router, UnknownModel
 from toolspeak.providers.http import Timeouts
 from toolspeak.wire.base import ModelRequest
 
@@ -168,7 +168,10 @@ def test_which_upstream_serves_a_model():
         Upstream(("big-exact",), url="http://three/v1"),
     )
     router = Router(Settings(rows), {"KEY": "sk-ant-0123456789"})
-    routes = {name: router.route(name) for name in ("big", "bag-1", "boo", "big-exact")}
+    routes: dict[str, Route] = {}
+    for name in ("big", "bag-1", "boo", "big-exact"):
+        with router.route(name) as routes[name]:
+            pass
     assert {name: route.provider.name for name, route in routes.items()} == {
         "big": "openai:real",
         "bag-1": "openai:real",
@@ -176,9 +179,44 @@ def test_which_upstream_serves_a_model():
         "big-exact": "openai:big-exact",
     }
     assert [route.wire for route in routes.values()] == ["openai-chat", "openai-chat", "anthropic", "openai-chat"]
-    assert router.route("big") is routes["big"]
-    with pytest.raises(UnknownModel, match=r"'ig'\. Did you mean 'big'"):
-        router.route("ig")
+    with router.route("big") as again:
+        assert again is routes["big"]
+    with pytest.raises(UnknownModel, match=r"'ig'\. Did you mean 'big'"), router.route("ig"):
+        pass
+
+
+def test_a_model_that_nobody_asked_for_of_late_is_forgotten_once_its_last_turn_is_over():
+    closed = UsageError, "this provider was closed"
+    gone = ProviderError, "Start the server"
+
+    async def asked(route: Route, expected: tuple[type[Exception], str]) -> None:
+        with pytest.raises(expected[0], match=expected[1]):
+            async for _ in route.provider.stream(ModelRequest([Message.user("Hi.")])):
+                pass
+
+    async def run() -> None:
+        rows = Upstream(("*",), url="http://127.0.0.1:9/v1", retries=0), Upstream(("own",), url="http://127.0.0.1:9/v1")
+        router = Router(Settings(rows), {})
+        with router.route("own") as own, router.route("idle") as idle:
+            pass
+        with router.route("busy") as busy:
+            for i in range(MAX_MODELS - 1):
+                with router.route(f"other-{i}"), router.route("kept") as kept:
+                    pass
+            await asyncio.sleep(0)
+            await asked(idle, closed)
+            await asked(busy, gone)
+            with router.route("busy") as again:
+                assert again is not busy
+        await asyncio.sleep(0)
+        await asked(busy, closed)
+        await asked(own, gone)
+        with router.route("kept") as again:
+            assert again is kept
+        await router.aclose()
+        await asked(again, closed)
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from toolspeak.data.messages import (
     Usage,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import quick
+from toolspeak.data.values import value
 from toolspeak.dialects.base import Dialect, Section
 
 
@@ -44,7 +44,7 @@ class IgnoredCall:
     reason: str
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class ParsedTurn:
     """What the runtime sees in a reply.
@@ -163,7 +163,9 @@ class TurnCollector:
         self._calls[index] = call
 
     def turn(self) -> ParsedTurn:
-        counting = {index: call for index, call in self._calls.items() if index not in self._ignored}
+        counting, ignored = self._calls, self._ignored
+        if ignored:
+            counting = {index: call for index, call in counting.items() if index not in ignored}
         parts: list[Part] = []
         texts, thoughts = list[str](), list[str]()
         for entry in self._parts:
@@ -177,13 +179,13 @@ class TurnCollector:
                 text = text.strip()  # its neighbours are blocks or reasoning, or the ends of the turn
             if text or entry.opaque is not None:
                 parts.append(entry.kind(text, entry.opaque))
-        ignored = [IgnoredCall(self._calls[i], why) for i, why in self._ignored.items() if i in self._calls]
+        calls = counting.values() if len(counting) < 2 else [counting[index] for index in sorted(counting)]
         return ParsedTurn(
             text="".join(texts),
             reasoning="".join(thoughts),
             message=Message("assistant", tuple(parts)),
-            calls=tuple([counting[index] for index in sorted(counting)]),
-            ignored=tuple(ignored),
+            calls=tuple(calls),
+            ignored=tuple([IgnoredCall(self._calls[i], why) for i, why in ignored.items() if i in self._calls]),
             forged=self._forged,
             notes=self._notes,
             finish=self._end.finish,

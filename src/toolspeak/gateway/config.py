@@ -96,7 +96,7 @@ class Settings:
     `drain_seconds`: how long open streams may go on after SIGTERM. `ping_seconds`: after so long a silence a stream
     says that it is alive. `stall_seconds`: how long a client may read nothing of what waits for it. `grace_seconds`:
     how long the end of a turn whose calls are complete is waited for, so that its usage is known. `log_content`: the
-    log holds what was asked.
+    log holds what was asked and answered.
     """
 
     upstreams: tuple[Upstream, ...]

@@ -6,7 +6,7 @@ from typing import Any, Literal, TextIO
 
 from rich.console import Console
 
-from toolspeak.agent.turns import Watched
+from toolspeak.agent.recorder import Watched
 from toolspeak.data.deltas import (
     DIALECT_NOTE,
     BatchEnded,
