@@ -9,7 +9,8 @@ from __future__ import annotations
 
 CLASSES = {
     "text": "The engine drops text that stands before, between or behind calls, or what may be half a marker at the "
-    "end. We never drop text. The engines differ among themselves here, and one engine between its parsers.",
+    "end. We drop none; text behind calls is set aside, and reported, where the engines agree. What stands before them "
+    "has left by then, and elsewhere the engines differ, one even between its streams and its whole texts.",
     "unknown-tool": "The engine drops or shows as text the call of a tool it was not given. We report the call, and "
     "the model is told which tools there are.",
     "malformed": "The engine shows as text what was begun as a call and cannot be read. We report it as malformed, so "

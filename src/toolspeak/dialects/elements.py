@@ -25,7 +25,8 @@ from toolspeak.dialects.typed_text import Types, argument_schemas, as_mapping, h
 @dataclass(slots=True)
 class _Value:
     """The value being read. `streams`: it is text for certain, and leaves as it comes; `held`: it is not text, or may
-    not be, for certain, until it ends; else its first characters have yet to tell."""
+    not be, for certain, until it ends; else its first characters have yet to tell. `crlf`: its lines end so, as its
+    first does."""
 
     name: str
     types: Types
@@ -33,6 +34,7 @@ class _Value:
     streams: bool
     held: bool
     wrapper: bool
+    crlf: bool = False
 
 
 class ElementCalls(CallSteps):
@@ -177,14 +179,17 @@ class ElementCalls(CallSteps):
                 self._let_go(value)
             return stop + len(CDATA)
         self._state = self._in_value
-        return position + (1 if self._syntax.trims and text[position] == "\n" else 0)
+        if not self._syntax.trims:
+            return position
+        value.crlf = text.startswith("\r\n", position)
+        return position + (2 if value.crlf else text[position] == "\n")
 
     def _in_value(self, text: str, start: int, out: list[Delta]) -> int:
         syntax, call, value = self._syntax, self._open_call(), self._open_value()
         position = start
         while (found := syntax.ends.search(text, position)) is not None:
             at = found.start()
-            cut = at - 1 if syntax.trims and at > start and text[at - 1] == "\n" else at
+            cut = syntax.line_break(text, start, at, value.crlf)
             if found[0] == syntax.argument_end:
                 verdict, stop = self._lookahead.ends_value(text, at), found.end()
             elif found[0] == syntax.call_end:
@@ -205,7 +210,7 @@ class ElementCalls(CallSteps):
                 call.notes.append("missing_closer")
             self._end_value()
             return stop
-        hold = syntax.hold_from(text, max(position, start))
+        hold = syntax.hold_from(text, max(position, start), value.crlf)
         if not self._grow(text, start, hold):
             self._wait = hold < len(text)
         return hold
