@@ -162,7 +162,7 @@ class TurnGate:
                     self._note("leaked_call", "the server left calls of the model in its text; they were read there")
                 return self._take_back()
             case TextAside(text):
-                self.characters += len(text)
+                self.size += text_size(text)
                 return ()
             case ForgedResults():
                 self.forged += 1
