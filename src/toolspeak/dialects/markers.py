@@ -176,7 +176,7 @@ class MarkerTable:
         marker, stop, notes = self._match(held, start)
         if marker is None:
             return "undecided" if self._may_become_marker(held[start:]) else "text"
-        if marker.kind == "calls" and not isinstance(marker.opening, Tag) and self._framing is not None:
+        if marker.kind == "calls" and not isinstance(marker.opening, Alone | Tag) and self._framing is not None:
             framed = self._framing.match(held, stop)
             stop = framed.end() if framed else stop
             rest = held[stop:].lstrip()
