@@ -5,21 +5,14 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-DEADLINE = 30.0
+from forked import Command
 
-# Makes the pseudo-terminal the one that controls the new session, so that Ctrl-C and /dev/tty work.
-_LAUNCHER = """
-import fcntl, os, sys, termios
-fcntl.ioctl(int(sys.argv[1]), termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
-"""
+DEADLINE = 30.0
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -35,7 +28,10 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class TerminalProcess:
-    """`python ARGUMENTS` under a pseudo-terminal. Each stream is the terminal unless a path is given for it."""
+    """`toolspeak ARGUMENTS` in a session that a pseudo-terminal controls, so that Ctrl-C and /dev/tty work.
+
+    Each stream is the terminal unless a path is given for it.
+    """
 
     def __init__(
         self,
@@ -48,16 +44,8 @@ class TerminalProcess:
     ) -> None:
         self._master, slave = os.openpty()
         files = [path.open(mode) if path else None for path, mode in ((stdin, "rb"), (stdout, "wb"), (stderr, "wb"))]
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _LAUNCHER, str(slave), *arguments],
-            stdin=files[0] or slave,
-            stdout=files[1] or slave,
-            stderr=files[2] or slave,
-            pass_fds=[slave],
-            cwd=cwd,
-            env=dict(env),
-            start_new_session=True,
-        )
+        streams = [file.fileno() if file else slave for file in files]
+        self._process = Command(arguments, cwd=cwd, env=env, streams=streams, terminal=slave)
         os.close(slave)
         for file in files:
             if file:
@@ -90,9 +78,8 @@ class TerminalProcess:
         self._process.send_signal(number)
 
     def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()
+        self._process.wait(DEADLINE)
         os.close(self._master)
 
     def __enter__(self) -> Self:

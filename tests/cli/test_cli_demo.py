@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
+from forked import completed_text
 from toolspeak.cli.demo import play
 from toolspeak.cli.demo_project import ALIAS, FILES, STEPS, TOOLS_USED, playbook
 from toolspeak.dialects import PROTOCOLS, Dialect, read_turn
@@ -20,19 +20,10 @@ from toolspeak.ui import make_console
 NAMES = [dialect.name for dialect in PROTOCOLS]
 
 
-def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def demo(tmp_path: Path, *options: str) -> CompletedProcess[str]:
     """The command with an empty environment (no key, no model), and a folder for its temporary files."""
-    return subprocess.run(
-        [sys.executable, "-m", "toolspeak", "demo", *options],
-        cwd=tmp_path,
-        env={"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONUTF8": "1"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        timeout=60,
-        start_new_session=True,
-    )
+    env = {"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    return completed_text(("demo", *options), cwd=tmp_path, env=env, session=True)
 
 
 def test_it_fixes_the_bug_in_every_dialect_and_leaves_nothing(tmp_path: Path):

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from terminal_harness import DEADLINE, TerminalProcess, environment
+
+from forked import completed_text
 
 CALL = '<execute>\n[{"name": "write", "args": {"path": "new.txt", "content": "new"}}]\n</execute>'
 
 
 def toolspeak(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "toolspeak", *arguments],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=DEADLINE,
-    )
+    return completed_text(arguments, cwd=folder, env=environment(), seconds=DEADLINE)
 
 
 def book(folder: Path) -> str:
@@ -76,7 +69,7 @@ def test_the_answers_of_a_person_are_played_where_there_is_none(tmp_path: Path):
     (tmp_path / "book.json").write_text(json.dumps({"turns": turns}), "utf-8")
     arguments = ("run", "Write.", "--model", f"scripted:{tmp_path / 'book.json'}", "--record", "run.jsonl")
     more = ("--journal", "none", "--rules", "rules.jsonl")
-    with TerminalProcess("-m", "toolspeak", *arguments, *more, cwd=tmp_path, env=environment()) as terminal:
+    with TerminalProcess(*arguments, *more, cwd=tmp_path, env=environment()) as terminal:
         for answer in ("not that one\n", "y\n", "t\n"):
             terminal.read_until("or say why not: ")
             terminal.type(answer)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from terminal_harness import DEADLINE, TerminalProcess, environment
 
+from forked import completed_text
 from toolspeak.data.codec import loads
 from toolspeak.data.events import (
     ApprovalDecided,
@@ -31,7 +32,6 @@ from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 
 ASKS = "or say why not: "
-MODULE = ("-m", "toolspeak", "run")
 
 
 def calls(*wanted: tuple[str, dict[str, Any]], text: str = "") -> str:
@@ -60,24 +60,15 @@ def book(folder: Path, *turns: Any) -> str:
 @contextmanager
 def at_terminal(folder: Path, model: str, *options: str, **streams: Any) -> Iterator[TerminalProcess]:
     env = streams.pop("env", None) or environment()
-    with TerminalProcess(*MODULE, "the task", "--model", model, *options, cwd=folder, env=env, **streams) as process:
+    with TerminalProcess("run", "the task", "--model", model, *options, cwd=folder, env=env, **streams) as process:
         yield process
 
 
 def without_terminal(
     folder: Path, *arguments: str, env: dict[str, str] | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *MODULE, *arguments],
-        cwd=folder,
-        env=env or environment(),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        timeout=DEADLINE,
-        start_new_session=True,
+    return completed_text(
+        ("run", *arguments), cwd=folder, env=env or environment(), stdin=stdin.encode(), session=True, seconds=DEADLINE
     )
 
 
@@ -129,10 +120,9 @@ def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
         folder, "the task", "--model", book(folder, calls(write("c.txt")), "Done."), "--rules", str(kept)
     )
     assert (again.returncode, (folder / "c.txt").exists()) == (0, True)
-    command = [sys.executable, "-m", "toolspeak", "rules", str(kept)]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    listed = completed_text(("rules", str(kept)), cwd=folder).stdout
     assert listed == "1  approve write while its definition is what it was (said by user)\n"
-    subprocess.run([*command, "--revoke", "1"], check=True, capture_output=True)
+    assert completed_text(("rules", str(kept), "--revoke", "1"), cwd=folder).returncode == 0
     again = without_terminal(
         folder, "the task", "--model", book(folder, calls(write("d.txt")), "Done."), "--rules", str(kept)
     )
@@ -341,7 +331,7 @@ def test_with_everything_redirected_the_terminal_device_is_asked(folder: Path):
     task.write_text("the task from a file")
     model = book(folder, calls(write("a.txt"), text="I write."), "Done.")
     with TerminalProcess(
-        *MODULE, "-", "--model", model, cwd=folder, env=environment(), stdin=task, stdout=out, stderr=err
+        "run", "-", "--model", model, cwd=folder, env=environment(), stdin=task, stdout=out, stderr=err
     ) as process:
         question = process.read_until(ASKS)
         process.type("y\n")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -95,7 +95,7 @@ def test_a_value_and_its_stored_form(value: Any, stored: dict[str, Any]):
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_every_class_survives_the_round_trip(name: str):
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(value=values_of(CLASSES[name]))
     def survives(value: Any):
         assert loads(dumps(value)) == value
@@ -135,7 +135,7 @@ def test_a_record_that_was_read_is_as_frozen_as_one_that_was_made():
     assert type(read) is Record
     assert replace(read, seq=4) == replace(RECORD, seq=4)
     assert copy.deepcopy(pickle.loads(pickle.dumps(read))) == RECORD
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError, match="immutable"):
         setattr(read, "seq", 5)  # noqa: B010 - a type checker refuses it too
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import socket
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest, WireFormat
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
+from uvicorn_here import serving
 
 ENDPOINTS: dict[str, WireFormat] = {
     "/v1/chat/completions": OPENAI_CHAT,
@@ -80,19 +79,11 @@ def events(text: str) -> list[Any]:
 
 @asynccontextmanager
 async def gateway(*upstreams: Upstream, **settings: Any) -> AsyncGenerator[Gateway]:
-    sock = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(server_config(Application(Settings(tuple(upstreams), **settings), logs=False)))
-    serving = asyncio.create_task(server.serve(sockets=[sock]))
-    port = sock.getsockname()[1]
-    try:
-        async with httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False, verify=False
-        ) as client:
+    config = server_config(Application(Settings(tuple(upstreams), **settings), logs=False))
+    async with serving(config) as (server, port):
+        address = f"http://127.0.0.1:{port}"
+        async with httpx2.AsyncClient(base_url=address, timeout=20, trust_env=False, verify=False) as client:
             yield Gateway(port, client, server)
-    finally:
-        server.should_exit = True
-        await serving
-        sock.close()
 
 
 def at(server: Server, **more: Any) -> Upstream:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from toolspeak.data.messages import ToolCall, ToolResult
 from toolspeak.execute import BatchContext, Executor, approve_all
 from toolspeak.mcp import HttpServer, McpServers, StdioServer
 from toolspeak.tools import Toolset
+from uvicorn_here import serving
 
 SCRIPT = str(Path(__file__).with_name("mcp_server.py"))
 PATIENT = 60.0  # seconds: a machine may be busy, and a test that passes never waits for it
@@ -76,15 +76,7 @@ def is_running(pid: int) -> bool:
 async def http_server(folder: Path, port: int = 0, **options: object) -> AsyncGenerator[HttpServer]:
     """The test server over streamable HTTP on the loopback interface."""
     app = build(folder).streamable_http_app(**options)
-    sock = socket.create_server(("127.0.0.1", port))
-    served = uvicorn.Server(uvicorn.Config(app, log_level="critical", ws="none", timeout_graceful_shutdown=1))
-    served.install_signal_handlers = lambda: None
-    serving = asyncio.create_task(served.serve(sockets=[sock]))
-    try:
-        while not served.started:  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0.005)
-        yield HttpServer("s", f"http://127.0.0.1:{sock.getsockname()[1]}/mcp")
-    finally:
-        served.should_exit = True
-        await serving
-        sock.close()
+    # The streams for what the server may have to tell stay open as long as it serves: waiting for them is in vain.
+    config = uvicorn.Config(app, log_level="critical", ws="none", timeout_graceful_shutdown=0)
+    async with serving(config, port) as (_, bound):
+        yield HttpServer("s", f"http://127.0.0.1:{bound}/mcp")

@@ -10,22 +10,15 @@ from pathlib import Path
 
 from mcp_helpers import program, traces
 
+from forked import completed_text
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 
 
 def toolspeak(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """In a session of its own, in which there is no terminal to ask at."""
-    return subprocess.run(
-        [sys.executable, "-m", "toolspeak", *arguments],
-        cwd=folder,
-        env={**os.environ, "TOOLSPEAK_JOURNAL": str(folder / "journal.db")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        start_new_session=True,
-    )
+    env = {**os.environ, "TOOLSPEAK_JOURNAL": str(folder / "journal.db")}
+    return completed_text(arguments, cwd=folder, env=env, session=True)
 
 
 def files(folder: Path, *made: tuple[str, dict]) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -289,7 +290,15 @@ EXAMPLES: tuple[Example, ...] = (
 )
 
 
-def run_example(example: Example) -> list[str]:
+Completed = subprocess.CompletedProcess[bytes]
+
+
+def started(arguments: Sequence[str], reply: bytes) -> Completed:
+    command = [sys.executable, "-m", "toolspeak", *arguments]
+    return subprocess.run(command, input=reply, capture_output=True, timeout=60, check=False)
+
+
+def run_example(example: Example, run: Callable[[Sequence[str], bytes], Completed] = started) -> list[str]:
     """What `toolspeak exec` prints for each reply, in a fresh workspace; one conversation."""
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder, "workspace")
@@ -298,13 +307,13 @@ def run_example(example: Example) -> list[str]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text.encode())
         workspace.mkdir(exist_ok=True)
-        return [run_exec(reply.text, example.dialect, workspace, Path(folder, "reads")) for reply in example.replies]
+        return [run_exec(run, reply.text, example.dialect, workspace) for reply in example.replies]
 
 
-def run_exec(reply: str, dialect: str, workspace: Path, reads: Path) -> str:
-    command = [sys.executable, "-m", "toolspeak", "exec", "--dialect", dialect, "--workspace", str(workspace)]
-    command += ["--approve", "all", "--reads", str(reads)]
-    done = subprocess.run(command, input=reply.encode(), capture_output=True, timeout=60, check=False)
+def run_exec(run: Callable[[Sequence[str], bytes], Completed], reply: str, dialect: str, workspace: Path) -> str:
+    reads = workspace.with_name("reads")
+    arguments = ["exec", "--dialect", dialect, "--workspace", str(workspace), "--approve", "all", "--reads", str(reads)]
+    done = run(arguments, reply.encode())
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 

@@ -7,6 +7,7 @@ import json
 import pytest
 from protocol_examples import EXAMPLES, PAGE, Example, page, run_example, shape
 
+from forked import completed
 from toolspeak.dialects import get_dialect, read_turn
 from toolspeak.tools.builtin import workspace_tools
 
@@ -15,8 +16,11 @@ RACES = {"Complete example"}
 
 
 @pytest.fixture(scope="module")
-def outputs() -> dict[Example, list[str]]:
-    return {example: run_example(example) for example in EXAMPLES}
+def outputs(tmp_path_factory) -> dict[Example, list[str]]:
+    def run(arguments, reply):
+        return completed(arguments, stdin=reply, cwd=tmp_path_factory.mktemp("elsewhere"))
+
+    return {example: run_example(example, run) for example in EXAMPLES}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.dialect}: {example.title}")

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, cast
 
 from toolspeak.agent.media import Media, marked, restored
@@ -144,16 +144,19 @@ class TextDriver:
             known = self._taught[id(tools)] = (tools, self.dialect.instructions(tools))
         return known[1]
 
-    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+    def asked(self, request: TurnRequest) -> ModelRequest:
+        """What the provider is asked for a turn."""
         prompt = self.prompt(request)
         messages: list[Message | TextMessage] = [TextMessage("system", prompt)] if prompt else []
         media: list[Media] = request.memo.setdefault("media", [])
         rendered = _with_choice(self._history(request, media), request)
         messages += restored(rendered, media) if media else rendered
+        return ModelRequest(messages, constraint=self._held(request), options=request.options)
+
+    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+        asked = self.asked(request)
         parser = self.dialect.parser(request.tools, self._starts_in)
-        held = self._held(request)
         while True:
-            asked = ModelRequest(messages, constraint=held, options=request.options)
             said = False
             try:
                 async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
@@ -181,9 +184,9 @@ class TextDriver:
                                 yield piece
                 raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
             except ProviderError as error:
-                if said or held is None or not _refuses_grammar(error):
+                if said or asked.constraint is None or not _refuses_grammar(error):
                     raise
-                held = None
+                asked = replace(asked, constraint=None)
                 self._constraint = (self._wanted(request), None)
 
     def _held(self, request: TurnRequest) -> Constraint | None:

@@ -39,6 +39,7 @@ from toolspeak.data.messages import (
     ToolChoice,
     Usage,
 )
+from toolspeak.data.values import changed
 from toolspeak.errors import RunError
 
 WRAP_UP = {
@@ -61,8 +62,6 @@ _FORGED_TURN = (
 _Changes: TypeAlias = dict[str, Any]
 """Fields of the state with their new values."""
 
-_new: Any = object.__new__
-
 
 def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()) -> RunState:
     """The state after one more record. Raises RunError for a record that cannot come here.
@@ -76,14 +75,9 @@ def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()
         return _started(record, event, before)
     if state is None:
         raise RunError(f"run {record.run_id} does not begin with RunStarted; its journal is incomplete")
-    new: RunState = _new(RunState)
-    fields = new.__dict__
-    fields.update(state.__dict__)
     change = _CHANGES.get(type(event))
-    if change is not None:
-        fields.update(change(state, record, event))
-    fields["seq"], fields["time"] = record.seq + 1, record.time
-    return new
+    changes = {} if change is None else change(state, record, event)
+    return changed(state, seq=record.seq + 1, time=record.time, **changes)
 
 
 def fold(records: Iterable[Record], before: Sequence[Message] = ()) -> RunState:

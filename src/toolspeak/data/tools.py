@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from toolspeak.data.messages import JSON, no_extra
+from toolspeak.data.values import value
 
 EVERYTHING = "*"
 """The resource key that lies above every other."""
@@ -77,6 +78,7 @@ READ_ANYTHING = Effects(reads={EVERYTHING}, idempotent=True, destructive=False)
 UNDECLARED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, declared=False)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool as a model is told of it.

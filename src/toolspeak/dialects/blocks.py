@@ -7,25 +7,25 @@ names, the reader of a block's body and the batch rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from toolspeak.data.deltas import Delta, ForgedResults, ReasoningDelta, TextAside, TextDelta
-from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.dialects.base import Section
-from toolspeak.dialects.batch import Batch
-from toolspeak.dialects.body import CUT, ResultsBody, Run
+from toolspeak.dialects.body import CUT, ResultsBody
 from toolspeak.dialects.markers import NO_REASONING, Found, in_code, without_frames
 from toolspeak.dialects.open_block import BlockFormat, OpenBlock
 from toolspeak.dialects.scan import MAX_CANDIDATE, EndMarker, Problem
 from toolspeak.dialects.steps import stands
+from toolspeak.dialects.turn_parser import TurnParser
 
 _SPACE = re.compile(r"\s*")
 
 
-class BlockParser:
+class BlockParser(TurnParser):
     """Implements `Parser`; see `BlockFormat`."""
 
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
+        super().__init__(format.batch)
         self._format = format
         self._table = format.table
         markup = format.table.markup
@@ -37,19 +37,10 @@ class BlockParser:
         self._state = self._text if starts_in == "text" else inside
         self._depth = 0 if starts_in == "text" else 1
         self._restated = starts_in == "reasoning"  # the model may yet write the marker that the prompt ended with
-        self._held = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
-        self._quoting = False  # whether the text so far ends inside inline code
         self._fencing = False  # whether it ends inside a code block
-        self._position = 0  # of the turn, at the start of held + chunk
         self._block: OpenBlock | None = None
-        self._run: Run | None = None
         self._tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
-        self._calls = 0
-        self._batch = Batch(format.batch)
-        self._reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
         self._text_kind: type[TextDelta | TextAside] = TextDelta
-
-    _state: Callable[[str, int, list[Delta]], int]
 
     @property
     def format(self) -> BlockFormat:
@@ -70,47 +61,6 @@ class BlockParser:
         """How reasoning that the prompt opened would end."""
         return self._thought_ends
 
-    def feed(self, chunk: str) -> list[Delta]:
-        if self._run is not None:
-            taken = self._run.take(chunk)
-            if taken is not None:
-                return taken
-            self._end_run(self._run)
-        plain = self._plain(chunk)
-        if plain is not None:
-            return plain
-        out: list[Delta] = []
-        text = self._held + chunk if self._held else chunk
-        position, end = 0, len(text)
-        self._held = ""
-        while position < end:
-            position = self._state(text, position, out)
-            if self._held:
-                break
-        self._position += end - len(self._held)
-        return out
-
-    def close(self, reason: FinishReason) -> list[Delta]:
-        out: list[Delta] = []
-        normal = reason in NORMAL_END
-        if self._run is not None:
-            self._end_run(self._run)
-            out += self.feed("")
-        if self._block is not None:
-            self._close_block(out, normal)
-        elif self._held:
-            self._close_candidate(out, normal)
-        self._held = ""
-        self._batch.close(out)
-        return out
-
-    def _end_run(self, run: Run) -> None:
-        self._position += run.end()
-        self._held, self._run = run.rest, None
-
-    def keep_reasoning(self) -> None:
-        self._reasoning_kind = TextDelta
-
     def _plain(self, chunk: str) -> list[Delta] | None:
         """A chunk of text in which nothing can begin, or None: the same as by way of `_text`, which takes thrice as
         long."""
@@ -120,9 +70,6 @@ class BlockParser:
             self._quoting = "\n" not in chunk  # a backtick would have been a candidate
         self._position += len(chunk)
         return [self._text_kind(chunk)]
-
-    # States: each takes what it can from text[position:] and returns where the next begins; one that
-    # needs more characters puts the rest into `_held`.
 
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
         start = seen = position
@@ -148,8 +95,7 @@ class BlockParser:
                 return self._open(verdict, at)
             if verdict != "text":
                 self._emit(TextDelta, text, start, at, out)
-                self._held = text[at:]
-                return len(text)
+                return self._hold(text, at)
             if not text.startswith("```", at):
                 position = at + 1
                 continue
@@ -214,8 +160,7 @@ class BlockParser:
                 return self._open(verdict, at)
             elif any(end.viable(text, at) for end in ends) or verdict in ("undecided", "opened"):
                 self._emit(self._reasoning_kind, text, start, at, out)
-                self._held = text[at:]
-                return len(text)
+                return self._hold(text, at)
             else:
                 position = at + 1
 
@@ -224,8 +169,7 @@ class BlockParser:
         label = self._thought.label
         rest = text[position : position + len(label)]
         if rest != label and label.startswith(rest):
-            self._held = text[position:]
-            return len(text)
+            return self._hold(text, position)
         self._state = self._reasoning
         stop = position + len(label) if rest == label else position
         self._markup(text, position, stop, out)
@@ -243,11 +187,8 @@ class BlockParser:
             self._finish(block, out)
         elif body.done:
             self._state = self._closing
-        elif stop < len(text):
-            self._held = text[stop:]
-            return len(text)
         else:
-            self._run = body.run()
+            return self._go_on(body, text, stop)
         return stop
 
     def _skip_frame(self, block: OpenBlock, text: str, position: int) -> int:
@@ -281,8 +222,7 @@ class BlockParser:
                 block.notes = (*block.notes, "code_fence")
             return position + 3
         if frame is None or end.viable(text, position) or "```".startswith(text[position : position + 3]):
-            self._held = text[position:]
-            return len(text)
+            return self._hold(text, position)
         at = self._position + position
         self._fail(block, Problem("trailing_text", f"text after the calls; close the block with {end.text}"), at)
         return position
@@ -299,8 +239,7 @@ class BlockParser:
                 return closed
             if end.viable(text, at):
                 block.body.raw.add(text[position:at])
-                self._held = text[at:]
-                return len(text)
+                return self._hold(text, at)
             at += 1
         block.body.raw.add(text[position:])
         return len(text)
@@ -316,8 +255,7 @@ class BlockParser:
                 return position + len(rest) - len(stripped) + len(tail)
         if any(tail.startswith(stripped) for tail in self._tails) and len(rest) < limit:
             self._state = self._after_block
-            self._held = text[position:]
-            return len(text)
+            return self._hold(text, position)
         return position
 
     def _emit(self, kind: type[TextDelta | ReasoningDelta], text: str, start: int, stop: int, out: list[Delta]) -> int:
@@ -330,6 +268,12 @@ class BlockParser:
         """Reasoning's own markup, which is text where reasoning stays in the text."""
         if self._reasoning_kind is TextDelta:
             self._emit(TextDelta, text, start, stop, out)
+
+    def _end(self, out: list[Delta], normal: bool) -> None:
+        if self._block is not None:
+            self._close_block(out, normal)
+        elif self._held:
+            self._close_candidate(out, normal)
 
     def _expect_block(self) -> OpenBlock:
         assert self._block is not None, "a block state without a block is our bug"

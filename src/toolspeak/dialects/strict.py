@@ -164,7 +164,7 @@ class StrictParser(BlockParser):
 
     def _restore(self, before: dict[str, Any]) -> None:
         reread = self._reread
-        self.__dict__.update(before)
+        vars(self).update(before)
         self._reread = reread
 
 

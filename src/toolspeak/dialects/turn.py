@@ -32,7 +32,7 @@ from toolspeak.data.messages import (
     Usage,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import quick
+from toolspeak.data.values import value
 from toolspeak.dialects.base import Dialect, Section
 
 
@@ -44,7 +44,7 @@ class IgnoredCall:
     reason: str
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class ParsedTurn:
     """What the runtime sees in a reply.

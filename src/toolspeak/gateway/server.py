@@ -23,7 +23,7 @@ from toolspeak.gateway.app import Gateway
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.http import Receive, Scope, Send
 from toolspeak.gateway.logs import log, log_to_stderr
-from toolspeak.gateway.metrics import MULTIPROCESS
+from toolspeak.gateway.metrics import MULTIPROCESS, worker_gone
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\nconnection: close\r\n"
@@ -32,10 +32,19 @@ _TOO_LARGE = (
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Ends a connection whose headers go on beyond `Bounds.header_bytes`: they are kept before anybody sees them."""
+    """Ends a connection whose headers go on beyond `Bounds.header_bytes`: they are kept before anybody sees them.
+
+    Sends each piece of an answer at once: asyncio sees to that for sockets made with their protocol's number alone, and
+    without it a piece may wait 40 ms for the client's system to acknowledge the one before (RFC 896, RFC 1122 4.2.3.2).
+    """
 
     _in_head = True
     _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        with suppress(OSError):  # the client is gone already
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().connection_made(transport)
 
     def on_message_begin(self) -> None:
         self._in_head, self._head_bytes = True, 0
@@ -146,6 +155,17 @@ def server_config(application: Application) -> uvicorn.Config:
     )
 
 
+class _Workers(Multiprocess):
+    """Starts a worker anew that ends, as uvicorn's; and one that was killed counts no more as busy."""
+
+    def keep_subprocess_alive(self) -> None:
+        before = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {process.pid for process in self.processes}:
+            if pid is not None:
+                worker_gone(pid)
+
+
 def serve(settings: Settings, ready: Callable[[str], None] = lambda _address: None) -> None:
     """Serves until SIGTERM or SIGINT. `ready` is told the address once it is known. Raises UsageError if the port is
     taken."""
@@ -160,7 +180,7 @@ def serve(settings: Settings, ready: Callable[[str], None] = lambda _address: No
     folder = tempfile.mkdtemp(prefix="toolspeak-metrics-")
     os.environ[MULTIPROCESS] = folder
     try:
-        Multiprocess(config, sockets=[sock]).run()
+        _Workers(config, sockets=[sock]).run()
     finally:
         del os.environ[MULTIPROCESS]
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,126 @@
+"""The command in a process of its own, forked from one that has made its imports: they are most of what it costs.
+
+Arguments, streams, folder, environment, session, terminal, signals and the exit code are those of a process that was
+started. That it starts from nothing too is told by tests/cli/test_cli_start.py and the tests of `serve` and the README.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+SERVER = Path(__file__).with_name("fork_server.py")
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """Where to ask. The process ends with this one, which holds the only other end."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, SERVER, str(theirs.fileno())]
+        nothing = subprocess.DEVNULL
+        server = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=nothing, stdout=nothing)
+    server.returncode = 0  # nobody waits for it, and Popen need not say so
+    return ours
+
+
+class Command:
+    """`python -m toolspeak ARGUMENTS`, running; the streams are descriptors."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        streams: Sequence[int],
+        session: bool = False,
+        terminal: int | None = None,
+    ) -> None:
+        self.returncode: int | None = None
+        self._told, theirs = os.pipe()
+        asked = {"arguments": arguments, "cwd": str(cwd), "env": dict(os.environ if env is None else env)}
+        asked["session"] = session or terminal is not None
+        given = [*streams, theirs, *([] if terminal is None else [terminal])]
+        try:
+            socket.send_fds(_server(), [json.dumps(asked).encode()], given)
+        finally:
+            os.close(theirs)
+        self.pid = int(self._line())
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+            self._end()
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """Its exit code, which is that of `subprocess`: minus the number of the signal that ended it."""
+        if self.returncode is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("toolspeak", timeout)
+            self._end()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _end(self) -> None:
+        self.returncode = int(self._line())
+        os.close(self._told)
+
+    def _line(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            read = os.read(self._told, 1)
+            assert read, "the server of forks has ended: what it said is in the output of the tests"
+            line += read
+        return line
+
+
+def completed(
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    session: bool = False,
+    seconds: float = 120,
+) -> subprocess.CompletedProcess[bytes]:
+    """What `subprocess.run` returns. `session`: in one of its own, in which there is no terminal to ask at."""
+    with tempfile.TemporaryFile() as read, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        read.write(stdin)
+        read.seek(0)
+        streams = (read.fileno(), out.fileno(), err.fileno())
+        command = Command(arguments, cwd=cwd, env=env, streams=streams, session=session)
+        try:
+            command.wait(seconds)
+        finally:
+            command.kill()
+        return subprocess.CompletedProcess(arguments, command.returncode, _whole(out), _whole(err))
+
+
+def completed_text(arguments: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """As `completed`, with the output decoded and its lines ending in line feeds."""
+    done = completed(arguments, **options)
+    out, err = (part.decode("utf-8").replace("\r\n", "\n") for part in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(arguments, done.returncode, out, err)
+
+
+def _whole(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
