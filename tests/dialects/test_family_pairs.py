@@ -304,7 +304,7 @@ OOPS = f"<tool_call>read{ONE} oops</tool_call><tool_call>read{ONE}</tool_call>"
         (f"<tool_call>{ONE}</tool_call>", ["no_name"]),
         ("<tool_call>read<arg_key>file</arg_key>a</arg_value></tool_call>", ["invalid_call"]),
         (f"<tool_call>read{ONE}", ["unclosed"]),
-        (f"<tool_call>read{ONE}<tool_call>read{ONE}</tool_call>", ["invalid_call"]),
+        (f"<tool_call>read{ONE}<tool_call>read{ONE}</tool_call>", ["unclosed", None]),
         (f"<tool_call>read{ONE}{ONE}</tool_call>", ["duplicate_argument"]),
         (OOPS, ["invalid_value", None]),
     ],

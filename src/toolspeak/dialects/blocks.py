@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from toolspeak.data.deltas import Delta, ForgedResults, ReasoningDelta, TextAside, TextDelta
 from toolspeak.dialects.base import Section
@@ -15,7 +16,7 @@ from toolspeak.dialects.body import CUT, ResultsBody
 from toolspeak.dialects.markers import NO_REASONING, Found, in_code, without_frames
 from toolspeak.dialects.open_block import BlockFormat, OpenBlock
 from toolspeak.dialects.scan import MAX_CANDIDATE, EndMarker, Problem
-from toolspeak.dialects.steps import stands
+from toolspeak.dialects.steps import begins, stands
 from toolspeak.dialects.turn_parser import TurnParser
 
 _SPACE = re.compile(r"\s*")
@@ -217,15 +218,38 @@ class BlockParser(TurnParser):
         if frame:
             block.body.raw.add(frame)
             return position + len(frame)
+        following = self._follows(block, text, position)
+        if following == "yes":
+            self._finish_unclosed(block, out)
+            return position
         if text.startswith("```", position):
             if "code_fence" not in block.notes:
                 block.notes = (*block.notes, "code_fence")
             return position + 3
-        if frame is None or end.viable(text, position) or "```".startswith(text[position : position + 3]):
+        if (
+            frame is None
+            or following == "undecided"
+            or end.viable(text, position)
+            or "```".startswith(text[position : position + 3])
+        ):
             return self._hold(text, position)
         at = self._position + position
         self._fail(block, Problem("trailing_text", f"text after the calls; close the block with {end.text}"), at)
         return position
+
+    def _follows(self, block: OpenBlock, text: str, position: int) -> Literal["yes", "no", "undecided"]:
+        """Whether another block of the kind begins here, though the complete one before it has no end marker."""
+        start = block.marker.text
+        if not text.startswith(start, position):
+            return "undecided" if begins(text, position, start) else "no"
+        verdict = self._table.decide(text[position : position + MAX_CANDIDATE], False)
+        if isinstance(verdict, Found):
+            return "yes" if verdict.marker.kind == "calls" else "no"
+        return "no" if verdict == "text" else "undecided"
+
+    def _finish_unclosed(self, block: OpenBlock, out: list[Delta]) -> None:
+        block.notes = (*block.notes, "missing_closer")
+        self._finish(block, out)
 
     def _skip(self, text: str, position: int, out: list[Delta]) -> int:
         """After a problem: to the block's end marker, wherever it stands."""

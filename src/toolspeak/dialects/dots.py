@@ -30,7 +30,7 @@ class _EitherForm(ChosenBody):
 
     def choose(self, text: str, start: int) -> Body:
         if text[start] == "<":
-            return ElementCalls(_ELEMENTS, _END, self._tools, self._first_index, self.caps)
+            return ElementCalls(_ELEMENTS, (_START, _END), self._tools, self._first_index, self.caps)
         return JsonCalls(_SHAPE, self._first_index, self.caps)
 
 

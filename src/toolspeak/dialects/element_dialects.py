@@ -74,7 +74,8 @@ def element_dialect(
     ends = re.compile(rf"{syntax.ends.pattern}|{escaped.pattern}")
 
     def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-        return ElementCalls(syntax, marker.end or "", tools, first_index, caps, isinstance(marker.opening, Tag))
+        block = (marker.text, marker.end or "")
+        return ElementCalls(syntax, block, tools, first_index, caps, isinstance(marker.opening, Tag))
 
     def write_calls(calls: Calls, tools: Tools) -> str:
         start, end = layout.block

@@ -18,9 +18,17 @@ class Lookahead:
     """Looks behind a tag at `at`, and no further than it must. `rejected` is what followed an end tag
     that ended nothing."""
 
-    def __init__(self, syntax: ElementSyntax, block_end: str, tools: Mapping[str, ToolSpec], bare: bool) -> None:
+    def __init__(
+        self,
+        syntax: ElementSyntax,
+        block: tuple[str, str],
+        breaks: tuple[str, ...],
+        tools: Mapping[str, ToolSpec],
+        bare: bool,
+    ) -> None:
         self._syntax = syntax
-        self._block_end = block_end
+        self._block_start, self._block_end = block
+        self._breaks = breaks
         self._tools = tools
         self._bare = bare
         self.rejected = ""
@@ -33,13 +41,13 @@ class Lookahead:
         position = skip_space(rest, len(syntax.argument_end))
         if position == len(rest):
             return "undecided" if len(rest) < MAX_CANDIDATE else "yes"
-        ends = (syntax.call_end, self._block_end)
+        ends = (syntax.call_end, self._block_end, *self._breaks)
         if rest.startswith(ends, position):
             return "yes"
-        tag = syntax.match(syntax.argument, rest, position)
-        if isinstance(tag, Tag):
+        tag, block = syntax.match(syntax.argument, rest, position), self._starts_block(rest, position)
+        if isinstance(tag, Tag) or block == "yes":
             return "yes"
-        if len(rest) < MAX_CANDIDATE and (tag == "undecided" or begins(rest, position, *ends)):
+        if len(rest) < MAX_CANDIDATE and ("undecided" in (tag, block) or begins(rest, position, *ends)):
             return "undecided"
         self.rejected = self.rejected or rest[position]
         return "no"
@@ -50,13 +58,25 @@ class Lookahead:
             return "no"
         syntax, rest = self._syntax, text[at : at + MAX_CANDIDATE]
         position = skip_space(rest, len(syntax.call_end))
-        if rest.startswith(self._block_end, position):
+        block = self._starts_block(rest, position)
+        if rest.startswith((self._block_end, *self._breaks), position) or block == "yes":
             return "yes"
         tag = syntax.match(syntax.call, rest, position)
         if isinstance(tag, Tag):
             return "yes" if not self._tools or tag.name in self._tools else "no"
-        open_ = position == len(rest) or tag == "undecided" or begins(rest, position, self._block_end)
+        open_ = position == len(rest) or "undecided" in (tag, block)
+        open_ = open_ or begins(rest, position, self._block_end, *self._breaks)
         return "undecided" if open_ and len(rest) < MAX_CANDIDATE else "no"
+
+    def _starts_block(self, rest: str, position: int) -> Verdict:
+        """Whether the next block and a call in it start here, though this block has no end."""
+        if self._bare:
+            return "no"
+        if not rest.startswith(self._block_start, position):
+            return "undecided" if begins(rest, position, self._block_start) else "no"
+        position = skip_space(rest, position + len(self._block_start))
+        tag = self._syntax.match(self._syntax.call, rest, position)
+        return "yes" if isinstance(tag, Tag) else "undecided" if position == len(rest) or tag == "undecided" else "no"
 
     def starts_sibling(self, text: str, at: int, given: Collection[str], spec: ToolSpec | None) -> Verdict:
         """Whether an argument that is not there yet starts here, though the value before it was left open."""

@@ -38,23 +38,26 @@ class _Value:
 
 
 class ElementCalls(CallSteps):
-    """Implements `Body`. `block_end` follows the last call; with `bare` it is the end tag of the only call."""
+    """Implements `Body`. `block` is its markers: the end follows the last call, and with `bare` is the end tag of the
+    only call. Another start, or one of `breaks`, ends a block whose own end is missing."""
 
     def __init__(
         self,
         syntax: ElementSyntax,
-        block_end: str,
+        block: tuple[str, str],
         tools: Mapping[str, ToolSpec],
         first_index: int,
         caps: Caps,
         bare: bool = False,
+        breaks: tuple[str, ...] = (),
     ) -> None:
         super().__init__(tools, first_index, caps)
         self._syntax = syntax
-        self._block_end = block_end
+        self._block_end = block[1]
+        self._unclosed = () if bare else (block[0], *breaks)  # what ends a block without its end
         self._bare = bare
         self._value: _Value | None = None
-        self._lookahead = Lookahead(syntax, block_end, tools, bare)
+        self._lookahead = Lookahead(syntax, block, breaks, tools, bare)
 
     def flow(self) -> Callable[[str], object] | None:
         if self._value is None or not self._value.streams:
@@ -87,11 +90,15 @@ class ElementCalls(CallSteps):
             else:
                 self._fail("empty_batch", "the block holds no call", position)
             return position
+        if self.calls and text.startswith(self._unclosed, position):
+            self.done = True
+            return position
         tag = self._syntax.match(self._syntax.call, text, position)
         if isinstance(tag, Tag):
             self._open_element(tag, text, position, out)
             return position + tag.length
-        if tag == "undecided" or begins(text, position, self._block_end, *self._syntax.skipped):
+        ends = (self._block_end, *self._unclosed) if self.calls else (self._block_end,)
+        if tag == "undecided" or begins(text, position, *ends, *self._syntax.skipped):
             self._wait = True
         else:
             self._expected(f"{self._syntax.call}… or {self._block_end}", text, position)
@@ -118,6 +125,13 @@ class ElementCalls(CallSteps):
             return position if self._bare else stop
         if text.startswith(self._block_end, position):
             return self._end_unclosed(text, position, out)
+        if text.startswith(self._unclosed, position):
+            # Never a call of which nothing says that it is whole.
+            reason = f"the call of {shorten(call.name)!r} has no end; write {syntax.call_end} before the next one"
+            call.problem = call.problem or Problem("unclosed", reason)
+            self._end_call(text, position, out)
+            self.done = True
+            return position
         if not call.written and not call.arguments and text[position] == "{":
             self._start_json()
             call.notes.append("json_arguments")
@@ -130,7 +144,7 @@ class ElementCalls(CallSteps):
         following = syntax.match(syntax.call, text, position)
         if isinstance(following, Tag) and not self._bare:
             return self._end_unclosed(text, position, out)
-        begun = begins(text, position, syntax.call_end, self._block_end)
+        begun = begins(text, position, syntax.call_end, self._block_end, *self._unclosed)
         if "undecided" in (argument, following) or begun:
             self._wait = True
         else:

@@ -29,6 +29,7 @@ from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Texts
 from toolspeak.dialects.render import append_message, result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
+from toolspeak.dialects.steps import begins
 
 _START, _MESSAGE, _EOM = "<|start|>assistant", "<|message|>", "<|eom|>"
 ENDS = (_EOM, "<|eot|>")
@@ -93,6 +94,12 @@ class MuseParser(BlockParser):
         self._held = text[hold:]
         return len(text)
 
+    def _closing(self, text: str, position: int, out: list[Delta]) -> int:
+        if text.startswith(_EOM, position):  # the message's end ends its block
+            self._finish_unclosed(self._expect_block(), out)
+            return position
+        return self._hold(text, position) if begins(text, position, _EOM) else super()._closing(text, position, out)
+
     def _to_tool(self, text: str, position: int, out: list[Delta]) -> int:
         """A message to a tool: blocks, and white space between them; from anything else on it is text."""
         while position < len(text) and text[position].isspace():
@@ -150,7 +157,7 @@ class MuseHistory(DeclaredHistory):
 
 
 def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    return ElementCalls(_SYNTAX, marker.end or "", tools, first_index, caps)
+    return ElementCalls(_SYNTAX, _BLOCK, tools, first_index, caps, breaks=(_EOM,))
 
 
 def _write_calls(calls: Calls, tools: Tools) -> str:

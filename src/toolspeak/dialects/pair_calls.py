@@ -78,7 +78,8 @@ class PairTags:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """The tags as they stand in the text. `follow`: behind a value; `between`: behind a call."""
+    """The tags as they stand in the text. `follow`: behind a value; `between`: behind a call; `in_key`: what ends a
+    key, the first of them alone as it should be."""
 
     call: str
     call_end: str
@@ -92,6 +93,7 @@ class _Written:
     block_end: str
     follow: tuple[str, ...]
     between: tuple[str, ...]
+    in_key: tuple[str, ...]
 
 
 @cache
@@ -114,6 +116,20 @@ def _written(tags: PairTags, wrapped: bool) -> _Written:
         block_end=block_end,
         follow=(key, call_end, block_end) if wrapped else (key, call_end),
         between=(call, block_end) if wrapped else (call,),
+        in_key=tuple(
+            tag
+            for tag in (
+                tags.end("arg_key"),
+                tags.start("arg_value"),
+                tags.end("arg_value"),
+                start(tags.kind),
+                key,
+                call,
+                call_end,
+                block_end,
+            )
+            if tag
+        ),
     )
 
 
@@ -221,7 +237,7 @@ class PairCalls(RawValues):
         stop = self._gap(text, position)
         if stop == len(text):
             return stop
-        tag = stands(text, stop, (*self._tags.follow, *self._breaks))
+        tag = stands(text, stop, (*self._tags.follow, self._tags.call, *self._breaks))
         if tag is None:
             self._wait = True
         elif tag == self._tags.call_end:
@@ -229,6 +245,13 @@ class PairCalls(RawValues):
             if self._wrapped:
                 return stop + len(tag)
             self.done = True
+        elif tag == self._tags.call:
+            # What of it would be missing nobody can say: it never runs, and the call that begins here does.
+            call, end = self._open_call(), self._tags.call_end
+            reason = f"the call of {shorten(call.name)!r} has no end; write {end} before the next one"
+            call.problem = call.problem or Problem("unclosed", reason)
+            self._end_call(text, stop, out)
+            self.done = not self._wrapped
         elif tag == self._tags.block_end and tag:
             self._open_call().notes.append("missing_closer")
             self._end_call(text, stop, out)
@@ -241,10 +264,17 @@ class PairCalls(RawValues):
         return stop
 
     def _in_key(self, text: str, position: int, out: list[Delta]) -> int:
-        stop, ended = self._until(self._tags.key_end, text, position)
-        if ended:
-            self._key, self._state = self._known(self._tag_text.value()), self._after_key
-        return stop
+        """No key holds a tag: one whose own end is missing would swallow what follows, and be run with that."""
+        stop, tag = self._until(self._tags.in_key, text, position)
+        if not tag:
+            return stop
+        self._key, self._state = self._known(self._tag_text.value()), self._after_key
+        if tag == self._tags.key_end:
+            return stop
+        call = self._open_call()
+        reason = f"the key {shorten(self._key)!r} does not end; write {self._tags.key_end} behind it"
+        call.problem = call.problem or Problem("unclosed", reason)
+        return stop if tag == self._tags.value_end.text else stop - len(tag)
 
     def _known(self, key: str) -> str:
         """The key as the schema has it: a model may put white space around it."""
@@ -283,8 +313,8 @@ class PairCalls(RawValues):
         self._state = self._in_call
 
     def _in_kind(self, text: str, position: int, out: list[Delta]) -> int:
-        stop, ended = self._until(self._tags.kind_end, text, position)
-        if ended:
+        stop, tag = self._until((self._tags.kind_end,), text, position)
+        if tag:
             self._state = self._after_kind
         return stop
 
@@ -331,16 +361,15 @@ class PairCalls(RawValues):
             self.done = True
         return stop
 
-    def _until(self, end: str, text: str, position: int) -> tuple[int, bool]:
-        """Collects text up to a tag; returns where to go on, and whether the tag was there."""
-        at = text.find(end, position)
-        if at >= 0:
-            self._tag_text.add(text[position:at])
-            return at + len(end), True
-        held = text.find("<", max(position, len(text) - len(end) + 1))
-        while held >= 0 and not end.startswith(text[held:]):
-            held = text.find("<", held + 1)
-        stop = len(text) if held < 0 else held
-        self._wait = held >= 0
-        self._tag_text.add(text[position:stop])
-        return stop, False
+    def _until(self, tags: tuple[str, ...], text: str, position: int) -> tuple[int, str]:
+        """Collects text up to the first of some tags; returns where to go on, and the tag if it was there."""
+        at = text.find("<", position)
+        while at >= 0:
+            tag = stands(text, at, tags)
+            if tag != "":
+                self._tag_text.add(text[position:at])
+                self._wait = tag is None
+                return (at, "") if tag is None else (at + len(tag), tag)
+            at = text.find("<", at + 1)
+        self._tag_text.add(text[position:])
+        return len(text), ""
