@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -273,6 +274,17 @@ def test_the_schema_says_what_a_value_is(key: str, text: str, value: Any):
     (call,) = read_turn(GLM, reply, [TYPED]).calls
     assert isinstance(call, ToolCall)
     assert call.arguments == {key: value}
+
+
+@pytest.mark.parametrize("tools", [(), [TYPED]], ids=["no tools", "no such argument"])
+@pytest.mark.parametrize("text", ["5", "true", "null", '{"x": 1}', "[1]", "x"])
+def test_of_what_the_schema_says_nothing_is_text_in_hunyuan_and_json_in_glm(tools: Any, text: str):
+    for dialect, value in ((HY, text), (GLM, text if text == "x" else json.loads(text))):
+        reply = write(dialect, ("f", {"nowhere": "@@"}), tools=tools).replace("@@", text)
+        check_splits(dialect, reply, tools)
+        (call,) = read_turn(dialect, reply, tools).calls
+        assert isinstance(call, ToolCall)
+        assert call.arguments == {"nowhere": value}
 
 
 @pytest.mark.parametrize(

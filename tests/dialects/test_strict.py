@@ -68,6 +68,7 @@ def test_a_marker_without_a_call_of_a_known_tool_is_text(name: str, text: str, n
     "text",
     [
         HALF,
+        "<tool_call>\n<function=write>\n<tool_call>\n<function=ping>\n</function>\n</tool_call>",
         '<|tool_call>call:write{e:<|"|><|tool_call>call:ping{}<tool_call|>',
         "<tool_call>write<arg_key><tool_call>ping</tool_call>",
     ],

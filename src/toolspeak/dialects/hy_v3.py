@@ -1,5 +1,5 @@
 """Hunyuan 3: GLM's pairs in one `<tool_calls>`, with `<tool_sep>` behind the name; its later checkpoints add a suffix
-to every tag."""
+to every tag. A value of which the schema says nothing is text, as vLLM's and SGLang's parsers of it read it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.pair_calls import PairTags
 from toolspeak.dialects.pair_dialect import LINES, Responses, pair_dialect
 
-_PLAIN = PairTags(block="tool_calls", name_end="tool_sep")
-_SUFFIXED = PairTags(block="tool_calls", name_end="tool_sep", suffix=":opensource")
+_PLAIN = PairTags(block="tool_calls", name_end="tool_sep", guesses=False)
+_SUFFIXED = PairTags(block="tool_calls", name_end="tool_sep", guesses=False, suffix=":opensource")
 
 
 def _declare(info: DialectInfo, tags: PairTags, other: PairTags) -> DeclaredDialect:
@@ -44,7 +44,7 @@ HY_V3 = _declare(
         "parallel",
         aliases=("hy-v3-reasoning",),
         models=("hy3-preview",),
-        arguments="strings as they are, other values as JSON, by schema",
+        arguments="strings as they are, other values as JSON, by schema; strings where it says nothing",
         results="<tool_responses> with a <tool_response> for each call",
     ),
     _PLAIN,
@@ -58,7 +58,7 @@ HY_V3_SUFFIXED = _declare(
         "chat template of tencent/Hy3",
         "parallel",
         models=("hy3", "hy4"),
-        arguments="strings as they are, other values as JSON, by schema",
+        arguments="strings as they are, other values as JSON, by schema; strings where it says nothing",
         results="<tool_responses:opensource> with a <tool_response:opensource> for each call",
         reasoning="<think:opensource>",
     ),

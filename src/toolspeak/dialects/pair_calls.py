@@ -14,10 +14,10 @@ from functools import cache
 from toolspeak.data.deltas import Delta
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.raw_values import Answer, EndTag, OpenValue, RawValues
+from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.steps import begins, skip_space, stands
-from toolspeak.dialects.typed_text import Types, argument_types
+from toolspeak.dialects.typed_text import Types, admits_argument, argument_types
 
 # A model that escapes the whole call once too often writes `\\n` for a line break between its tags.
 _BREAK = "\\n"
@@ -42,7 +42,8 @@ class PairTags:
     """The tags of one dialect. `block` holds several calls, or is empty: then a call is a block of its own.
 
     `name_end` may stand behind the name. `json`: a call may be a JSON object instead. `prefix` is what all tags begin
-    with behind `<` or `</`, `suffix` what they end with in front of `>`.
+    with behind `<` or `</`, `suffix` what they end with in front of `>`. `guesses`: a value of which the schema says
+    nothing is the JSON that it is, else text.
     """
 
     block: str = ""
@@ -51,12 +52,18 @@ class PairTags:
     json: bool = False
     prefix: str = ""
     suffix: str = ""
+    guesses: bool = True
 
     def start(self, name: str) -> str:
         return f"<{self.prefix}{name}{self.suffix}>"
 
     def end(self, name: str) -> str:
         return f"</{self.prefix}{name}{self.suffix}>"
+
+    def types(self, spec: ToolSpec | None, name: str) -> Types:
+        """The types of an argument."""
+        said = self.guesses or (spec is not None and admits_argument(spec, name))
+        return argument_types(spec, name) if said else TEXT
 
     def call_follows(self, rest: str) -> bool | None:
         """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
@@ -151,7 +158,7 @@ class PairCalls(RawValues):
         self, tags: PairTags, wrapped: bool, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
     ) -> None:
         super().__init__(tools, first_index, caps)
-        self._json_calls = tags.json
+        self._json_calls, self._types = tags.json, tags.types
         self._wrapped = wrapped
         self._tag_text = Buffer(caps.characters)  # of a key or type whose end is not there yet
         self._key = ""
@@ -290,7 +297,7 @@ class PairCalls(RawValues):
         if tag is None:
             self._wait = True
         elif tag == tags.value:
-            self._start_value(self._key, self._tags.value_end, argument_types(self._open_call().spec, self._key))
+            self._start_value(self._key, self._tags.value_end, self._types(self._open_call().spec, self._key))
             return stop + len(tag)
         elif tag:
             self._tag_text, self._state = Buffer(self.caps.characters), self._in_kind
@@ -326,7 +333,7 @@ class PairCalls(RawValues):
         if tag is None:
             self._wait = True
         elif tag:
-            kinds = KINDS.get(self._tag_text.value().strip()) or argument_types(self._open_call().spec, self._key)
+            kinds = KINDS.get(self._tag_text.value().strip()) or self._types(self._open_call().spec, self._key)
             self._start_value(self._key, self._tags.value_end, kinds)
             return stop + len(tag)
         else:

@@ -19,7 +19,6 @@ from toolspeak.dialects.pair_calls import PairCalls, PairTags
 from toolspeak.dialects.raw_values import write_value
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import Caps
-from toolspeak.dialects.typed_text import argument_types
 
 _RULES = """\
 - In a block first the tool's name, then a key and a value for each argument.
@@ -130,7 +129,7 @@ def _write_call(tags: PairTags, layout: Layout, call: ToolCall | MalformedCall, 
 
 
 def _write_pair(tags: PairTags, layout: Layout, spec: ToolSpec | None, name: str, value: object) -> str:
-    text = write_value(value, argument_types(spec, name), tags.end("arg_value"), Caps())
+    text = write_value(value, tags.types(spec, name), tags.end("arg_value"), Caps())
     key = f"{tags.start('arg_key')}{name}{tags.end('arg_key')}"
     return f"{key}{layout.gap}{tags.start('arg_value')}{text}{tags.end('arg_value')}{layout.after_value}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TextDelta
 from toolspeak.data.messages import NORMAL_END, FinishReason
@@ -13,7 +13,7 @@ from toolspeak.dialects.base import Dialect, Parser, Section
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.detect import AutoDialect, AutoParser
 from toolspeak.dialects.markers import Found
-from toolspeak.dialects.open_block import BlockFormat
+from toolspeak.dialects.open_block import BlockFormat, OpenBlock
 from toolspeak.dialects.wrapped import WrappedDialect
 from toolspeak.errors import UsageError
 
@@ -121,6 +121,11 @@ class StrictParser(BlockParser):
         if found.marker.kind == "calls" and self._block is not None:
             self._trial = _Trial(self._position + at, at, before)
         return body_at
+
+    def _follows(self, block: OpenBlock, text: str, position: int) -> Literal["yes", "no", "undecided"]:
+        """A call behind one that does not end stays an argument of that."""
+        malformed = any(isinstance(call, CallMalformed) for call in block.body.calls)
+        return "no" if malformed else super()._follows(block, text, position)
 
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
         super()._close_candidate(out, True)  # no call stands behind a marker that was cut off
