@@ -145,7 +145,8 @@ class Union:
                 self._starts.setdefault(start, []).append(i)
         self._longer = {start[0] for start in self._starts if len(start) == 2}
         self.candidate = candidate_pattern(texts)
-        self.markup = markup_of(self.markers)
+        own = (reader.format.table.markup.severed for reader in readers if reader.own)
+        self.markup = markup_of(self.markers, next(own, ""))
 
     def of_a_turn(self) -> Union:
         """The same for one turn: only that has a current dialect."""
