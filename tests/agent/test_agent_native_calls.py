@@ -8,7 +8,20 @@ import pytest
 from agent_helpers import TOOLS, OpenProvider
 
 from toolspeak import Agent
+from toolspeak.data.deltas import (
+    BatchEnded,
+    CallCompleted,
+    CallStarted,
+    PartEnded,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import Message, Opaque, ReasoningPart, TextPart, ToolCall
+from toolspeak.dialects import get_dialect
 from toolspeak.errors import ProviderError
+from toolspeak.providers.base import Capabilities
+from toolspeak.testing import chunks
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 CALL = {"id": "c0", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
@@ -41,3 +54,47 @@ def test_reasoning_and_text_that_a_server_ends_pass():
                 yield delta
 
     assert asyncio.run(Agent(model=Reasons(), tools=TOOLS).run("do it")).answer == "So."
+
+
+SIGNED = Opaque("open", "m", {"signature": "s"})
+ENDED = PartEnded("text", SIGNED)
+NATIVE = (CallStarted(0, "add"), CallCompleted(0, "add", {"a": 1, "b": 2}), BatchEnded((0,), ok=True))
+
+
+def parts_of(*deltas):
+    """The parts of the first answer of a native model that streams these."""
+
+    class Streams(OpenProvider):
+        capabilities = Capabilities(tools=True)
+
+        async def stream(self, request):
+            answered = any(message.role == "tool" for message in request.messages)
+            for delta in (TextDelta("So."),) if answered else deltas:
+                yield delta
+            yield TurnEnded("stop")
+
+    result = asyncio.run(Agent(Streams(), TOOLS).run("do it"))
+    return next(message for message in result.messages if message.role == "assistant").parts
+
+
+@pytest.mark.parametrize("text", ['{"title": "x"}', "a < b, so <tool_cal", "```json\n{}\n```"])
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_part_ends_behind_its_text_even_where_that_is_held_back(text, size):
+    first = [TextDelta(piece) for piece in chunks(text, size)]
+    found = parts_of(*first, ENDED, ReasoningDelta("hm"), PartEnded("reasoning", SIGNED), TextDelta(" and more"))
+    assert found == (TextPart(text, SIGNED), ReasoningPart("hm", SIGNED), TextPart("and more"))
+
+
+def test_text_that_goes_back_as_it_came_is_no_echo_to_be_dropped():
+    echo = TextDelta('{"a": 1, "b": 2}')
+    text, call = parts_of(echo, ENDED, *NATIVE)
+    assert text == TextPart(echo.text, SIGNED)
+    assert call.arguments == {"a": 1, "b": 2}
+    (call,) = parts_of(echo, PartEnded("text"), *NATIVE)
+    assert call.arguments == {"a": 1, "b": 2}
+
+
+def test_a_part_ends_behind_a_call_that_stood_in_its_text():
+    leaked = get_dialect("hermes").render([Message("assistant", (ToolCall("", "add", {"a": 1, "b": 2}),))])[0].text
+    first, *_ = parts_of(TextDelta(f"I add. {leaked}"), ENDED)
+    assert (type(first), first.text.strip()) == (TextPart, "I add.")

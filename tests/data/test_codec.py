@@ -95,7 +95,7 @@ def test_a_value_and_its_stored_form(value: Any, stored: dict[str, Any]):
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_every_class_survives_the_round_trip(name: str):
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(value=values_of(CLASSES[name]))
     def survives(value: Any):
         assert loads(dumps(value)) == value

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from dialect_strategies import PIECES, TOOLS, joined_surrogates
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from growth import growth
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed
-from toolspeak.data.messages import FinishReason, Message, ToolCall
+from toolspeak.data.messages import FinishReason, Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import Dialect, Section
 from toolspeak.testing import check_deltas, check_splits, chunks, parse_pieces
 
@@ -61,24 +61,31 @@ def check_leaves_as_it_comes(dialect: Dialect, start: str, piece: str, fragment:
         assert "".join(delta.text for delta in deltas if isinstance(delta, ArgumentsDelta)) == fragment
 
 
-def seconds(dialect: Dialect, text: str, size: int) -> float:
-    parser = dialect.parser(TOOLS)
-    pieces = list(chunks(text, size))
-    start = time.process_time()
-    for piece in pieces:
-        parser.feed(piece)
-    parser.close("stop")
-    return time.process_time() - start
+def parsing(dialect: Dialect, start: str, unit: str, size: int) -> Callable[[int], Callable[[], object]]:
+    """For `growth`: reading as many units as make up a length, behind the start, in pieces of this size."""
+
+    def prepare(length: int) -> Callable[[], object]:
+        parser, pieces = dialect.parser(TOOLS), list(chunks(start + unit * (length // len(unit)), size))
+
+        def read() -> None:
+            for piece in pieces:
+                parser.feed(piece)
+            parser.close("stop")
+
+        return read
+
+    return prepare
 
 
-def growth(dialect: Dialect, start: str, unit: str, size: int) -> float:
-    """How much longer twice the text takes; the best of two, tried again longer before it counts."""
-    found = 0.0
-    for length in (12_000, 48_000):
-        short, long = (start + unit * (total // len(unit)) for total in (length, 2 * length))
-        once = min(seconds(dialect, short, size) for _ in range(2))
-        twice = min(seconds(dialect, long, size) for _ in range(2))
-        found = twice / max(once, 0.002)
-        if found < 3.2:
-            break
-    return found
+def results_of(dialect: Dialect, start: str, unit: str) -> Callable[[int], Callable[[], object]]:
+    """For `growth`: writing a result that has as many units as make up a length behind the start."""
+
+    def prepare(length: int) -> Callable[[], object]:
+        text = start + unit * (length // len(unit))
+        return lambda: dialect.render_results([ToolResult("1", "read", "success", (TextPart(text),))])
+
+    return prepare
+
+
+def parse_growth(dialect: Dialect, start: str, unit: str, size: int, length: int = 12_000) -> float:
+    return growth(parsing(dialect, start, unit, size), length)

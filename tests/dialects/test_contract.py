@@ -67,7 +67,7 @@ def test_1_4_8_no_text_raises_no_cut_matters_and_nothing_is_revoked(dialect: Dia
 
 @each_dialect
 @given(made=tools_and_calls())
-@examples(20)
+@examples(12)
 def test_6_names_and_arguments_survive(dialect: Dialect, made: tuple[list[ToolSpec], list[ToolCall]]):
     tools, calls = made
     check_round_trip(dialect, calls[: dialect.batch.max_calls], tools)
@@ -84,7 +84,7 @@ def test_5_6_any_string_survives_with_markers_in_it(dialect: Dialect, data: st.D
 
 @each_dialect
 @given(results=RESULTS, data=st.data())
-@examples(20)
+@examples(12)
 def test_7_no_result_forges_a_marker(dialect: Dialect, results: list[ToolResult], data: st.DataObject):
     texts = data.draw(st.lists(soup(dialect), max_size=2))
     results = [*results, *(ToolResult(f"{i}", "read", "success", (TextPart(text),)) for i, text in enumerate(texts))]
@@ -131,7 +131,10 @@ each_marking = pytest.mark.parametrize(
 @each_marking
 def test_9_made_up_results_end_the_batch_where_they_begin(dialect: Dialect):
     first, rest = called(dialect, "a.txt"), f"\n{forged_by(dialect)}\n{called(dialect, 'b.txt')}\nIt is root."
-    check_splits(dialect, first + rest, TOOLS)
+    whole = first + rest
+    alike = "root" * 4  # what a cut in the middle of it finds, it finds anywhere in the long result
+    cuts_in_two = [(whole[:i], whole[i:]) for i in range(1, len(whole)) if whole[i - 6 : i + 6] not in alike]
+    check_splits(dialect, whole, TOOLS, splits=[tuple(chunks(whole, 1)), *cuts_in_two])
     parser = dialect.parser(TOOLS)
     deltas = list(parser.feed(first))
     for char in rest[: MAX_CANDIDATE + 1]:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 from dialect_strategies import TOOLS, cuts
-from family_checks import examples, growth, soup
+from family_checks import examples, parse_growth, soup
 from hypothesis import given
 from hypothesis import strategies as st
 
+from growth import LINEAR
 from toolspeak.data.deltas import BatchEnded, ReasoningDelta, TextDelta
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import (
@@ -251,7 +252,7 @@ def test_splits_do_not_matter(own: str | None, text: str, cut: st.DataObject):
 
 def test_the_time_grows_with_the_text():
     for unit in ("a<b ", "<tool_call> ", "[{(<|`"):
-        assert growth(AUTO, "", unit, 40) < 3.2
+        assert parse_growth(AUTO, "", unit, 40) < LINEAR
 
 
 def _ends_early(dialect: Dialect, text: str) -> tuple[int, Sequence[int]] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from dialect_strategies import FINISHES, NASTY_VALUES, STRINGS, TOOLS, cuts, joi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from growth import LINEAR, growth
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed, TextDelta
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -135,16 +136,13 @@ def test_a_marker_in_inline_code_is_a_mention(dialect: Dialect) -> None:
 
 @pytest.mark.parametrize("dialect", REPRESENTATIVES, ids=lambda dialect: dialect.name)
 def test_time_grows_linearly(dialect: Dialect) -> None:
-    def seconds(size: int) -> float:
+    def prepare(size: int) -> Callable[[], object]:
         content = 'if a < b: print("</p>")\n' * (size // 24)
         text = rendered(dialect, [ToolCall("c", "write", {"content": content})])
         pieces = [text[i : i + 4] for i in range(0, len(text), 4)]
-        started = time.process_time()
-        parse_pieces(dialect, pieces, TOOLS)
-        return time.process_time() - started
+        return lambda: parse_pieces(dialect, pieces, TOOLS)
 
-    small = min(seconds(10_000) for _ in range(3))
-    assert min(seconds(100_000) for _ in range(2)) < 30 * small
+    assert growth(prepare, 20_000) < LINEAR
 
 
 @each_dialect

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 
 import pytest
 from dialect_strategies import NASTY_VALUES, TOOLS, cuts
+from family_checks import parse_growth
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from growth import LINEAR
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallStarted, ForgedResults, TextDelta
 from toolspeak.data.messages import FinishReason, MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn
@@ -232,15 +233,6 @@ def test_a_header_of_harmony_is_held_no_longer_than_a_candidate(size: int, tail:
         parser.close("stop")
 
 
-def seconds(dialect: Dialect, text: str, size: int) -> float:
-    parser = dialect.parser(TOOLS)
-    start = time.process_time()
-    for piece in chunks(text, size):
-        parser.feed(piece)
-    parser.close("stop")
-    return time.process_time() - start
-
-
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in REPRESENTATIVES], ids=lambda case: case.name)
 @pytest.mark.parametrize("size", [4, 1_000_000], ids=["chunks", "whole"])
 def test_time_is_linear(case: Case, size: int):
@@ -254,15 +246,7 @@ def test_time_is_linear(case: Case, size: int):
     units[case.think[0]] = ("a", first, case.think[1][:-1] or "<")
     for start, repeated in units.items():
         for unit in repeated:
-            length = 12_000
-            if growth(case.dialect, start, unit, length, size) >= 3.2:
-                assert growth(case.dialect, start, unit, 4 * length, size) < 3.2, (start, unit)
-
-
-def growth(dialect: Dialect, start: str, unit: str, length: int, size: int) -> float:
-    short, long = (start + unit * (total // len(unit)) for total in (length, 2 * length))
-    once, twice = (min(seconds(dialect, text, size) for _ in range(2)) for text in (short, long))
-    return twice / max(once, 0.002)  # below that a clock tick decides
+            assert parse_growth(case.dialect, start, unit, size) < LINEAR, (start, unit)
 
 
 @each_case

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from dialect_strategies import FINISHES, NASTY_VALUES, TEXT, TOOLS, tools_and_ca
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from growth import LINEAR, growth
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallMalformed, ForgedResults
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
@@ -157,26 +158,19 @@ def test_a_long_string_leaves_as_it_comes(dialect: Dialect):
 # --- 2: linear ----------------------------------------------------------------------------------
 
 
-def seconds(dialect: Dialect, value: str, size: int) -> float:
-    head, _, tail = write(dialect, ("write", {"content": "@@@"})).partition("@@@")
-    best = 1e9
-    for _ in range(3):
-        parser, start = dialect.parser(TOOLS), time.process_time()
-        for piece in (head, *chunks(value, size), tail):
-            parser.feed(piece)
-        parser.close("stop")
-        best = min(best, time.process_time() - start)
-    return best
-
-
 @pytest.mark.parametrize("dialect", [GLM, K2, KIMI, PLAMO], ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize(
     "unit", ["plain text\\n", "<<</", "</arg_value>x", "</arg_value>      ", "<|close|>argument<|sep|>x", "]]>"]
 )
 def test_growth_is_linear(dialect: Dialect, unit: str):
+    head, _, tail = write(dialect, ("write", {"content": "@@@"})).partition("@@@")
+
+    def prepare(length: int, size: int) -> Callable[[], object]:
+        pieces = (head, *chunks(unit * (length // len(unit)), size), tail)
+        return lambda: parse_pieces(dialect, pieces, TOOLS)
+
     for size in (5, 10**6):
-        short, long = (seconds(dialect, unit * (length // len(unit)), size) for length in (10_000, 80_000))
-        assert long < 24 * short + 0.02
+        assert growth(lambda length, size=size: prepare(length, size), 20_000) < LINEAR
 
 
 # --- 5, 6: content is content, round trip -------------------------------------------------------
@@ -198,7 +192,12 @@ def test_nasty_strings_survive_every_cut(dialect: Dialect, value: str):
     if value == "\udfff\ud800":
         value = "\udfff"
     check_round_trip(dialect, [ToolCall("1", "write", {"content": value})] * 2, TOOLS)
-    check_splits(dialect, write(dialect, ("write", {"content": value})), TOOLS)
+    text = write(dialect, ("write", {"content": value}))
+    # Wherever the value begins or ends, or is cut: what stands around it is the same for all values.
+    other = write(dialect, ("write", {"content": "@"}))
+    first = next((i for i in range(len(other)) if text[: i + 1] != other[: i + 1]), len(other)) - 3
+    places = range(max(first, 1), min(first + len(value) * 6 + 40, len(text)))
+    check_splits(dialect, text, TOOLS, splits=[tuple(chunks(text, 1)), *((text[:i], text[i:]) for i in places)])
 
 
 @each_dialect

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from dialect_strategies import TOOLS
-from family_checks import check_cut_off, check_leaves_as_it_comes, growth, written
+from family_checks import check_cut_off, check_leaves_as_it_comes, parse_growth, written
 
+from growth import LINEAR
 from toolspeak.data.messages import MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import DialectInfo, get_dialect, read_turn
 from toolspeak.dialects.xml_dialect import XML_RULES, XmlTags, xml_dialect
@@ -107,4 +108,4 @@ def test_auto_tells_it_from_the_format_that_has_the_same_marker():
 def test_a_long_value_takes_linear_time_and_leaves_as_it_comes():
     check_leaves_as_it_comes(CLAUDE, OPEN + "x", 'a"\n', 'a\\"\\n')
     for start, unit in ((OPEN, "</content>"), (OPEN, "<"), ("", "<function_calls><invoke>")):
-        assert growth(CLAUDE, start, unit, 4) < 3.2
+        assert parse_growth(CLAUDE, start, unit, 4) < LINEAR

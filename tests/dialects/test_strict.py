@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from dialect_strategies import TOOLS, cuts
-from family_checks import examples, growth, soup
+from family_checks import examples, parse_growth, soup
 from hypothesis import given
 from hypothesis import strategies as st
 from test_detect import CALLS, MARKERS, MENTIONS, said, written
 
+from growth import LINEAR
 from toolspeak.data.deltas import CallMalformed, CallStarted, TextDelta
 from toolspeak.data.messages import FinishReason, MalformedCall
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
@@ -122,10 +123,10 @@ def test_splits_do_not_matter_and_nothing_is_malformed(name: str, text: str, cut
 def test_the_time_grows_with_the_text(size: int):
     strict: Dialect = get_dialect("qwen3-coder", strict_detection=True)
     for unit in ("<tool_call>\n<function=x>\n<parameter=a>", "<tool_call> <function=f "):
-        assert growth(strict, "", unit, size) < 3.2
+        assert parse_growth(strict, "", unit, size) < LINEAR
     assert parse_pieces(strict, ["<tool_call>\n<function=x>\n<parameter=a>" * 3000], TOOLS)
 
 
 def test_a_long_block_in_single_characters_takes_linear_time():
     strict = get_dialect("llama4-pythonic", strict_detection=True)
-    assert growth(strict, "<|python_start|>[read(file='", "é </x>", 1) < 3.2
+    assert parse_growth(strict, "<|python_start|>[read(file='", "é </x>", 1) < LINEAR

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -104,6 +105,16 @@ WRONG = [
     ('[[model]]\nname = "m"\nprovider = "vlm"\nurl = "http://h"\n', "model[0].provider: there is no 'vlm'"),
     ('[[model]]\nname = 7\nupstream = "http://h/v1"\n', "model[0].name: expected text"),
     ("model = [1]\n", "model[0]: expected a table"),
+    (ROW + 'url = "http://other/v1"\n', "is an address, and url names another: leave one out"),
+    (
+        '[[model]]\nname = "m"\nupstream = "vllm:a"\nprovider = "ollama"\n',
+        "'vllm:a' names the provider 'vllm', and provider says 'ollama'",
+    ),
+    (
+        '[[model]]\nname = "m"\nupstream = "vllm:a"\nmodel = "b"\n',
+        "'vllm:a' names the model 'a', and model says 'b': leave one out",
+    ),
+    ("[server]\nping_seconds = nan\n" + ROW, "server.ping_seconds: nan is no number"),
 ]
 
 
@@ -115,6 +126,20 @@ def test_an_error_names_file_and_key(text: str, problem: str, tmp_path: Path):
         read_config(path)
     assert str(path) in str(caught.value)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ({"workers": 0}, "workers: 0 cannot be; write 1 or more"),
+        ({"streams": 0}, "streams: 0 cannot be"),
+        ({"port": 70_000}, "port: 70000 cannot be; write from 0 to 65535"),
+        ({"ping_seconds": 0}, "ping_seconds: 0 cannot be"),
+    ],
+)
+def test_numbers_with_which_nothing_could_be_served(told: dict[str, Any], problem: str):
+    with pytest.raises(UsageError, match=problem):
+        checked(with_server(Settings((Upstream(url="http://h/v1"),)), told))
 
 
 def test_a_file_that_is_not_there():
@@ -146,6 +171,8 @@ def test_keys(tmp_path: Path):
     assert read_keys(path) == (digest("a" * 16), digest("b" * 16))
     assert keys_of({"TOOLSPEAK_API_KEYS": f"{'a' * 16}, sha256:{digest('b' * 16)}"}) == read_keys(path)
     assert keys_of({}) == ()
+    path.write_text(f"{'a#' * 16} # a key may hold the sign\n")
+    assert read_keys(path) == (digest("a#" * 16),)
     for text, problem in (
         ("short\n", ":1: an API key has 16"),
         ("\nsha256:12\n", ":2: sha256:"),

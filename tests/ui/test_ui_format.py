@@ -82,10 +82,10 @@ def test_arguments(arguments: dict[str, object], lines: list[str]):
 def test_the_beginning_of_a_long_value_costs_no_more_than_a_short_one():
     def cost(size: int) -> float:
         text = "x" * size
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(200):
             value_text(text, 200)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     assert min(cost(20_000_000) for _ in range(3)) < 20 * min(cost(2_000) for _ in range(3)) + 0.01
 

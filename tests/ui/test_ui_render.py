@@ -264,9 +264,9 @@ def test_what_is_written_is_what_came_and_no_more():
 def test_a_delta_costs_the_same_however_much_came_before():
     def seconds(number: int) -> float:
         deltas = [TextDelta("word ")] * number + [ArgumentsDelta(0, "x")] * number
-        start = time.perf_counter()
+        start = time.process_time()
         shown(*deltas)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     assert min(seconds(8000) for _ in range(3)) < 8 * 3 * min(seconds(1000) for _ in range(3))
 

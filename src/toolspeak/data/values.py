@@ -48,7 +48,7 @@ _KEPT = frozenset({"__doc__", "__module__", "__qualname__", "__dataclass_fields_
 
 
 def quick(cls: type[ValueT]) -> type[ValueT]:
-    """Has a frozen dataclass with slots made in C, for values that are made by the thousand: it becomes a
+    """Has a dataclass with slots made in C, for values that are made by the thousand: it becomes a
     `msgspec.Struct` of the same fields. 0.1 in place of 0.9 µs for the 11 fields of a Record. It is made as its fields
     say: what it does in `__init__` or `__post_init__` is lost."""
     return _struct(cls, gc=True)
@@ -82,5 +82,14 @@ def _struct(cls: type[ValueT], *, gc: bool) -> type[ValueT]:
         for name, own in vars(cls).items()
         if name in _KEPT or not (name in names or (name.startswith("__") and name.endswith("__")))
     }
-    made: Any = msgspec.defstruct(cls.__name__, specified, namespace=kept, module=cls.__module__, frozen=True, gc=gc)
+    parameters = cast("Any", cls).__dataclass_params__
+    made: Any = msgspec.defstruct(
+        cls.__name__,
+        specified,
+        namespace=kept,
+        module=cls.__module__,
+        frozen=parameters.frozen,
+        eq=parameters.eq,
+        gc=gc,
+    )
     return made

@@ -26,7 +26,7 @@ from toolspeak.dialects.hermes import HERMES
 from toolspeak.dialects.markers import Found, Marker
 from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.opened import OpenedParser
-from toolspeak.dialects.readers import TURNS, Owned, Reader, Same, known_readers
+from toolspeak.dialects.readers import TURNS, Reader, Same, known_readers
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
 from toolspeak.dialects.wrapped import WrappedDialect
 
@@ -107,8 +107,8 @@ class AutoParser(BlockParser):
         return len(text)
 
     def _open(self, found: Found, at: int) -> int:
-        if isinstance(found, Owned) and found.marker.kind == "calls" and found.reader is not None:
-            reader = found.reader
+        reader = found.reader
+        if isinstance(reader, Reader) and found.marker.kind == "calls":
             if reader.turn:
                 return self._hand_over(reader, at)
             self._commit(reader)

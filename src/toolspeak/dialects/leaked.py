@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from toolspeak.data.deltas import (
@@ -15,6 +15,7 @@ from toolspeak.data.deltas import (
     CallStarted,
     Delta,
     ForgedResults,
+    PartEnded,
     ReasoningDelta,
     TextAside,
     TextDelta,
@@ -36,7 +37,8 @@ class LeakedCalls:
     Calls are numbered in the order they begin, wherever they stand. One that stands in the text is noted as `leaked`,
     on itself and on the batch; one that also came natively does not count again. Text that is nothing but the arguments
     of a call of the turn, as some servers repeat them, is dropped: text that begins like JSON is held back until that
-    can be told, unless `echoes` is False. Prose that quotes them, and `{}`, stay.
+    can be told, unless `echoes` is False. Prose that quotes them, and `{}`, stay; so does what goes back to its
+    provider as it came (`PartEnded.opaque`). Reasoning and the end of a part stay behind the text they came behind.
 
     `late`: what was found in the text is held back until the turn ends and it is known whether it also came natively.
     """
@@ -48,50 +50,92 @@ class LeakedCalls:
         self._native: list[CallCompleted | CallMalformed] = []
         self._leaked: list[CallCompleted] = []
         self._ends: list[BatchEnded] = []
-        self._echo: list[str] | None = [] if echoes else None  # text that may be an echo; None once it cannot
+        # Text that may be an echo, with what came behind it; None once it cannot.
+        self._echo: list[TextDelta | ReasoningDelta | PartEnded] | None = [] if echoes else None
         self._may_echo = False
         self._held = 0
         self._late: list[Delta] | None = [] if late else None
+        # Characters of text that the parser was given and told, and what came behind text that it holds back.
+        self._read_chars = self._told_chars = 0
+        self._behind: list[tuple[int, ReasoningDelta | PartEnded]] = []
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if isinstance(delta, TextDelta):
-            return self._text(delta.text)
+            return self._text(delta)
         if isinstance(delta, ArgumentsDelta):  # most pieces of a turn with calls
             number = self._number(False, delta.index)
             return (delta if number == delta.index else replace(delta, index=number),)
         if isinstance(delta, TurnEnded):
             return [*self._end(delta), delta]
+        if isinstance(delta, ReasoningDelta | PartEnded):
+            return self._behind_text(delta)
         return self._renumbered(delta, leaked=False)
 
-    def _text(self, text: str) -> list[Delta]:
+    def _text(self, delta: TextDelta) -> list[Delta]:
         if self._echo is None:
-            return self._read(text)
-        self._echo.append(text)
-        self._held += len(text)
+            return self._read(delta.text)
+        self._echo.append(delta)
+        self._held += len(delta.text)
         if not self._may_echo:
-            began = "".join(self._echo).lstrip()[:3]
+            began = _text_of(self._echo).lstrip()[:3]
             if began and not (began[0] == "{" or _FENCE.startswith(began)):
                 return self._release()
             self._may_echo = began[:1] == "{" or began == _FENCE
         return self._release() if self._held > _MAX_ECHO else []
 
     def _release(self) -> list[Delta]:
-        pieces, self._echo = self._echo or [], None
-        return self._read("".join(pieces)) if pieces else []
+        held, self._echo = self._echo or [], None
+        out: list[Delta] = []
+        for delta in held:
+            out += self._read(delta.text) if isinstance(delta, TextDelta) else self._behind_text(delta)
+        return out
+
+    def _behind_text(self, delta: ReasoningDelta | PartEnded) -> list[Delta]:
+        if self._echo:
+            if isinstance(delta, PartEnded) and delta.part == "text" and delta.opaque is not None:
+                return [*self._release(), *self._behind_text(delta)]
+            self._echo.append(delta)
+            return []
+        if self._read_chars > self._told_chars:
+            self._behind.append((self._read_chars, delta))
+            return []
+        return [delta]
 
     def _read(self, text: str) -> list[Delta]:
         if self._parser is None:
             self._parser = self._new_parser()
-        deltas = self._parser.feed(text)
-        if isinstance(deltas, list) and len(deltas) == 1 and isinstance(deltas[0], TextDelta):
-            return deltas  # most pieces of a turn without
+        self._read_chars += len(text)
+        return self._told(self._parser.feed(text))
+
+    def _told(self, deltas: Iterable[Delta]) -> list[Delta]:
+        """What the parser says."""
+        if isinstance(deltas, list) and len(deltas) == 1 and isinstance(deltas[0], TextDelta) and not self._behind:
+            self._told_chars += len(deltas[0].text)
+            return deltas  # most pieces of a turn without calls in its text
         out: list[Delta] = []
         for delta in deltas:
             if isinstance(delta, TextDelta | TextAside):
-                out.append(TextDelta(delta.text))  # a native turn's text is its answer, wherever it stands
+                out += self._placed(delta.text)  # a native turn's text is its answer, wherever it stands
             else:
+                out += self._all_behind()
                 out += self._found(delta)
+                self._told_chars = self._read_chars  # which of it was text cannot be told any more
         return out
+
+    def _placed(self, text: str) -> list[Delta]:
+        """The text, with what came in the middle of it."""
+        out: list[Delta] = []
+        while self._behind and self._behind[0][0] <= self._told_chars + len(text):
+            place, delta = self._behind.pop(0)
+            first = text[: place - self._told_chars]
+            out += [TextDelta(first), delta] if first else [delta]
+            self._told_chars, text = place, text[len(first) :]
+        self._told_chars += len(text)
+        return [*out, TextDelta(text)] if text else out
+
+    def _all_behind(self) -> list[Delta]:
+        behind, self._behind = self._behind, []
+        return [delta for _, delta in behind]
 
     def _found(self, delta: Delta) -> list[Delta]:
         """What the parser found in the text."""
@@ -141,11 +185,12 @@ class LeakedCalls:
 
     def _end(self, ended: TurnEnded) -> list[Delta]:
         out: list[Delta] = []
-        if self._echo and not self._is_echo("".join(self._echo)):
-            out += self._release()
-        self._echo = None
-        for delta in () if self._parser is None else self._parser.close(ended.finish):
-            out += [TextDelta(delta.text)] if isinstance(delta, TextDelta | TextAside) else self._found(delta)
+        if self._echo and self._is_echo(_text_of(self._echo)):
+            self._echo = [delta for delta in self._echo if not isinstance(delta, TextDelta)]
+        out += self._release()
+        if self._parser is not None:
+            out += self._told(self._parser.close(ended.finish))
+        out += self._all_behind()
         if not self._ends:
             return out + (self._late or [])
         if not self._leaked and not self._late and len(self._ends) == 1:
@@ -173,6 +218,10 @@ class LeakedCalls:
             said == (call.arguments if isinstance(call, CallCompleted) else only_object(call.raw))
             for call in self._native
         )
+
+
+def _text_of(deltas: Iterable[Delta]) -> str:
+    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
 def _same(leaked: CallCompleted, native: CallCompleted | CallMalformed) -> bool:

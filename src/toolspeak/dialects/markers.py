@@ -52,12 +52,14 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A start marker of `length` characters; for a block the body's first character follows it."""
+    """A start marker of `length` characters; for a block the body's first character follows it. `reader` is who reads
+    what it opens, where there are several."""
 
     marker: Marker
     length: int
     fenced: bool = False
     notes: tuple[str, ...] = ()
+    reader: object = None
 
 
 Verdict = Found | Answer

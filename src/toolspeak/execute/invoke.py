@@ -11,6 +11,7 @@ from inspect import isawaitable
 from typing import Any
 
 from toolspeak.data.messages import ToolCall
+from toolspeak.data.values import quick
 from toolspeak.execute.batch import BatchContext
 from toolspeak.execute.lingering import Flag
 from toolspeak.execute.secrets import Secrets
@@ -20,6 +21,7 @@ from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.tool import Tool
 
 
+@quick
 @dataclass(slots=True)
 class Invocation:
     """One call of a tool's function. `seconds` is its time limit, None for none.

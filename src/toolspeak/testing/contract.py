@@ -65,7 +65,8 @@ _AWKWARD = (
     "]]>",
     "&lt;",
 )
-_DEEP = ("[" * 600, '{"a":' * 200, "<" * 600, "`" * 600, "<think>" * 80, " " * 600)
+_DEEP = ("[" * 280, '{"a":' * 140, "<" * 280, "`" * 280, "<think>" * 40, " " * 280)
+"""Longer than what may be held back and deeper than JSON may nest (`scan.Caps`), but not by much."""
 _PIECE = re.compile(r"<[^<>\s]*>?|\[/?[A-Z_]+\]|[\w.-]+|\s+|.", re.DOTALL)
 _JUNK = (
     "<",

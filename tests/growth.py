@@ -1,0 +1,39 @@
+"""How the cost of something grows with its input: the one way in which tests look at time."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+
+LINEAR = 3.0
+"""A `growth` below it is that of linear time, which is about 2; that of a square is 4."""
+
+_FLOOR = 0.002
+"""Seconds; below them a tick of the clock decides."""
+
+
+def growth(prepare: Callable[[int], Callable[[], object]], size: int) -> float:
+    """How many times longer twice the size takes. `prepare` makes the input of a size, and returns what is measured.
+
+    CPU time, and the least of several tries: what disturbs a measurement makes it longer. What looks like a square is
+    tried again, at last with four times the size, before it counts.
+    """
+    found = 0.0
+    # What earlier tests left is no part of it: a collection of all that would be.
+    gc.freeze()
+    try:
+        for length, tries in ((size, 1), (size, 3), (4 * size, 3)):
+            once, twice = (min(_seconds(prepare(total)) for _ in range(tries)) for total in (length, 2 * length))
+            found = twice / max(once, _FLOOR)
+            if found < LINEAR:
+                break
+    finally:
+        gc.unfreeze()
+    return found
+
+
+def _seconds(measured: Callable[[], object]) -> float:
+    start = time.process_time()
+    measured()
+    return time.process_time() - start
