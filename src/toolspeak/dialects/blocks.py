@@ -193,7 +193,7 @@ class BlockParser(TurnParser):
 
     def _skip_frame(self, block: OpenBlock, text: str, position: int) -> int:
         """Drops a special token at which the body failed: outside of values it is no part of it."""
-        frame = stands(text, position, self._block_format.table.markup.noise)
+        frame = stands(text, position, self._block_format.table.markup.frames)
         if frame == "" or (frame and frame == block.marker.end) or not block.body.resume():
             return position
         block.body.raw.add(frame or "")
@@ -213,7 +213,7 @@ class BlockParser(TurnParser):
         if closed > 0:
             self._finish(block, out)
             return closed
-        frame = stands(text, position, self._block_format.table.markup.noise)
+        frame = stands(text, position, self._block_format.table.markup.frames)
         if frame:
             block.body.raw.add(frame)
             return position + len(frame)
@@ -339,7 +339,7 @@ class BlockParser(TurnParser):
             block = OpenBlock(marker, None, body, (), False, cut, self._position)
             body.raw.add(self._held)
             self._finish(block, out)
-        elif verdict == "undecided" and self._table.markup.is_cut(self._held):
+        elif verdict == "undecided" and self._block_format.table.markup.is_cut(self._held):
             out.append(TextAside(self._held))
         elif thinking:
             out.append(self._reasoning_kind(self._held))
@@ -347,6 +347,6 @@ class BlockParser(TurnParser):
             last = self._table.decide(self._held, False, final=True)
             framed = isinstance(last, Found) and last.marker.kind == "noise"
             rest = self._held[last.length :] if isinstance(last, Found) and framed else self._held
-            rest = without_frames(rest, self._table.markup.noise)
+            rest = without_frames(rest, self._block_format.table.markup.frames)
             if rest:
                 out.append(self._text_kind(rest))

@@ -66,7 +66,8 @@ class AutoParser(BlockParser):
 
     @property
     def _block_format(self) -> BlockFormat:
-        return self._union.current.format if self._union.current else self._format
+        reader = self._union.current or next((reader for reader in self._readers if reader.own), None)
+        return reader.format if reader else self._format
 
     def close(self, reason: FinishReason) -> list[Delta]:
         return self._settle(reason) + super().close(reason)

@@ -78,14 +78,14 @@ NO_REASONING = Marker("reasoning", "", None)
 @dataclass(frozen=True, slots=True)
 class Markup:
     """What a parser needs of its markers behind their start. `thought` is the first of reasoning, `thought_ends` how
-    any reasoning ends, `inside` finds what may be a marker in it. `noise` are the texts that open nothing. `severed` is
-    how all markers begin where they are several tokens each: half of one at the end of a turn is no text."""
+    any reasoning ends, `inside` finds what may be a marker in it. `frames` are the special tokens around turns.
+    `severed` is how all markers begin where they are several tokens each: half of one at a turn's end is no text."""
 
     ends: Mapping[Marker, EndMarker]
     thought: Marker
     thought_ends: tuple[EndMarker, ...]
     inside: re.Pattern[str]
-    noise: tuple[str, ...]
+    frames: tuple[str, ...]
     severed: str = ""
 
     def is_cut(self, held: str) -> bool:
@@ -93,7 +93,7 @@ class Markup:
         return self.severed != "" and held.startswith(self.severed)
 
 
-def markup_of(markers: Sequence[Marker], severed: str = "") -> Markup:
+def markup_of(markers: Sequence[Marker], frames: tuple[str, ...] = (), severed: str = "") -> Markup:
     """Put together once for all the turns that a table reads."""
     ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in markers if marker.end}
     thought = next((marker for marker in markers if marker.kind == "reasoning"), NO_REASONING)
@@ -101,8 +101,7 @@ def markup_of(markers: Sequence[Marker], severed: str = "") -> Markup:
     first = {marker.text[0] for marker in markers} | {(thought.end or " ")[0]}
     first |= {end[0] for marker in markers for end in marker.also_ends}
     inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
-    noise = tuple(marker.text for marker in markers if marker.kind == "noise")
-    return Markup(ends, thought, thought_ends, inside, noise, severed)
+    return Markup(ends, thought, thought_ends, inside, frames, severed)
 
 
 class Table(Protocol):
@@ -152,7 +151,7 @@ class MarkerTable:
     @property
     def markup(self) -> Markup:
         if self._markup is None:
-            self._markup = markup_of(self.markers, self._severed)
+            self._markup = markup_of(self.markers, self._specials, self._severed)
         return self._markup
 
     def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
@@ -179,7 +178,7 @@ class MarkerTable:
         marker, stop, notes = self._match(held, start)
         if marker is None:
             return "undecided" if self._may_become_marker(held[start:]) else "text"
-        if marker.kind == "calls" and not isinstance(marker.opening, Tag) and self._framing is not None:
+        if marker.kind == "calls" and not isinstance(marker.opening, Alone | Tag) and self._framing is not None:
             framed = self._framing.match(held, stop)
             stop = framed.end() if framed else stop
             rest = held[stop:].lstrip()

@@ -170,9 +170,9 @@ PLAMO3 = DeclaredDialect(
         [
             Marker("calls", _BLOCK, _BLOCK_END),
             Marker("reasoning", _THINK, _THINK_END),
-            Marker("noise", "<|plamo:tag|>", None),
             Marker("noise", _THINK_END, None),  # of reasoning that was none
         ],
+        specials=("<|plamo:tag|>",),
         severed="<|plamo:",
     ),
     new_body=_new_body,
