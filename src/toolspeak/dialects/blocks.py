@@ -179,8 +179,8 @@ class BlockParser(TurnParser):
         block = self._expect_block()
         body = block.body
         stop = body.feed(text, position, out)
-        if body.problem is not None:
-            stop = self._skip_frame(block, text, stop)
+        if body.problem is not None and (behind := self._skip_frame(block, text, stop)) > stop:
+            return behind
         if body.problem is not None:
             self._fail(block, body.problem, body.start + body.problem_offset)
         elif body.done and block.end is None:

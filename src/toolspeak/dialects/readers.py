@@ -139,8 +139,7 @@ class Union:
                 self._starts.setdefault(start, []).append(i)
         self._longer = {start[0] for start in self._starts if len(start) == 2}
         self.candidate = candidate_pattern(texts)
-        own = (reader.format.table.markup.severed for reader in readers if reader.own)
-        self.markup = markup_of(self.markers, next(own, ""))
+        self.markup = markup_of(self.markers)
 
     def of_a_turn(self) -> Union:
         """The same for one turn: only that has a current dialect."""
