@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast, get_args
 
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
-from toolspeak.data.messages import JSON, FinishReason, Message, TextMessage, Usage, no_extra
+from toolspeak.data.messages import JSON, FinishReason, JsonPart, Message, TextMessage, TextPart, Usage, no_extra
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
@@ -34,7 +34,7 @@ class ScriptedCall:
 class ScriptedTurn:
     """One turn of a playbook. `error` is raised after `reasoning`, `text` and `calls` have been streamed.
 
-    In `text`, `{{last}}` stands for the text of the last message and `{{find:REGEX}}` for what REGEX finds, searching
+    In `text`, `{{last}}` stands for the text of the last message (native results are text too) and `{{find:REGEX}}` for what REGEX finds, searching
     the messages from the newest back: in the first that matches, its last match (group 1 if REGEX has one). Braces
     in REGEX are balanced or escaped.
     """
@@ -172,18 +172,30 @@ def _filled(text: str, messages: Sequence[Message | TextMessage], turn: str) -> 
         if pattern is None:
             if not messages:
                 raise ProviderError(f"{turn} quotes {{{{last}}}}, and there is no message")
-            return messages[-1].text
+            return _said(messages[-1])
         try:
             regex = re.compile(pattern)
         except re.error as error:
             raise ProviderError(f"{turn}: {pattern!r} is no regular expression: {error}") from error
         for message in reversed(messages):
-            found = list(regex.finditer(message.text))
+            found = list(regex.finditer(_said(message)))
             if found:
                 return found[-1].group(1 if regex.groups else 0) or ""
         raise ProviderError(f"{turn}: {pattern!r} matches nothing in the {len(messages)} messages")
 
     return _QUOTATION.sub(quoted, text)
+
+
+def _said(message: Message | TextMessage) -> str:
+    """The text of a message, and of the native results in it."""
+    if isinstance(message, TextMessage):
+        return message.text
+    shown = [message.text]
+    for result in message.results:
+        for part in result.content:
+            if isinstance(part, TextPart | JsonPart):
+                shown.append(part.text if isinstance(part, TextPart) else json.dumps(part.value, ensure_ascii=False))
+    return "\n".join(filter(None, shown))
 
 
 def _cut(text: str, chunk: Chunk) -> Iterator[str]:
