@@ -13,8 +13,8 @@ check every one: any ends the run with 1).
 
 `µs/req` and `req/s` are of short answers of 8 chunks, as fast as they go, 50 at a time. `KB/stream` is the memory that
 open streams add. `--growth` compares a chunk of streams of 2,000 with one of a stream of 20,000, which must not cost
-more. `--soak` keeps 500 streams open for so long, and says how the memory went: from the first third to the last it
-must not grow by more than 5 %.
+more. `--soak` keeps 500 streams open for so long, and says how the memory went, from when each of them has
+been opened once: from the first third to the last it must not grow by more than 5 %.
 """
 
 from __future__ import annotations
@@ -249,6 +249,9 @@ def soak(seconds: float, streams: int = 500) -> bool:
         spent = cpu_seconds(measured.pid) - before
     third = len(watch.samples) // 3
     first, last = statistics.median(watch.samples[:third]), statistics.median(watch.samples[-third:])
+    twelfth = len(watch.samples) // 12
+    line = [statistics.median(watch.samples[i * twelfth : (i + 1) * twelfth]) / 1024 for i in range(12)]
+    print("MB, a twelfth of the time each: " + " ".join(f"{megabytes:.1f}" for megabytes in line))
     print(
         f"{told['seconds']:.0f} s, {streams} streams open, {answers} answers, {answers * chunks:,} chunks, none lost "
         f"or moved; {spent * 1e6 / (answers * chunks):.1f} µs a chunk; memory {first / 1024:.1f} MB in the first third,"

@@ -297,7 +297,8 @@ def chosen_rows(names: Sequence[str]) -> list[Row]:
     """The rows of these dialects; `all` for every dialect there is, those without a row cut in plain chunks."""
     known = {row.dialect: row for row in ROWS}
     names = [dialect.name for dialect in DIALECTS] if list(names) == ["all"] else names or list(known)
-    return [known.get(name) or Row("", get_dialect(name).name, r"(?!)") for name in names]
+    infos = [get_dialect(name).info for name in names]
+    return [known.get(info.name) or Row("", info.name, r"(?!)", json=info.arguments == "JSON") for info in infos]
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from terminal_harness import DEADLINE, environment
 
 from forked import completed_text
-from toolspeak import Agent
+from toolspeak import Agent, Session
 from toolspeak.cli.main import cli
 from toolspeak.data.codec import loads
 from toolspeak.data.events import RunFinished, ToolStarted
@@ -197,6 +197,35 @@ def test_all_that_were_interrupted_go_on_and_what_somebody_holds_does_not(folder
     assert told.count("resuming") == 1
 
 
+def test_a_run_that_somebody_else_has_ended_meanwhile_is_passed_over(folder):
+    folder.plays(calling("shell", command="until [ -e ../gate ]; do sleep 0.05; done"), "Done.")
+    for task in ("older", "newer"):
+        killed = folder.start("run", task, "--approve", "all")
+        while len(folder.read(lambda journal: journal.runs())) < 1 + (task == "newer"):
+            time.sleep(0.02)
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.communicate()
+    newer, older = folder.read(lambda journal: journal.runs())
+    one = folder.start("resume", "--all", "--approve", "all", "--in-doubt", "repeat")  # begins with the newer
+    while folder.read(lambda journal: journal.run(newer.run_id)).owner == newer.owner:
+        time.sleep(0.02)
+    folder.plays("Done.", "Done.")  # `one` has its own already, and waits for the gate
+    assert folder.toolspeak("resume", older.run_id, "--in-doubt", "report") == "Done.\n"
+    (folder.work.parent / "gate").touch()
+    _, told = one.communicate(timeout=DEADLINE)
+    assert (one.returncode, told.count("resuming")) == (0, 1), told
+
+
+def test_whoever_follows_a_run_is_told_when_it_is_deleted(folder):
+    records = a_run("held", session_id="s")
+    folder.read(lambda journal: journal.append(records[0]))
+    follower = folder.start("show", "held", "--follow")
+    assert "run started" in follower.stdout.readline()
+    folder.here("sessions", "delete", "s")
+    _, told = follower.communicate(timeout=DEADLINE)
+    assert (follower.returncode, "held was deleted" in told) == (2, True)
+
+
 def test_a_run_of_another_process_is_suspended_and_goes_on(folder):
     gate = "until [ -e ../gate ]; do sleep 0.05; done; echo one >> log"
     folder.plays(both(gate, "echo two >> log"), "Done.")
@@ -243,6 +272,19 @@ def test_a_run_that_was_killed_is_suspended_at_once(folder):
     assert folder.here("suspend") == ""
     assert folder.read(lambda journal: journal.run(run_id)).status == "suspended"
     assert folder.toolspeak("resume") == "Done.\n"
+
+
+def test_a_session_whose_last_run_was_killed_goes_on_at_once(folder):
+    folder.plays(calling("shell", command="sleep 15"), "Done.")
+    killed = folder.start("run", "go", "--approve", "all")
+    folder.wait_for(ToolStarted, "shell")
+    assert "still going on" in folder.here("run", "and?", "--continue", code=1)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    folder.plays("as before", "I do not know what became of it.")
+    assert folder.here("run", "What became of it?", "--continue") == "I do not know what became of it.\n"
+    (session,) = json.loads(folder.here("sessions", "--json"))
+    assert [run["status"] for run in session["runs"]] == ["answered", "running"]
 
 
 def test_watching_is_for_all(folder):
@@ -310,6 +352,16 @@ def test_a_run_that_a_program_started_outside_of_a_session_is_listed(folder):
     (entry,) = json.loads(folder.here("sessions", "--json"))
     assert (entry["session_id"], [run["run_id"] for run in entry["runs"]]) == (None, [result.run_id])
     assert "answered (answer): yes" in folder.here("show", result.run_id[:8])
+
+    async def later(journal):  # a session with many runs, all of them newer
+        agent = Agent(ScriptedProvider(["yes"] * 3), journal=journal)
+        session = Session(agent)
+        for task in ("one", "two", "three"):
+            await session.run(task)
+
+    folder.read(later)
+    listed = json.loads(folder.here("sessions", "--limit", "2", "--json"))
+    assert [(entry["title"], len(entry["runs"])) for entry in listed] == [("one", 3), ("Is it there?", 1)]
 
 
 def test_a_title_cannot_drive_the_terminal(folder, monkeypatch):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -113,6 +114,55 @@ def test_sigterm_lets_open_streams_end(workers: int):
             assert "secret words" not in json.dumps(log)
 
     asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_started_anew_and_counts_no_more_as_busy():
+    busy = "toolspeak_active_requests "
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+        await exchange.reader.read()
+
+    async def gauge(url: str) -> str | None:
+        """As a worker that is there says."""
+        async with client(url) as asked:
+            try:
+                text = (await asked.get("/metrics")).text
+            except httpx2.TransportError:
+                return None
+        return next((line for line in text.splitlines() if line.startswith(busy)), None)
+
+    async def run() -> None:
+        async with (
+            serve(answer) as upstream,
+            served("--upstream", upstream.base_url, "--dialect", "hermes", "--workers", "2") as gateway,
+            client(gateway.url) as asked,
+        ):
+            await up(asked)
+            try:
+                async with asked.stream("POST", CHAT, json=REQUEST) as response:
+                    async for piece in response.aiter_text():
+                        if "One, " in piece:
+                            assert await gauge(gateway.url) == f"{busy}1.0"
+                            for worker in workers_of(gateway.process.pid):
+                                os.kill(worker, signal.SIGKILL)
+            except httpx2.TransportError:
+                pass
+            async with asyncio.timeout(60):
+                while (told := await gauge(gateway.url)) != f"{busy}0.0":
+                    assert told in (None, f"{busy}1.0")
+                    await asyncio.sleep(0.1)
+            gateway.process.send_signal(signal.SIGTERM)
+            await gateway.rest()
+
+    asyncio.run(run())
+
+
+def workers_of(pid: int) -> list[int]:
+    """The processes that serve."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children if "resource_tracker" not in Path(f"/proc/{child}/cmdline").read_text()]
 
 
 def test_sigterm_does_not_wait_for_ever():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -135,7 +135,7 @@ def test_a_record_that_was_read_is_as_frozen_as_one_that_was_made():
     assert type(read) is Record
     assert replace(read, seq=4) == replace(RECORD, seq=4)
     assert copy.deepcopy(pickle.loads(pickle.dumps(read))) == RECORD
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError, match="immutable"):
         setattr(read, "seq", 5)  # noqa: B010 - a type checker refuses it too
 
 

@@ -3,7 +3,7 @@
 import copy
 import inspect
 import pickle
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 
 import pytest
 
@@ -36,9 +36,19 @@ def test_a_quick_value_takes_what_its_fields_say(cls):
     parameters = inspect.signature(cls).parameters
     assert list(parameters) == [each.name for each in fields(cls)]
     for each in fields(cls):
-        default = no_extra() if each.default_factory is no_extra else each.default
-        assert parameters[each.name].default == (inspect.Parameter.empty if default is MISSING else default)
-        assert parameters[each.name].annotation == each.type
+        required = each.default is MISSING and each.default_factory is MISSING
+        assert (parameters[each.name].default is inspect.Parameter.empty) == required
+
+
+@pytest.mark.parametrize("cls", QUICK)
+def test_what_is_not_given_is_what_the_field_says(cls):
+    needed = [each for each in fields(cls) if each.default is MISSING and each.default_factory is MISSING]
+    made = cls(*needed)
+    for each in fields(cls):
+        if each.default_factory is no_extra:
+            assert getattr(made, each.name) is no_extra()
+        elif each not in needed:
+            assert getattr(made, each.name) == each.default
 
 
 @pytest.mark.parametrize("cls", QUICK)
@@ -46,7 +56,7 @@ def test_a_quick_value_is_frozen_and_can_be_copied(cls):
     value = cls(*(f"value of {each.name}" for each in fields(cls)))
     assert [getattr(value, each.name) for each in fields(cls)] == [f"value of {each.name}" for each in fields(cls)]
     first = fields(cls)[0].name
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError, match="immutable"):
         setattr(value, first, "another")
     assert copy.deepcopy(value) == pickle.loads(pickle.dumps(value)) == value
     changed = replace(value, **{first: "another"})
@@ -55,7 +65,7 @@ def test_a_quick_value_is_frozen_and_can_be_copied(cls):
 
 
 def test_a_missing_argument_is_named():
-    with pytest.raises(TypeError, match=r"ToolCall\.__init__\(\) missing 1 required positional argument: 'arguments'"):
+    with pytest.raises(TypeError, match="Missing required argument 'arguments'"):
         messages.ToolCall("1", "f")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from toolspeak.data.messages import ToolChoice
@@ -16,6 +17,7 @@ _COUNTS = {"first_block": "the first block's", "last_call": "the last one", "all
 
 def page() -> str:
     own = len(DIALECTS) - len(PROTOCOLS)
+    aside = [dialect for dialect in DIALECTS if dialect.info.text_aside]
     lines = [
         "# Dialects",
         "",
@@ -25,6 +27,9 @@ def page() -> str:
         "`auto` stands for all of them: it reads whichever a turn is in (`dialect:hermes` in the notes says",
         "which), a model's own first if it is told the model's name: `toolspeak parse --model Qwen/Qwen3-Coder-30B`,",
         '`get_dialect("auto", model="qwen3-coder:30b")`. `toolspeak dialects --model NAME` says which one a model has.',
+        "",
+        f"Text behind the calls of a turn is part of the answer, but not in {_names(aside)}:",
+        "engines show none there, so it is set aside (`TextAside`; `toolspeak parse` has it under `ignored`).",
         "",
         "| name | how calls are written | which count | arguments | results | reasoning | models | aliases | source |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -44,6 +49,11 @@ def page() -> str:
         ]
         lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _names(dialects: Sequence[Dialect]) -> str:
+    *most, last = (f"`{dialect.name}`" for dialect in dialects)
+    return f"{', '.join(most)} and {last}"
 
 
 def code(text: str) -> str:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import Dialect
 
 S, I = {"type": "string"}, {"type": "integer"}  # noqa: E741
 TREE = {
@@ -133,9 +132,3 @@ CALLS = st.one_of(
         },
     ),
 )
-
-
-def is_unwritable(dialect: Dialect, call: ToolCall) -> bool:
-    """Whether the dialect's grammar leaves this call out: entries of any type, which minimax-m3 writes as elements, it
-    has as JSON alone."""
-    return dialect.name == "minimax-m3" and bool(call.arguments.get("list"))

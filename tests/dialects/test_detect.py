@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from growth import LINEAR
-from toolspeak.data.deltas import ReasoningDelta, TextDelta
-from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall
+from toolspeak.data.deltas import BatchEnded, ReasoningDelta, TextDelta
+from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import (
     DIALECTS,
     AutoDialect,
@@ -253,3 +253,28 @@ def test_splits_do_not_matter(own: str | None, text: str, cut: st.DataObject):
 def test_the_time_grows_with_the_text():
     for unit in ("a<b ", "<tool_call> ", "[{(<|`"):
         assert parse_growth(AUTO, "", unit, 40) < LINEAR
+
+
+def _ends_early(dialect: Dialect, text: str) -> tuple[int, Sequence[int]] | None:
+    """After how many characters the batch ended, and what it selected; None if that was only at the turn's end."""
+    parser = dialect.parser(TOOLS)
+    for at, char in enumerate(text, 1):
+        for delta in parser.feed(char):
+            if isinstance(delta, BatchEnded):
+                return at, delta.selected
+    return None
+
+
+@each_dialect
+def test_results_that_the_model_makes_up_end_the_batch_as_they_do_in_their_dialect(dialect: Dialect):
+    call = written(dialect, CALLS[:1], "")
+    made_up = dialect.render_results([ToolResult("c1", "write", "success", (TextPart("x"),))])
+    text = f"{call}\n{made_up}\n{written(dialect, CALLS[1:2], '')}"
+    alone = _ends_early(dialect, text)
+    assert _ends_early(AutoDialect(dialect), text) == alone
+    if alone is None:
+        return  # its results have no marker of their own, or stand in messages
+    assert alone[1] == (0,)
+    assert alone[0] < len(call) + len(made_up), "before what was made up is there to its end"
+    turn = read_turn(AutoDialect(dialect), text, TOOLS)
+    assert [getattr(each, "name", "") for each in turn.calls] == [CALLS[0].name]

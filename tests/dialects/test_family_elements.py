@@ -223,6 +223,11 @@ QWEN: list[tuple[str, list[Any]]] = [
     ("<parameter=k>a\nb</parameter></function></tool_call>", [{"k": "a\nb"}]),
     # an argument that the tool does not have is one, and no part of the value before it
     ("<parameter=k>a</parameter><parameter=new>b</parameter></function></tool_call>", [{"k": "a", "new": "b"}]),
+    # lines that end in CRLF frame a value as others do; one at its end alone is a part of it
+    ("<parameter=k>\r\na\r\nb\r\n</parameter>\r\n</function>\r\n</tool_call>", [{"k": "a\r\nb"}]),
+    ("<parameter=k>\r\n\r\n</parameter>\r\n</function></tool_call>", [{"k": ""}]),
+    ("<parameter=k>\n\r\na\r\n</parameter></function></tool_call>", [{"k": "\r\na\r"}]),
+    ("<parameter=k>\r\na\r</parameter></function></tool_call>", [{"k": "a\r"}]),
     # left open: the sibling's start, or the call's and the block's end, close it
     ("<parameter=k>\na\n<parameter=other>\nb\n</parameter>\n</function></tool_call>", [{"k": "a", "other": "b"}]),
     ("<parameter=k>\na\n</function>\n</tool_call>", [{"k": "a"}]),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolspeak.data.messages import JSON
-from toolspeak.dialects.scan import Caps, JsonScanner
+from toolspeak.dialects.scan import MAX_DIGITS, Caps, JsonScanner, Problem, decode_json, whole_object
 from toolspeak.testing import chunks
 
 CAPS = Caps(depth=4, digits=25)
@@ -75,3 +75,61 @@ def test_any_value_damaged_or_not_reads_the_same_however_it_is_cut(
         )
         text = text[:at] + damage + text[at + data.draw(st.integers(0, 1)) :]
     assert verdict(text, len(text)) == verdict(text, 1) == verdict(text, data.draw(st.integers(2, 9)))
+
+
+# --- whole objects ------------------------------------------------------------------------------
+
+DEEP = Caps(depth=5, characters=10_000)  # two levels are the call's, so an object may hold two more
+
+
+def scanned(text: str, position: int, caps: Caps) -> tuple[JSON, int] | None:
+    """What the scanner and the decoder make of an object, one after the other; None where they find a problem."""
+    scanner = JsonScanner(caps, depth=2)
+    stop = scanner.feed(text, position)
+    fits = scanner.done and stop - position <= caps.characters
+    value = decode_json(text[position:stop]) if fits else None
+    return None if value is None or isinstance(value, Problem) else (value, stop)
+
+
+@pytest.mark.parametrize(
+    ("text", "caps", "whole"),
+    [
+        ('{"a": [{}]} and more', DEEP, True),
+        ('{"a": [{}, [[]]]}', DEEP, False),
+        ('{"a": "[[[[[[[[{{{{"}', DEEP, True),
+        ('{"a": [], "b": [], "c": [], "d": [], "e": [{}]}', DEEP, True),
+        ('{"a": "' + "b" * 9_990 + '"}', DEEP, True),
+        ('{"a": "' + "b" * 10_000 + '"}', DEEP, False),
+        ('{"a": ' + "1" * MAX_DIGITS + "}", Caps(), True),
+        ('{"a": ' + "1" * (MAX_DIGITS + 1) + "}", Caps(), False),
+        ('{"a": 0.' + "1" * (MAX_DIGITS - 2) + "}", Caps(), True),
+        ('{"a": 0.' + "1" * MAX_DIGITS + "}", Caps(), False),
+        ('{"a": 12}', Caps(digits=2), False),  # what it was not made for it leaves to the scanner
+        ('{"a": 1e999}', Caps(), False),
+        ('{"a": NaN}', Caps(), False),
+        ('{"a": 1, "a": 1}', Caps(), False),
+        ('{"a": {"b": 1, "b": 2}}', Caps(), False),
+        ('{"a": "b\n"}', Caps(), False),
+        ('{"a": "\\ud800"}', Caps(), True),
+        ('{"a": 1,}', Caps(), False),
+        ('{"a": 1', Caps(), False),
+        ('{"a": "}', Caps(), False),
+        ('{"a": ' + "[" * 100_000 + "]}", Caps(), False),
+    ],
+)
+def test_an_object_that_is_there_to_its_end_is_read_at_once(text: str, caps: Caps, whole: bool):
+    found = whole_object(f"  {text}", 2, caps)
+    assert (found is not None) == whole
+    if caps.digits == MAX_DIGITS:
+        assert found == scanned(f"  {text}", 2, caps)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(), JSON_VALUES, max_size=3), st.integers(0, 40), st.text(max_size=2), st.booleans())
+def test_an_object_read_at_once_is_what_the_scanner_and_the_decoder_find(
+    value: dict[str, JSON], at: int, put: str, ascii_only: bool
+):
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    text = text[:at] + put + text[at:]
+    if text.startswith("{"):
+        assert whole_object(text, 0, DEEP) == scanned(text, 0, DEEP)

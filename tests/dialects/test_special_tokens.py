@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from dialect_strategies import TOOLS
 
@@ -63,3 +65,32 @@ def test_what_ends_a_turn_is_no_part_of_it(dialect: Dialect, stop: str):
         assert (turn.text.removesuffix("\n"), len(turn.calls)) == (said.removesuffix("\n"), calls), text
         assert all(isinstance(call, ToolCall) for call in turn.calls), turn.calls
         check_splits(dialect, text, TOOLS, "stop")
+
+
+def _cuts(written: str) -> list[str]:
+    """What there is of a call up to each place where a tag, a bracket or a brace ends."""
+    return [written[: found.end()] for found in re.finditer(r"(?<!minimax\[)(?<!close\|)>|}|\](?![<m])", written)]
+
+
+@pytest.mark.parametrize(("dialect", "stop"), STOPS, ids=[f"{dialect.name} {stop}" for dialect, stop in STOPS])
+def test_a_call_without_its_end_is_read_in_the_same_way_before_the_token_that_ends_the_turn(
+    dialect: Dialect, stop: str
+):
+    written = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
+    for text in _cuts(written):
+        alone, stopped = read_turn(dialect, text, TOOLS), read_turn(dialect, text + stop, TOOLS)
+        if all(isinstance(call, ToolCall) for call in alone.calls) and stop not in dialect.info.results:
+            assert (stopped.text, stopped.calls) == (alone.text, alone.calls), text
+        check_splits(dialect, text + stop, TOOLS, "stop")
+
+
+@pytest.mark.parametrize("text", ["<|plamo:", "Well. <|plamo:begin_tool_req", "<|plamo:end_think:plamo|"])
+def test_half_a_marker_of_several_tokens_at_the_end_of_a_turn_is_no_text(text: str):
+    dialect = get_dialect("plamo3")
+    said, _, marker = text.partition("<|")
+    for starts_in in ("text", "reasoning"):
+        turn = read_turn(dialect, text, TOOLS, starts_in=starts_in)
+        assert (turn.text + turn.reasoning, turn.aside) == (said, f"<|{marker}")
+    check_splits(dialect, text, TOOLS, "stop")
+    assert read_turn(dialect, f"{text} is how it begins", TOOLS).text.endswith("is how it begins")
+    assert read_turn(dialect, "a <|pla", TOOLS).text == "a <|pla", "too little to be told from prose"

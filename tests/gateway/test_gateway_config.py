@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,11 +13,11 @@ from serving import at, gateway, in_turn, texts
 
 from toolspeak.cli.serve import serve as serve_command
 from toolspeak.data.messages import Message
-from toolspeak.errors import UsageError
+from toolspeak.errors import ProviderError, UsageError
 from toolspeak.gateway.config import Bounds, Settings, Upstream, checked, read_config, upstream_of, with_server
 from toolspeak.gateway.keys import digest, keys_of, read_keys
 from toolspeak.gateway.options import translated
-from toolspeak.gateway.routing import Router, UnknownModel
+from toolspeak.gateway.routing import MAX_MODELS, Route, Router, UnknownModel
 from toolspeak.providers.http import Timeouts
 from toolspeak.wire.base import ModelRequest
 
@@ -104,6 +105,16 @@ WRONG = [
     ('[[model]]\nname = "m"\nprovider = "vlm"\nurl = "http://h"\n', "model[0].provider: there is no 'vlm'"),
     ('[[model]]\nname = 7\nupstream = "http://h/v1"\n', "model[0].name: expected text"),
     ("model = [1]\n", "model[0]: expected a table"),
+    (ROW + 'url = "http://other/v1"\n', "is an address, and url names another: leave one out"),
+    (
+        '[[model]]\nname = "m"\nupstream = "vllm:a"\nprovider = "ollama"\n',
+        "'vllm:a' names the provider 'vllm', and provider says 'ollama'",
+    ),
+    (
+        '[[model]]\nname = "m"\nupstream = "vllm:a"\nmodel = "b"\n',
+        "'vllm:a' names the model 'a', and model says 'b': leave one out",
+    ),
+    ("[server]\nping_seconds = nan\n" + ROW, "server.ping_seconds: nan is no number"),
 ]
 
 
@@ -115,6 +126,20 @@ def test_an_error_names_file_and_key(text: str, problem: str, tmp_path: Path):
         read_config(path)
     assert str(path) in str(caught.value)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ({"workers": 0}, "workers: 0 cannot be; write 1 or more"),
+        ({"streams": 0}, "streams: 0 cannot be"),
+        ({"port": 70_000}, "port: 70000 cannot be; write from 0 to 65535"),
+        ({"ping_seconds": 0}, "ping_seconds: 0 cannot be"),
+    ],
+)
+def test_numbers_with_which_nothing_could_be_served(told: dict[str, Any], problem: str):
+    with pytest.raises(UsageError, match=problem):
+        checked(with_server(Settings((Upstream(url="http://h/v1"),)), told))
 
 
 def test_a_file_that_is_not_there():
@@ -146,6 +171,8 @@ def test_keys(tmp_path: Path):
     assert read_keys(path) == (digest("a" * 16), digest("b" * 16))
     assert keys_of({"TOOLSPEAK_API_KEYS": f"{'a' * 16}, sha256:{digest('b' * 16)}"}) == read_keys(path)
     assert keys_of({}) == ()
+    path.write_text(f"{'a#' * 16} # a key may hold the sign\n")
+    assert read_keys(path) == (digest("a#" * 16),)
     for text, problem in (
         ("short\n", ":1: an API key has 16"),
         ("\nsha256:12\n", ":2: sha256:"),
@@ -168,7 +195,10 @@ def test_which_upstream_serves_a_model():
         Upstream(("big-exact",), url="http://three/v1"),
     )
     router = Router(Settings(rows), {"KEY": "sk-ant-0123456789"})
-    routes = {name: router.route(name) for name in ("big", "bag-1", "boo", "big-exact")}
+    routes: dict[str, Route] = {}
+    for name in ("big", "bag-1", "boo", "big-exact"):
+        with router.route(name) as routes[name]:
+            pass
     assert {name: route.provider.name for name, route in routes.items()} == {
         "big": "openai:real",
         "bag-1": "openai:real",
@@ -176,9 +206,44 @@ def test_which_upstream_serves_a_model():
         "big-exact": "openai:big-exact",
     }
     assert [route.wire for route in routes.values()] == ["openai-chat", "openai-chat", "anthropic", "openai-chat"]
-    assert router.route("big") is routes["big"]
-    with pytest.raises(UnknownModel, match=r"'ig'\. Did you mean 'big'"):
-        router.route("ig")
+    with router.route("big") as again:
+        assert again is routes["big"]
+    with pytest.raises(UnknownModel, match=r"'ig'\. Did you mean 'big'"), router.route("ig"):
+        pass
+
+
+def test_a_model_that_nobody_asked_for_of_late_is_forgotten_once_its_last_turn_is_over():
+    closed = UsageError, "this provider was closed"
+    gone = ProviderError, "Start the server"
+
+    async def asked(route: Route, expected: tuple[type[Exception], str]) -> None:
+        with pytest.raises(expected[0], match=expected[1]):
+            async for _ in route.provider.stream(ModelRequest([Message.user("Hi.")])):
+                pass
+
+    async def run() -> None:
+        rows = Upstream(("*",), url="http://127.0.0.1:9/v1", retries=0), Upstream(("own",), url="http://127.0.0.1:9/v1")
+        router = Router(Settings(rows), {})
+        with router.route("own") as own, router.route("idle") as idle:
+            pass
+        with router.route("busy") as busy:
+            for i in range(MAX_MODELS - 1):
+                with router.route(f"other-{i}"), router.route("kept") as kept:
+                    pass
+            await asyncio.sleep(0)
+            await asked(idle, closed)
+            await asked(busy, gone)
+            with router.route("busy") as again:
+                assert again is not busy
+        await asyncio.sleep(0)
+        await asked(busy, closed)
+        await asked(own, gone)
+        with router.route("kept") as again:
+            assert again is kept
+        await router.aclose()
+        await asked(again, closed)
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

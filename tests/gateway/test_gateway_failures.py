@@ -48,7 +48,7 @@ def told(path: str, response) -> str:
     return found["error"]["message"]
 
 
-@pytest.mark.parametrize("path", ["/v1/messages/count_tokens", "/v1/completions"])
+@pytest.mark.parametrize("path", ["/v1/messages/batches", "/v1/completions"])
 def test_an_endpoint_that_is_not_here_says_which_are(path: str):
     async def run() -> None:
         async with gateway(Upstream(url="http://127.0.0.1:9/v1")) as served:
@@ -86,7 +86,7 @@ UPSTREAM_ERRORS = [
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("path", ENDPOINTS)
 @pytest.mark.parametrize(("status", "error", "expected", "word"), UPSTREAM_ERRORS)
-def test_an_upstreams_error_as_the_client_is_told_it(status, error, expected, word, path, stream, monkeypatch):
+def test_an_upstreams_error_as_the_client_is_told_it(status, error, expected, word, path, stream, monkeypatch, caplog):
     monkeypatch.setenv("UPSTREAM_KEY", "sk-upstream-secret-1")
     answer = whole(f"{status} X", json.dumps({"error": error}).encode(), "application/json", "retry-after: 90")
 
@@ -95,7 +95,8 @@ def test_an_upstreams_error_as_the_client_is_told_it(status, error, expected, wo
             serve(answer) as server,
             gateway(at(server, dialect="hermes", key_variable="UPSTREAM_KEY")) as served,
         ):
-            response = await served.client.post(path, json=body(path, stream=stream))
+            with caplog.at_level("INFO", "toolspeak.gateway"):
+                response = await served.client.post(path, json=body(path, stream=stream))
             assert server.exchanges[0].headers["authorization"] == "Bearer sk-upstream-secret-1"
             return response
 
@@ -103,6 +104,9 @@ def test_an_upstreams_error_as_the_client_is_told_it(status, error, expected, wo
     assert response.status_code == expected
     assert word in told(path, response).lower()
     assert "secret" not in response.text
+    (fields,) = [record.fields for record in caplog.records if record.getMessage() == "request"]
+    assert word in fields["error"].lower()
+    assert "secret" not in str(fields)
     assert response.headers["x-request-id"]
     assert ("retry-after" in response.headers) == (expected in (429, 503))
     if path != "/v1/messages" and word == "context":

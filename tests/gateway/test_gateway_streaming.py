@@ -12,8 +12,9 @@ from serving import at, gateway, texts
 
 from toolspeak.data.messages import Message
 from toolspeak.gateway.config import Settings, Upstream
+from toolspeak.gateway.http import ClientGone
 from toolspeak.gateway.server import Application, server_config
-from toolspeak.gateway.streaming import MOST_WAITING, BeforeWaits, EventStream
+from toolspeak.gateway.streaming import MOST_WAITING, EventStream, watched
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from uvicorn_here import serving
@@ -35,18 +36,42 @@ class Reader:
             self.more = message["more_body"]
 
 
-def test_what_was_written_leaves_together_and_at_once():
+def test_what_was_written_leaves_together_in_the_next_turn_of_the_event_loop():
     async def run() -> None:
         reader = Reader()
         stream = EventStream(reader, [])
         for piece in (b"a", b"b"):
             await stream.write(piece)
         assert not reader.bodies
-        stream.flush()
-        assert reader.bodies == [b"ab"]  # without a turn of the event loop
+        await asyncio.sleep(0)
+        assert reader.bodies == [b"ab"]
         await stream.write(b"c")
+        await stream.write(b"d")
+        await asyncio.sleep(0)
+        assert reader.bodies == [b"ab", b"cd"]
+        await stream.write(b"e")
         await stream.end()
-        assert (reader.bodies, reader.more, stream.chunks) == ([b"ab", b"c"], False, 3)
+        assert (reader.bodies, reader.more, stream.chunks) == ([b"ab", b"cd", b"e"], False, 5)
+
+
+def test_an_answer_that_says_nothing_has_a_head_and_an_end():
+    async def run() -> None:
+        reader = Reader()
+        await EventStream(reader, []).end()
+        assert (reader.bodies, reader.more) == ([b""], False)
+
+    asyncio.run(run())
+
+
+def test_nothing_leaves_a_stream_that_was_closed():
+    async def run() -> None:
+        reader = Reader()
+        stream = EventStream(reader, [])
+        await stream.write(b"a")
+        stream.close()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not reader.bodies
 
     asyncio.run(run())
 
@@ -78,7 +103,7 @@ def test_a_slow_reader_holds_its_writer_up_and_gets_all_in_order():
             nonlocal written
             for piece in pieces:
                 await stream.write(piece)
-                stream.flush()
+                await asyncio.sleep(0)
                 written += 1
             await stream.end()
 
@@ -107,9 +132,8 @@ def test_what_waits_leaves_as_soon_as_the_reader_goes_on_though_nothing_is_writt
         stream = EventStream(reader, [])
         reader.open.clear()
         await stream.write(b"a")
-        stream.flush()
+        await asyncio.sleep(0)
         await stream.write(b"b")
-        stream.flush()
         reader.open.set()
         for _ in range(5):
             await asyncio.sleep(0)
@@ -131,52 +155,66 @@ def test_a_server_that_fails_is_told_to_the_writer(late: bool):
 
         stream = EventStream(send, [])
         await stream.write(b"a")
-        stream.flush()
+        await asyncio.sleep(0)
         open_.set()
         for _ in range(3):
             await asyncio.sleep(0)
+        for say in (stream.write(b"b"), stream.end()):
+            with pytest.raises(OSError, match="network"):
+                await say
+        with pytest.raises(ClientGone):
+            await stream.tick(0.0, 60.0)
+
+    asyncio.run(run())
+
+
+def test_a_writer_that_waits_for_room_is_told_that_there_will_be_none():
+    async def run() -> None:
+        open_ = asyncio.Event()
+
+        async def send(_message: Any) -> None:
+            await open_.wait()
+            raise OSError("the network is down")
+
+        stream = EventStream(send, [])
+        writing = asyncio.create_task(stream.write(b"x" * (MOST_WAITING + 1)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not writing.done()
+        open_.set()
         with pytest.raises(OSError, match="network"):
-            await stream.write(b"b")
+            await writing
 
     asyncio.run(run())
 
 
-def test_waits_are_told_and_a_cancelled_wait_ends_its_work():
-    told: list[str] = []
-
-    async def work() -> None:
-        try:
-            told.append("1")
-            await asyncio.sleep(0)
-            told.append("2")
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0)  # cleaning up may wait too
-            told.append("closed")
-
+@pytest.mark.parametrize("leaves", [True, False], ids=["the client leaves", "the server is stopped"])
+def test_work_that_nobody_waits_for_is_cancelled_and_cleans_up(leaves: bool):
     async def run() -> None:
-        async def outer() -> None:
-            await BeforeWaits(work(), lambda: told.append("waits"))
+        told: list[str] = []
+        gone = asyncio.Event()
 
-        working = asyncio.create_task(outer())
-        for _ in range(10):
+        async def receive() -> Any:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)  # cleaning up may wait too
+                told.append("cleaned up")
+
+        working = asyncio.create_task(watched(work(), receive, EventStream(Reader(), []), 60, 60))
+        for _ in range(5):
             await asyncio.sleep(0)
-        working.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        if leaves:
+            gone.set()
+        else:
+            working.cancel()
+        with pytest.raises(ClientGone if leaves else asyncio.CancelledError):
             await working
-
-    asyncio.run(run())
-    assert told == ["1", "waits", "2", "waits", "closed"]
-
-
-def test_an_error_of_the_work_comes_out():
-    async def work() -> None:
-        await asyncio.sleep(0)
-        raise LookupError
-
-    async def run() -> None:
-        with pytest.raises(LookupError):
-            await BeforeWaits(work(), lambda: None)
+        assert told == ["cleaned up"]
 
     asyncio.run(run())
 

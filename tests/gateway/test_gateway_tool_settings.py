@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx2
@@ -76,7 +77,8 @@ def test_what_cannot_be_served_is_told_at_the_start(tmp_path):
     assert "the MCP server 'gone' cannot be used: FileNotFoundError" in broken.stderr
 
 
-def test_a_gateway_that_is_stopped_leaves_no_server_behind(tmp_path):
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_gateway_that_is_stopped_leaves_no_server_behind(workers, tmp_path):
     server = program(tmp_path)
     listed = {"mcpServers": {"s": {"command": server.command, "args": list(server.args)}}}
     (tmp_path / "mcp.json").write_text(json.dumps(listed), encoding="utf-8")
@@ -85,13 +87,15 @@ def test_a_gateway_that_is_stopped_leaves_no_server_behind(tmp_path):
     turns = [turn, "It says {{find:hello from \\w+}} back."]
     (tmp_path / "book.json").write_text(json.dumps({"turns": turns}), encoding="utf-8")
     command = [sys.executable, "-m", "toolspeak", "serve", "--upstream", f"scripted:{tmp_path / 'book.json'}"]
-    command += ["--dialect", "hermes", "--port", "0", "--tools", "mcp.json"]
+    command += ["--dialect", "hermes", "--port", "0", "--tools", "mcp.json", "--workers", str(workers)]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as serving:
         assert serving.stderr is not None
         address = next(line for line in serving.stderr if "serves at" in line).split()[-1]
         body = {"model": "m", "messages": [{"role": "user", "content": "hello?"}]}
         with httpx2.Client(trust_env=False, timeout=60) as client:
             answer = client.post(f"{address}/v1/chat/completions", json=body).json()
+        while len(traces(tmp_path, "starts")) < workers:  # each has servers of its own
+            time.sleep(0.05)
         serving.terminate()
         log = serving.stderr.read()
         serving.wait(30)

@@ -4,12 +4,13 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from toolspeak import Agent, Message, ToolCall, get_dialect, tool
 from toolspeak.agent.load import load_state
-from toolspeak.data.events import Record, RunFinished, RunResumed
+from toolspeak.data.events import Record, RunFinished, RunResumed, UserMessageQueued
 from toolspeak.errors import JournalError, RunConflict
 from toolspeak.journal import SqliteJournal, open_journal
 from toolspeak.providers.scripted import ScriptedProvider
@@ -66,6 +67,30 @@ def test_others_go_on_while_a_record_is_synced(tmp_path):
         assert not task.done()
         assert len(await journal.read("r")) in (3, 4)  # neither does who reads wait for it
         await task
+
+    use(journal, main)
+
+
+def test_others_go_on_while_much_is_indexed_for_a_search_and_two_may_do_it(journal):
+    user = f"user {id(journal)}"
+
+    async def main():
+        for run_id in ("long", "short"):
+            await write(journal, a_run(f"{user} {run_id}", task="find this", principal=user))
+        said = UserMessageQueued(Message.user("find that"))
+        records = [replace(next_record(f"{user} long", seq, said), principal=user) for seq in range(1, 1201)]
+        await write(journal, records[:1000])
+        assert await turns_of_the_loop(journal.search("find", principal=user)) > 5
+        await write(journal, records[1000:])
+        found, again = await asyncio.gather(*[journal.search("find", principal=user, limit=2000) for _ in range(2)])
+        assert sorted((one.run_id, one.seq) for one in found) == [
+            *((f"{user} long", seq) for seq in range(1201)),
+            (f"{user} short", 0),
+        ]
+        assert found == again
+        it = next_record(f"{user} short", 1, replace(said, message=Message.user("find it")))
+        await journal.append(replace(it, principal=user))
+        assert len(await journal.search("find it", principal=user)) == 1
 
     use(journal, main)
 
@@ -258,6 +283,23 @@ def test_what_is_being_appended_is_written_before_the_file_is_closed(tmp_path, t
         return len(await journal.read("r"))
 
     assert use(journal, main) == 10
+
+
+def test_others_go_on_while_the_file_is_closed_and_it_opens_again(tmp_path):
+    journal = SqliteJournal(tmp_path / "toolspeak.db")
+
+    async def main():
+        await write(journal, a_run("r", *every_kind()))
+        closing = asyncio.ensure_future(turns_of_the_loop(journal.aclose()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await journal.append(next_record("r", 7))  # somebody needs it again, before it is closed
+        assert await closing > 2
+        assert await turns_of_the_loop(journal.aclose()) > 2
+        assert [path.name for path in tmp_path.iterdir()] == ["toolspeak.db"]  # nothing is left to be tidied up
+        return len(await journal.read("r"))
+
+    assert use(journal, main) == 8
 
 
 def test_a_file_that_is_locked_when_it_is_closed_is_named_to_who_appends(tmp_path):

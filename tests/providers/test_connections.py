@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import ssl
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpcore2
 import pytest
 from clocks import TestClock
 from every_api import KNOWN, Known, every_api, said
@@ -263,3 +266,46 @@ def test_closing_does_not_wait_for_a_loop_that_stands_still():
     other.run_until_complete(used())
     asyncio.run(providers[0].aclose())
     other.close()
+
+
+def kept_requests() -> int:
+    """How many requests the connections of this process still know of."""
+    gc.collect()
+    return sum(isinstance(each, httpcore2.Request) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [dropped(STREAM_HEAD + b"connection: close\r\n\r\n", *EVENTS), ANSWER, hangs(CHUNKED_HEAD, chunked(EVENTS[:1]))],
+    ids=["closed by the server", "kept open", "in the middle"],
+)
+def test_a_turn_cancelled_at_any_moment_leaves_nothing_of_its_connection(answer: Answer):
+    """Also while the response is being closed: that takes turns of the event loop, in each of which somebody may
+    leave."""
+    before = kept_requests()
+
+    async def run() -> None:
+        came = asyncio.Event()
+
+        async def told(exchange: Exchange) -> None:
+            came.set()
+            await answer(exchange)
+
+        async with serve(told) as server:
+            provider = OpenAIProvider("m", base_url=server.base_url, retries=0)
+            for passes in range(12):
+                turning = asyncio.create_task(turn(provider))
+                await came.wait()
+                assert kept_requests() > before  # else this would prove nothing
+                for _ in range(passes):
+                    await asyncio.sleep(0)
+                turning.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await turning
+                came.clear()
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                assert kept_requests() == before, passes
+            await provider.aclose()
+
+    asyncio.run(run())

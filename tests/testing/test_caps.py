@@ -9,12 +9,13 @@ import pytest
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed, ForgedResults, TextDelta
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.cogency import marker_table
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.scan import Buffer, Caps, JsonScanner
 from toolspeak.dialects.tool_call import ToolCallDialect

@@ -6,13 +6,14 @@ from toolspeak.agent.choose import DEFAULT_DIALECT
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.decide import Finish
 from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
+from toolspeak.agent.fold import apply, fold
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
 from toolspeak.agent.native import NativeDriver
 from toolspeak.agent.react import ReActDriver
+from toolspeak.agent.recorder import Watched
 from toolspeak.agent.run import Run
 from toolspeak.agent.session import Session
-from toolspeak.agent.state import RunState, apply, fold
-from toolspeak.agent.turns import Watched
+from toolspeak.agent.state import RunState
 
 __all__ = [
     "DEFAULT_DIALECT",

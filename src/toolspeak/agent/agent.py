@@ -14,19 +14,20 @@ from toolspeak.agent.choose import checked_choice, choose_driver
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.decisions import decisions_of
 from toolspeak.agent.driver import Driver
+from toolspeak.agent.fold import fold
 from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.output import OutputMode, choose_output, with_output
 from toolspeak.agent.paused import load_run
 from toolspeak.agent.pricing import check_priced
+from toolspeak.agent.recorder import Watched
 from toolspeak.agent.result import RunResult, result_from, result_of
 from toolspeak.agent.resume import Place, Resumption, opening_of
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state import RunState, fold
+from toolspeak.agent.state import RunState
 from toolspeak.agent.suspend import suspend_run
 from toolspeak.agent.sync import run_sync
-from toolspeak.agent.turns import Watched
 from toolspeak.data.events import PAUSED, Limits, RunStarted
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.prices import PRICES, Price

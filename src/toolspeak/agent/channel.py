@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 ItemT = TypeVar("ItemT")
@@ -25,24 +25,27 @@ class Channel(Generic[ItemT]):
         self._room: deque[asyncio.Future[None]] = deque()  # of the writers, while there is no room
         self._closed = False
 
-    async def put(self, item: ItemT) -> None:
-        """Waits while the reader lags behind."""
-        items = self._items
-        while len(items) >= _MOST and not self._closed:
+    def put(self, item: ItemT) -> Awaitable[None] | None:
+        """Takes the item, or says what to await before it is taken: the reader lags behind."""
+        return None if self.offer(item) else self._put_late(item)
+
+    def offer(self, item: ItemT) -> bool:
+        """Takes the item unless the reader lags behind: a progress line may be lost, a fact may not. Whether there was
+        room; nobody wants anything any more once the reader has left."""
+        if self._closed:
+            return True
+        if len(self._items) >= _MOST:
+            return False
+        self._items.append(item)
+        if self._news is not None:
+            self._wake()
+        return True
+
+    async def _put_late(self, item: ItemT) -> None:
+        while not self.offer(item):
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room.append(waiting)
             await waiting
-        if not self._closed:
-            items.append(item)
-            if self._news is not None:
-                self._wake()
-
-    def offer(self, item: ItemT) -> None:
-        """Drops the item if the reader lags behind: a progress line may be lost, a fact may not."""
-        if len(self._items) < _MOST and not self._closed:
-            self._items.append(item)
-            if self._news is not None:
-                self._wake()
 
     async def read(self, work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[ItemT]:
         """The items until the work is done; raises what it raises. Leaving the loop early cancels it."""

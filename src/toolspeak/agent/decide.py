@@ -9,12 +9,12 @@ from toolspeak.agent.compaction import Plan, Window, plan_compaction
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import LimitReached, RunStatus, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolChoice
-from toolspeak.data.values import quick
+from toolspeak.data.values import value
 
 _MAX_FRUITLESS_TURNS = 2  # a model that says nothing twice in a row will not start talking
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class AskModel:
     """Ask for a turn. `reached` is set when it is the wrap-up answer, whose calls are ignored."""
@@ -23,7 +23,7 @@ class AskModel:
     reached: LimitReached | None = None
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class RunTools:
     """Run the batch; of `calls` at most `max_calls` (None: all) are within the limit."""

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, cast
 
 from toolspeak.agent.media import Media, marked, restored
@@ -34,7 +34,7 @@ _STRAY_CHARACTERS = 256
 """How much a model may say behind its calls before its end is no longer waited for."""
 
 
-async def _unheard(_piece: Delta) -> None:
+def _unheard(_piece: Delta) -> None:
     return None
 
 
@@ -45,9 +45,9 @@ class TurnRequest:
 
     `memo` is what a driver keeps between the turns of one run, whose messages only grow. `heard` is told of each piece
     of text and reasoning as the provider sent it, the text of calls included, before anything is made of it: so that a
-    turn that is cut off is kept as it was. `output` is the form the answer has to have. `parallel`: whether a turn may
-    hold several calls; None leaves it to the API and the dialect. `options` go to the API as they are
-    (`ModelRequest.options`).
+    turn that is cut off is kept as it was; what it returns is awaited, unless it is None. `output` is the form the
+    answer has to have. `parallel`: whether a turn may hold several calls; None leaves it to the API and the dialect.
+    `options` go to the API as they are (`ModelRequest.options`).
     """
 
     messages: Sequence[Message]
@@ -55,7 +55,7 @@ class TurnRequest:
     instructions: str = ""
     choice: ToolChoice = ToolChoice()
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
-    heard: Callable[[Delta], Awaitable[None]] = _unheard
+    heard: Callable[[Delta], Awaitable[None] | None] = _unheard
     output: OutputSchema | None = None
     parallel: bool | None = None
     options: Mapping[str, JSON] = field(default_factory=no_extra)
@@ -144,22 +144,27 @@ class TextDriver:
             known = self._taught[id(tools)] = (tools, self.dialect.instructions(tools))
         return known[1]
 
-    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+    def asked(self, request: TurnRequest) -> ModelRequest:
+        """What the provider is asked for a turn."""
         prompt = self.prompt(request)
         messages: list[Message | TextMessage] = [TextMessage("system", prompt)] if prompt else []
         media: list[Media] = request.memo.setdefault("media", [])
         rendered = _with_choice(self._history(request, media), request)
         messages += restored(rendered, media) if media else rendered
+        return ModelRequest(messages, constraint=self._held(request), options=request.options)
+
+    async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
+        asked = self.asked(request)
         parser = self.dialect.parser(request.tools, self._starts_in)
-        held = self._held(request)
         while True:
-            asked = ModelRequest(messages, constraint=held, options=request.options)
             said = False
             try:
                 async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
                     async for piece in stream:
                         said = True
-                        await request.heard(piece)
+                        waits = request.heard(piece)
+                        if waits is not None:
+                            await waits
                         match piece:
                             case TextDelta(text):
                                 for delta in parser.feed(text):
@@ -179,9 +184,9 @@ class TextDriver:
                                 yield piece
                 raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
             except ProviderError as error:
-                if said or held is None or not _refuses_grammar(error):
+                if said or asked.constraint is None or not _refuses_grammar(error):
                     raise
-                held = None
+                asked = replace(asked, constraint=None)
                 self._constraint = (self._wanted(request), None)
 
     def _held(self, request: TurnRequest) -> Constraint | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from toolspeak.agent.fold import fold
 from toolspeak.agent.history import paired
 from toolspeak.agent.log import Log
 from toolspeak.agent.memory import remembered
-from toolspeak.agent.state import RunState, fold
+from toolspeak.agent.state import RunState
 from toolspeak.data.events import HistoryCompacted, Record, RunStarted, ToolFinished
 from toolspeak.data.messages import Message
 from toolspeak.errors import RunError

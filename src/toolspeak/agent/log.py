@@ -42,7 +42,8 @@ class Log(Sequence[ItemT], Generic[ItemT]):
     def __getitem__(self, index: slice) -> Sequence[ItemT]: ...
     def __getitem__(self, index: int | slice) -> ItemT | Sequence[ItemT]:
         if isinstance(index, slice):
-            return [self._items[i] for i in range(*index.indices(self._length))]
+            start, stop, step = index.indices(self._length)
+            return self._items[start:stop] if step == 1 else [self._items[i] for i in range(start, stop, step)]
         if index < 0:
             index += self._length
         if not 0 <= index < self._length:
@@ -61,9 +62,10 @@ class Log(Sequence[ItemT], Generic[ItemT]):
         return f"Log({list(self)!r})"
 
 
-_NOTHING: Log[Any] = Log()
+NOTHING: Log[Any] = Log()
+"""The empty log, one for all: what is appended to it begins a list of its own."""
 
 
 def nothing() -> Log[Any]:
-    """The empty log, one for all: what is appended to it begins a list of its own."""
-    return _NOTHING
+    """`NOTHING`, for fields."""
+    return NOTHING

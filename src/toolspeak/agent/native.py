@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import cast
 
-from toolspeak.agent.driver import Driver, TurnRequest
+from toolspeak.agent.driver import TextDriver, TurnRequest
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage
 from toolspeak.dialects import Dialect
@@ -46,7 +46,7 @@ class NativeDriver:
         *,
         leaks: Dialect | None = None,
         resume: bool = False,
-        fallback: Driver | None = None,
+        fallback: TextDriver | None = None,
         late_leaks: bool = False,
     ) -> None:
         self.provider = provider
@@ -72,15 +72,16 @@ class NativeDriver:
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         while self._fallback is None or not self._fell_back:
             sent = self._sent(request)
-            earlier = sent.earlier if _is_kept(sent) else None
-            asked = self._asked(request, sent, earlier)
+            asked = self._asked(request, sent)
             text, heard, said = None, request.heard, False
             stream = cast("AsyncGenerator[Delta]", self.provider.stream(asked))
             try:
                 async for piece in stream:
                     if not said:
                         text, said = self._text(request), True
-                    await heard(piece)
+                    waits = heard(piece)
+                    if waits is not None:
+                        await waits
                     ended = isinstance(piece, TurnEnded)
                     if ended and self._resume and piece.response_id is not None:
                         sent.earlier = Earlier(piece.response_id, len(sent.messages))
@@ -95,7 +96,7 @@ class NativeDriver:
             except ProviderError as error:
                 if said:
                     raise
-                if earlier is not None and error.code == "forgotten":
+                if asked.earlier is not None and error.code == "forgotten":
                     sent.earlier = None
                 elif self._fallback is not None and request.tools and _refuses_tools(error):
                     self._fell_back = True
@@ -114,7 +115,13 @@ class NativeDriver:
         echoes = request.output is None
         return LeakedCalls(lambda: leaks.parser(tools), echoes=echoes, late=self._late_leaks)
 
-    def _asked(self, request: TurnRequest, sent: _Sent, earlier: Earlier | None) -> ModelRequest:
+    def asked(self, request: TurnRequest) -> ModelRequest:
+        """What the provider is asked for a turn."""
+        if self._fell_back and self._fallback is not None:
+            return self._fallback.asked(request)
+        return self._asked(request, self._sent(request))
+
+    def _asked(self, request: TurnRequest, sent: _Sent) -> ModelRequest:
         return ModelRequest(
             sent.messages,
             request.tools,
@@ -123,7 +130,7 @@ class NativeDriver:
             output=request.output,
             options=request.options,
             cache=self.provider.capabilities.cache_markers,
-            earlier=earlier,
+            earlier=sent.earlier if _is_kept(sent) else None,
             keep=self._resume,
         )
 
@@ -133,10 +140,9 @@ class NativeDriver:
         if sent is None or sent.prompt != prompt:
             sent = _Sent(prompt, [Message.system(prompt)] if prompt else [])
             request.memo["native"] = sent
-        messages: Sequence[Message] = request.messages
-        for i in range(sent.known, len(messages)):
-            sent.messages.append(messages[i])
-        sent.known = len(messages)
+        fresh = request.messages[sent.known :]
+        sent.messages += fresh
+        sent.known += len(fresh)
         return sent
 
     async def aclose(self) -> None:

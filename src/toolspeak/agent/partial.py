@@ -38,19 +38,14 @@ class PartialTurn:
         self._text, self._reasoning, self._size = [], [], 0
         self.heard = False
 
-    async def hear(self, piece: Delta) -> None:
-        """One more piece as the provider sent it, the text of calls included."""
+    def hear(self, piece: Delta) -> Awaitable[None] | None:
+        """One more piece as the provider sent it, the text of calls included. To be awaited, unless it is None."""
         self.heard = True
-        if self._add(piece):
-            await self._keep_up()
+        return self.add(piece)
 
-    async def add(self, delta: Delta) -> None:
-        """One more piece, of a driver that does not tell what it hears."""
-        if self._add(delta):
-            await self._keep_up()
-
-    def _add(self, delta: Delta) -> bool:
-        """Whether there is something to do about what waits."""
+    def add(self, delta: Delta) -> Awaitable[None] | None:
+        """One more piece, of a driver that does not tell what it hears. To be awaited, unless it is None: for most
+        pieces there is nothing to wait for."""
         if isinstance(delta, (TextDelta, ArgumentsDelta)):
             text = delta.text
             self._text.append(text)
@@ -61,10 +56,11 @@ class PartialTurn:
             text = f"\n{delta.name} "
             self._text.append(text)
         else:
-            return False
+            return None
         self._size += len(text)
         saving = self._saving
-        return self._timer is None or self._size >= self._most or (saving is not None and saving.done())
+        late = self._timer is None or self._size >= self._most or (saving is not None and saving.done())
+        return self._keep_up() if late else None
 
     async def _keep_up(self) -> None:
         if self._saving is not None and self._saving.done():
@@ -84,11 +80,11 @@ class PartialTurn:
             await self._saved()
             await self._save(0)
 
-    async def end(self) -> None:
-        """The turn was read to its end: what is left of it is recorded with it."""
+    def end(self) -> Awaitable[None] | None:
+        """The turn was read to its end: what is left of it is recorded with it. To be awaited, unless it is None."""
         # The timer goes on: most turns are over long before it is due.
         self._text, self._reasoning, self._size = [], [], 0
-        await self._saved()
+        return None if self._saving is None else self._saved()
 
     async def close(self) -> None:
         """The run has ended: nothing is being recorded any more."""

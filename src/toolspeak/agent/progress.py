@@ -17,7 +17,7 @@ from toolspeak.data.messages import (
     ToolCall,
     ToolResult,
 )
-from toolspeak.data.values import quick, same_json
+from toolspeak.data.values import same_json, value
 from toolspeak.execute import ANSWERED_FROM
 
 _Calls: TypeAlias = Sequence[ToolCall | MalformedCall]
@@ -33,7 +33,7 @@ _FAILED = (
 )
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class Progress:
     """`last` are the calls and results of the last two steps, `repeats` how many steps in a row were the same as one or

@@ -143,7 +143,9 @@ class ReActDriver:
         asked = ModelRequest(messages, output=output, options=request.options)
         async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
             async for delta in stream:
-                await request.heard(delta)
+                waits = request.heard(delta)
+                if waits is not None:
+                    await waits
                 if isinstance(delta, TextDelta):
                     pieces.append(delta.text)
                 elif isinstance(delta, TurnEnded):

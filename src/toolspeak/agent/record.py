@@ -1,4 +1,4 @@
-"""From a run to its records: the event of a turn, the stamp of an event; and what the records leave in doubt."""
+"""From a run to its records: the event of a turn, and of a time that is over."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from dataclasses import replace
 
 from toolspeak.agent.compaction import characters
 from toolspeak.agent.history import hide_call, without_secrets
-from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import (
-    Event,
     LimitReached,
     ModelAnswered,
-    ModelAsked,
-    Record,
-    ToolFinished,
 )
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects import ParsedTurn
@@ -28,6 +23,8 @@ def answered(
     """The event of a turn, with placeholders for secrets. In a wrap-up answer no call counts, so none enters the
     history."""
     message, ignored = turn.message, [entry.call for entry in turn.ignored]
+    if not wrapping_up and not ignored and not turn.forged and not secrets:  # as nearly all turns
+        return ModelAnswered(message, turn.finish, usage, estimated, (), (), turn.notes, cost)
     if wrapping_up and message.calls:
         ignored += message.calls
         kept = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
@@ -56,21 +53,6 @@ class Estimate:
             self._characters += characters(history[i])
         self._counted = len(history)
         return Usage((len(prompt) + self._characters) // 4, (characters(turn.message) + len(turn.reasoning)) // 4)
-
-
-def stamped(event: Event, run_id: str, state: RunState | None, settings: RunSettings) -> Record:
-    """The event as the next record of its run."""
-    seq, step = (0, 0) if state is None else (state.seq, state.step)
-    if isinstance(event, ModelAsked):
-        step += 1
-    of: RunState | RunSettings = settings if state is None else state
-    time, agent = settings.clock(), settings.agent
-    return Record(event, run_id, seq, step, time, agent, call_of(event), of.parent_run_id, of.principal, of.traceparent)
-
-
-def call_of(event: Event) -> str | None:
-    """The call an event is about."""
-    return event.result.call_id if isinstance(event, ToolFinished) else getattr(event, "call_id", None)
 
 
 def seconds_left(state: RunState, clock: Callable[[], float]) -> float | None:

@@ -12,10 +12,13 @@ from toolspeak.data.deltas import (
     Delta,
     ForgedResults,
     ReasoningDelta,
+    TextAside,
     TextDelta,
     TurnEnded,
 )
 from toolspeak.execute import Secrets
+
+_Prose = TextDelta | TextAside | ReasoningDelta
 
 
 class Shown:
@@ -26,16 +29,16 @@ class Shown:
     is complete.
     """
 
-    def __init__(self, secrets: Secrets, publish: Callable[[Delta], Awaitable[None]]) -> None:
+    def __init__(self, secrets: Secrets, publish: Callable[[Delta], Awaitable[None] | None]) -> None:
         self._secrets = secrets
         self._publish = publish
-        self._prose: TextDelta | ReasoningDelta | None = None
+        self._prose: _Prose | None = None
         self._arguments: dict[int, str] = {}
 
     async def put(self, delta: Delta) -> None:
         """The next delta of the turn."""
         match delta:
-            case TextDelta() | ReasoningDelta():
+            case TextDelta() | TextAside() | ReasoningDelta():
                 await self._put_prose(delta)
                 return
             case ArgumentsDelta(index, text):
@@ -51,17 +54,22 @@ class Shown:
             case CallCompleted(index):
                 await self._end_arguments(index)
                 raw = None if delta.repaired_from is None else self._secrets.hide_text(delta.repaired_from)
-                await self._publish(replace(delta, arguments=self._secrets.hide(delta.arguments), repaired_from=raw))
+                await self._pass_on(replace(delta, arguments=self._secrets.hide(delta.arguments), repaired_from=raw))
             case CallMalformed(index):
                 await self._end_arguments(index)
                 hide = self._secrets.hide_text
-                await self._publish(replace(delta, raw=hide(delta.raw), reason=hide(delta.reason)))
+                await self._pass_on(replace(delta, raw=hide(delta.raw), reason=hide(delta.reason)))
             case ForgedResults(raw):
-                await self._publish(ForgedResults(self._secrets.hide_text(raw)))
+                await self._pass_on(ForgedResults(self._secrets.hide_text(raw)))
             case _:
-                await self._publish(delta)
+                await self._pass_on(delta)
 
-    async def _put_prose(self, delta: TextDelta | ReasoningDelta) -> None:
+    async def _pass_on(self, delta: Delta) -> None:
+        waits = self._publish(delta)
+        if waits is not None:
+            await waits
+
+    async def _put_prose(self, delta: _Prose) -> None:
         held, text = self._prose, delta.text
         if held is not None and type(held) is type(delta):
             text = held.text + text
@@ -70,12 +78,12 @@ class Shown:
         certain = self._secrets.certain(text)
         self._prose = replace(delta, text=text[certain:]) if certain < len(text) else None
         if certain:
-            await self._publish(replace(delta, text=self._secrets.hide_text(text[:certain])))
+            await self._pass_on(replace(delta, text=self._secrets.hide_text(text[:certain])))
 
     async def _end_prose(self) -> None:
         held, self._prose = self._prose, None
         if held is not None:
-            await self._publish(replace(held, text=self._secrets.hide_text(held.text)))
+            await self._pass_on(replace(held, text=self._secrets.hide_text(held.text)))
 
     async def _put_arguments(self, index: int, text: str) -> None:
         text = self._arguments.pop(index, "") + text
@@ -83,9 +91,9 @@ class Shown:
         if certain < len(text):
             self._arguments[index] = text[certain:]
         if certain:
-            await self._publish(ArgumentsDelta(index, self._secrets.hide_text(text[:certain])))
+            await self._pass_on(ArgumentsDelta(index, self._secrets.hide_text(text[:certain])))
 
     async def _end_arguments(self, index: int) -> None:
         held = self._arguments.pop(index, "")
         if held:
-            await self._publish(ArgumentsDelta(index, self._secrets.hide_text(held)))
+            await self._pass_on(ArgumentsDelta(index, self._secrets.hide_text(held)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -17,10 +17,11 @@ from toolspeak.agent.hold import Hold
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering
 from toolspeak.agent.memory import Memory
 from toolspeak.agent.pricing import check_priced
-from toolspeak.agent.record import seconds_left, stamped, time_is_over
+from toolspeak.agent.record import seconds_left, time_is_over
+from toolspeak.agent.recorder import Recorder, Watched
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state import RunState, apply
-from toolspeak.agent.turns import Publish, Turns, Watched
+from toolspeak.agent.state import RunState
+from toolspeak.agent.turns import Turns
 from toolspeak.data.deltas import ToolProgress
 from toolspeak.data.events import (
     PAUSED,
@@ -47,7 +48,7 @@ from toolspeak.execute import (
     RunScope,
     Timers,
 )
-from toolspeak.journal.base import Journal, Lease
+from toolspeak.journal.base import Journal
 
 Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event], dict[str, Any]]]]
 """Reads where a run stands, once it is held, and says what is recorded first and what its tools remember."""
@@ -74,15 +75,12 @@ class Run:
         load: Load | None = None,
     ) -> None:
         self._settings = settings
-        self._state = state
+        self._recorder = recorder = Recorder(settings, run_id, state, before)
+        self.record = recorder.record
         self._opening = opening
-        self._before = before
         self._load = load
-        self._lease: Lease | None = None
-        self._lock = asyncio.Lock()
         self._driven = self._ended = False
-        self.publish: Publish | None = None
-        self._progress: Callable[[Watched], None] | None = None
+        self._progress: Callable[[Watched], object] | None = None
         self._inbox: list[Message] = []
         self.run_id = run_id
         self.memory: dict[str, Any] = {} if memory is None else memory
@@ -90,7 +88,7 @@ class Run:
         self._scope = RunScope(timers=Timers())
         self._pause = Pause()
         self._stage = Stage(settings.pipelines, settings.secrets, self)
-        self._turns = Turns(settings, self._stage, self)
+        self._turns = Turns(settings, self._stage, recorder, self.batch_context)
         self._frame: RunFrame | None = None
         self._hold = Hold(settings.journal, run_id, self.suspend)
         self._spending = Spending(run_id, self._add_sub_run)
@@ -103,17 +101,16 @@ class Run:
 
     @property
     def state(self) -> RunState:
-        if self._state is None:
-            raise RunError(f"run {self.run_id} has not started; await finish() or iterate over it first")
-        return self._state
+        """Where the run stands. Raises RunError before it has started."""
+        state = self._recorder.current
+        return self._recorder.state if state is None else state
 
     def say(self, text: str) -> None:
         """Queues a user message; the model reads it at the next step. Raises RunError once the run has ended or
         paused."""
-        if self._state is not None and self._state.status != "running" and self._driven:
-            raise RunError(
-                f"run {self.run_id} is {self._state.status}; give `history` to a new run, or resume it first"
-            )
+        state = self._recorder.current
+        if state is not None and state.status != "running" and self._driven:
+            raise RunError(f"run {self.run_id} is {state.status}; give `history` to a new run, or resume it first")
         self._inbox.append(without_secrets(Message.user(text), self._settings.secrets))
 
     def suspend(self) -> None:
@@ -122,30 +119,11 @@ class Run:
         unless it has ended or waits for approval, and `Agent.resume` goes on with it."""
         self._pause.ask()
 
-    async def record(self, event: Event) -> None:
-        """Makes an event durable, then true, then visible."""
-        lock = self._lock
-        await lock.acquire()
-        try:
-            await self._record(event)
-        finally:
-            lock.release()
-
-    async def _record(self, event: Event) -> None:
-        state, settings = self._state, self._settings
-        record = stamped(event, self.run_id, state, settings)
-        await settings.journal.append(record, self._lease)
-        self._state = apply(state, record, self._before)
-        if self.publish is not None:  # inside the lock, so that a watcher sees the journal's order
-            await self.publish(record)
-
     async def _add_sub_run(self, used: SubRunUsed) -> None:
         """What a sub-run has used; of one that outlives the run nothing more is recorded."""
-        async with self._lock:
-            if self.state.status == "running":
-                await self._record(used)
-                if self._settings.recording is not None:
-                    self._settings.recording.spent(used)
+        recording = self._settings.recording
+        if await self._recorder.add_sub_run(used) and recording is not None:
+            recording.spent(used)
 
     async def finish(self) -> RunState:
         """Runs to the end, or to where it waits for approval. Raises ProviderError when the model API fails."""
@@ -179,7 +157,7 @@ class Run:
         self._driven = True
 
     async def _begin(self) -> None:
-        self._lease = await self._hold.take()
+        self._recorder.lease = await self._hold.take()
         self._spending.begin()
         await self._open()
 
@@ -192,7 +170,7 @@ class Run:
             await self._hold.give_back()
         finally:
             self._ended = True
-            await self._spending.tell(self._state, self._settings.agent)
+            await self._spending.tell(self._recorder.current, self._settings.agent)
             if self._frame is not None:
                 await self._frame.leave()
             await self._turns.close()
@@ -221,7 +199,7 @@ class Run:
             if self.state.status == "suspended":
                 break
         if self._frame is not None and self.state.status in PAUSED:
-            await self.record_all((await self._frame.end(Finish(self.state.status, "", "")))[1])
+            await self._recorder.record_all((await self._frame.end(Finish(self.state.status, "", "")))[1])
         return False
 
     def _outcome(self) -> RunState:
@@ -233,11 +211,12 @@ class Run:
     async def _open(self) -> None:
         """Records how the run begins, and enters what surrounds it."""
         if self._load is not None:
-            self._state, self._opening, remembered = await self._load()
+            self._recorder.current, self._opening, remembered = await self._load()
             self.memory.update(remembered)
-        if self._state is not None:
-            check_priced(self._state.limits, self._settings.driver.name, self._settings.prices)
-        self._spending.has_told(self._state)
+        state = self._recorder.current
+        if state is not None:
+            check_priced(state.limits, self._settings.driver.name, self._settings.prices)
+        self._spending.has_told(state)
         start, facts = RunStart(()), list[Event]()
         for event in self._opening:
             if isinstance(event, RunStarted):
@@ -251,7 +230,7 @@ class Run:
                     event = replace(event, messages=start.messages)
             await self.record(event)
         self._opening = ()
-        await self.record_all(facts)
+        await self._recorder.record_all(facts)
         if self._stage.has("run") and self.state.stop is None:
             self._frame = RunFrame(self._stage, start, lambda: self.state.metadata)
             if not await self._frame.enter():
@@ -274,18 +253,13 @@ class Run:
         frame, self._frame = self._frame, None
         if frame is not None:
             ended, facts = await frame.end(finish)
-            await self.record_all(facts)
+            await self._recorder.record_all(facts)
             finish = ended or cast("Finish", decide(self.state))
         await self.record(RunFinished(finish.status, finish.answer, finish.reason))
 
     async def _read_inbox(self) -> None:
         while self._inbox:
             await self.record(UserMessageQueued(self._inbox.pop(0)))
-
-    async def record_all(self, events: Iterable[Event]) -> None:
-        """Records each, in order."""
-        for event in events:
-            await self.record(event)
 
     async def _step(self, action: AskModel | RunTools) -> None:
         """A step with what surrounds it."""
@@ -294,7 +268,7 @@ class Run:
             verdict, facts = await self._stage.before("step", step, self.state.metadata)
             if isinstance(verdict, Answer):
                 facts = [*facts, answering(verdict.value)]
-            await self.record_all(facts)
+            await self._recorder.record_all(facts)
             if not isinstance(verdict, Step):
                 return
 
@@ -305,7 +279,7 @@ class Run:
         end, facts = await self._stage.around(
             "step", step, inner, lambda: self.state.metadata, lambda end: end.state.status not in PAUSED
         )
-        await self.record_all(facts)
+        await self._recorder.record_all(facts)
         for text in () if end is None else end.say:
             await self.record(UserMessageQueued(without_secrets(Message.user(text), self._settings.secrets)))
 
@@ -315,9 +289,11 @@ class Run:
             ended = await self._turns.ask(action)
             if ended is not None:
                 await self._end(ended)
-            await self._read_inbox()
-            following = decide(self.state)
-            if not self.state.batch or not isinstance(following, RunTools):
+            if self._inbox:
+                await self._read_inbox()
+            state = self.state
+            following = decide(state)
+            if not state.batch or not isinstance(following, RunTools):
                 await self._turns.drop_early()
                 return
             action = following
@@ -336,11 +312,11 @@ class Run:
 
         async def work() -> None:
             self._claim()
-            self.publish, self._progress = channel.put, channel.offer
+            self._recorder.publish, self._progress = channel.put, channel.offer
             try:
                 await self._drive()
             finally:
-                self.publish = self._progress = None
+                self._recorder.publish = self._progress = None
 
         return channel.read(work)
 
@@ -361,8 +337,9 @@ class Run:
         )
 
     def hook_context(self, notes: HookNotes, name: str) -> HookContext:
-        step = 0 if self._state is None else self._state.step
-        return HookContext(self.run_id, step, self._settings.deps, self.memory, self._state, notes, name)
+        state = self._recorder.current
+        step = 0 if state is None else state.step
+        return HookContext(self.run_id, step, self._settings.deps, self.memory, state, notes, name)
 
     async def _emit(self, event: Event) -> None:
         """Records a fact of a batch, a result with what has changed in the tools' memory."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, cast
 
 from toolspeak.agent.compaction import Plan
 from toolspeak.agent.decide import AskModel, Finish
@@ -14,13 +14,14 @@ from toolspeak.agent.history import call_id, hide_call
 from toolspeak.agent.interceptors import Stage, turn_of
 from toolspeak.agent.partial import PartialTurn
 from toolspeak.agent.record import Estimate, answered, seconds_left, time_is_over
+from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.recording import TurnCutOff
 from toolspeak.agent.redact import Shown
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.agent.summary import compact
 from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
-from toolspeak.data.events import Event, ModelAsked, ModelFailed, Record
+from toolspeak.data.events import ModelAsked, ModelFailed
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.prices import cost
 from toolspeak.dialects import ParsedTurn, TurnCollector
@@ -28,27 +29,7 @@ from toolspeak.errors import ProviderError
 from toolspeak.execute import Answer, BatchContext, EarlyStart
 from toolspeak.tools.toolset import tools_digest
 
-Watched: TypeAlias = Delta | Record
-"""What `Run.stream` yields: the transient pieces of a turn, and every record once it is durable."""
-
-Publish: TypeAlias = Callable[[Watched], Awaitable[None]]
 _WRAP_UP_SECONDS = 60.0
-
-
-class Owner(Protocol):
-    """The run whose turns they are."""
-
-    @property
-    def state(self) -> RunState: ...
-
-    @property
-    def publish(self) -> Publish | None: ...
-
-    async def record(self, event: Event) -> None: ...
-
-    async def record_all(self, events: Iterable[Event]) -> None: ...
-
-    def batch_context(self, state: RunState | None = None) -> BatchContext: ...
 
 
 class Turns:
@@ -57,14 +38,21 @@ class Turns:
     `error` is the failure of the model's API that ended the run.
     """
 
-    def __init__(self, settings: RunSettings, stage: Stage, run: Owner) -> None:
+    def __init__(
+        self,
+        settings: RunSettings,
+        stage: Stage,
+        recorder: Recorder,
+        batch_context: Callable[[RunState], BatchContext],
+    ) -> None:
         self._settings = settings
         self._stage = stage
-        self._run = run
+        self._run = recorder
+        self._batch_context = batch_context
         self._prompt = self._prompt_digest = ""
         self._estimate: Estimate | None = None  # where the provider does not say what a turn took
         self._memo: dict[str, Any] = {}
-        self._partial = PartialTurn(settings.secrets, run.record)
+        self._partial = PartialTurn(settings.secrets, recorder.record)
         self._specs = settings.toolset.specs
         self._hear = self._partial.hear
         self._early: EarlyStart | None = None
@@ -162,7 +150,8 @@ class Turns:
         show = publish
         if publish is not None and settings.secrets:
             show = Shown(settings.secrets, publish).put
-        await self.drop_early()
+        if self._early is not None or self._starting is not None:
+            await self.drop_early()
         partial.begin()
         starts_early = settings.early_start and settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", settings.driver.turn(request))
@@ -170,19 +159,23 @@ class Turns:
             try:
                 async for delta in stream:
                     collector.add(delta)
-                    if not partial.heard:
-                        await partial.add(delta)
+                    if not partial.heard and (waits := partial.add(delta)) is not None:
+                        await waits
                     if starts_early and isinstance(delta, CallCompleted):
                         self._offer(collector.call(delta.index))
                     if show is not None and (show is not publish or not isinstance(delta, TurnEnded)):
-                        await show(delta)
+                        waits = show(delta)
+                        if waits is not None:
+                            await waits
             finally:
                 await stream.aclose()
         except (Exception, asyncio.CancelledError):
             self._withdraw()
             await partial.keep()
             raise
-        await partial.end()
+        waits = partial.end()
+        if waits is not None:
+            await waits
         return collector.turn()
 
     def _offer(self, call: ToolCall | MalformedCall) -> None:
@@ -198,7 +191,7 @@ class Turns:
         settings, offered = self._settings, self._offered
         self._starting, self._offered = None, []
         if self._early is None:
-            self._early = settings.executor.early(self._run.batch_context(before))
+            self._early = settings.executor.early(self._batch_context(before))
         if self._early is not None:
             for call in offered:
                 self._early.offer(hide_call(call, settings.secrets))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TypeVar
 
 from toolspeak.agent.resume import UNFINISHED
 from toolspeak.errors import UsageError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
-from toolspeak.journal.owner import is_dead
 
 InfoT = TypeVar("InfoT", RunInfo, SessionInfo)
 SHORT = 8
@@ -29,11 +27,6 @@ async def find_session(journal: Journal, prefix: str | None) -> SessionInfo:
     if not found and prefix is None:
         raise UsageError("there is no session to go on with yet: leave --continue out")
     return _one(found, [info.session_id for info in found], f"session {prefix!r}")
-
-
-def is_held(info: RunInfo) -> bool:
-    """Whether a process is at work on the run."""
-    return info.owner is not None and (info.held_until or 0) > time.time() and not is_dead(info.owner)
 
 
 async def unfinished(journal: Journal) -> Sequence[RunInfo]:

@@ -87,6 +87,8 @@ class _Begun:
 
 def _describe(turn: ParsedTurn, begun: Mapping[str, _Begun]) -> dict[str, Any]:
     ignored = [{**_call(entry.call, begun), "ignored": entry.reason} for entry in turn.ignored]
+    if turn.aside.strip():
+        ignored.append({"text": turn.aside, "ignored": "text behind the calls"})
     return {
         "content": turn.text,
         "reasoning": turn.reasoning,

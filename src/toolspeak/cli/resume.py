@@ -11,7 +11,7 @@ import click
 
 from toolspeak.agent import Agent, Run
 from toolspeak.cli.exits import ANSWERED
-from toolspeak.cli.find import SHORT, find_run, is_held, unfinished
+from toolspeak.cli.find import SHORT, find_run, unfinished
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import journal_of, journal_option
 from toolspeak.cli.work import Approve, Setup, Shown, open_streams, recording_of, work
@@ -19,6 +19,7 @@ from toolspeak.data.events import RunStarted
 from toolspeak.errors import RunBusy, ToolspeakError, UsageError
 from toolspeak.execute import InDoubt
 from toolspeak.journal import Journal, RunInfo
+from toolspeak.journal.rules import is_held
 from toolspeak.ui import printable
 
 _LOOK = 1.0
@@ -104,8 +105,9 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
     """Goes on with every run whose process is gone. Whoever looks again and again gives what `failed`: a run with as
     many records as when it failed is left alone, and one that is held passed over without a word."""
     worst = ANSWERED
-    for info in await unfinished(journal):
-        if info.status != "running":
+    for listed in await unfinished(journal):
+        info = await journal.run(listed.run_id)  # as it is by now: another process may have gone on with it
+        if info is None or info.status != "running":
             continue  # it waits for a person, or was suspended by one, who names it
         if failed is not None and (is_held(info) or failed.get(info.run_id) == info.records):
             continue

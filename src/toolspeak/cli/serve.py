@@ -78,7 +78,7 @@ _MISSING = "the gateway needs more than toolspeak brings: pip install 'toolspeak
     metavar="SECONDS",
     help="Time for open streams after SIGTERM (30).",
 )
-@click.option("--log-content", is_flag=True, help="Log what is asked, too.")
+@click.option("--log-content", is_flag=True, help="Log what is asked and answered, too.")
 def serve(
     upstream: str | None,
     config: str | None,

@@ -10,7 +10,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.agent.sessions import export_session, fork_session, import_session
+from toolspeak.agent.exports import export_session, import_session
+from toolspeak.agent.sessions import fork_session
 from toolspeak.cli.find import SHORT, find_run, find_session
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import journal_of, journal_option, write_json, write_text
@@ -67,7 +68,7 @@ async def _latest(journal: Journal, limit: int) -> Sequence[tuple[SessionInfo | 
     found: list[tuple[SessionInfo | None, Sequence[RunInfo]]] = [
         (session, await journal.runs(session_id=session.session_id)) for session in await journal.sessions(limit=limit)
     ]
-    found += [(None, [run]) for run in await journal.runs(limit=limit) if run.session_id is None]
+    found += [(None, [run]) for run in await journal.runs(alone=True, limit=limit)]
     found.sort(key=lambda entry: entry[0].updated if entry[0] else entry[1][0].updated, reverse=True)
     return found[:limit]
 

@@ -17,6 +17,7 @@ from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import journal_of, journal_option, write_json_line, write_text
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import RunFinished
+from toolspeak.errors import UsageError
 from toolspeak.journal import Journal
 from toolspeak.ui import printable, summary
 from toolspeak.ui.timeline import Timeline, timeline
@@ -50,6 +51,8 @@ async def _show(run: str, as_json: bool, follow: bool, journal: Journal) -> None
             if not follow or (records and isinstance(records[-1].event, RunFinished)):
                 break
             await asyncio.sleep(_LOOK)
+            if await journal.run(run_id) is None:
+                raise UsageError(f"run {run_id} was deleted while it was shown")
         state = await load_state(journal, run_id)
         if as_json:
             write_json_line({"summary": _sum(run_id, state)})

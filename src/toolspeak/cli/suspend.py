@@ -7,11 +7,12 @@ import asyncio
 import click
 
 from toolspeak.agent.suspend import suspend_run
-from toolspeak.cli.find import SHORT, find_run, is_held
+from toolspeak.cli.find import SHORT, find_run
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import journal_of, journal_option
 from toolspeak.errors import UsageError
 from toolspeak.journal import Journal, RunInfo
+from toolspeak.journal.rules import is_held
 
 _LOOK = 0.1
 """Seconds between two looks at a run that is asked to stop."""

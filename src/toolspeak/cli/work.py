@@ -16,7 +16,7 @@ from rich.console import Console
 from toolspeak import mcp
 from toolspeak.agent import DEFAULT_DIALECT, Agent, Cassette, Run, RunResult, RunState
 from toolspeak.agent.agent import result_of
-from toolspeak.agent.turns import Watched
+from toolspeak.agent.recorder import Watched
 from toolspeak.cli.ask import has_terminal, terminal_approver
 from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
 from toolspeak.cli.options import read_json, write_text

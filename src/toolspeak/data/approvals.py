@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import value
 
 Action = Literal["approve", "modify", "reject", "escalate", "terminate"]
 """Run the call; run it with other arguments; refuse it; let a person decide; refuse it and end the run."""
@@ -15,6 +16,7 @@ EffectKind = Literal["any", "reads", "writes", "external", "undeclared", "destru
 """What a rule looks for in a call's effects: `reads` is read-only on this machine, `writes` any change of it."""
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What is to become of the calls it fits; it fits if all that it says does.
@@ -40,6 +42,7 @@ class Rule:
     definition: str = ""
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class StandingRule:
     """A rule that is kept because `by` said "always"; `id` is what revokes it."""
@@ -49,6 +52,7 @@ class StandingRule:
     by: str = ""
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A yes or a no. `reason` of a no goes to the model; `by` says who decided.
@@ -74,6 +78,7 @@ class Decision:
         return "terminate" if self.ends_run else "reject"
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class Escalate:
     """No decision: somebody further up is asked, in the end a person; `reason` tells them why."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
-from toolspeak.data.values import quick
+from toolspeak.data.values import value
 
 DIALECT_NOTE = "dialect:"
 LEAKED = "leaked"
@@ -32,19 +32,27 @@ def other_dialects(notes: Iterable[str]) -> list[str]:
     return [note.removeprefix(DIALECT_NOTE) for note in notes if note.startswith(DIALECT_NOTE)]
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     text: str
 
 
-@quick
+@value
+@dataclass(frozen=True, slots=True)
+class TextAside:
+    """Text that is none of the answer: it stands behind calls, where the model's dialect has no place for any."""
+
+    text: str
+
+
+@value
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     text: str
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class PartEnded:
     """The text or reasoning streamed last is a part of its own, which goes back to its provider with `opaque`.
@@ -57,7 +65,7 @@ class PartEnded:
     opaque: Opaque | None = None
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class CallStarted:
     """A call's name is known. `id` is the model's own, if the dialect has ids and it came before the arguments."""
@@ -67,7 +75,7 @@ class CallStarted:
     id: str | None = None
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class ArgumentsDelta:
     """A fragment of the arguments as JSON text; the fragments of a completed call join to one JSON object."""
@@ -76,7 +84,7 @@ class ArgumentsDelta:
     text: str
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class CallCompleted:
     """A call was read to its end. That it counts is only known at `BatchEnded`.
@@ -93,6 +101,7 @@ class CallCompleted:
     opaque: Opaque | None = None
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class CallMalformed:
     """Text that was meant as a call and is none; nothing of it may run.
@@ -110,6 +119,7 @@ class CallMalformed:
     whole_block: bool = False
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class CallIgnored:
     """A call that was read and does not count."""
@@ -118,7 +128,7 @@ class CallIgnored:
     reason: str
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class BatchEnded:
     """The calls that count, in order: this is what may run. `ok`: nothing in the batch was malformed."""
@@ -128,6 +138,7 @@ class BatchEnded:
     notes: tuple[str, ...] = ()
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class ForgedResults:
     """A block of results that the model wrote itself; reported, never believed."""
@@ -135,7 +146,7 @@ class ForgedResults:
     raw: str
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
     """The turn is over. `model` is the model's name as its API gave it, `response_id` the id under which a server
@@ -147,6 +158,7 @@ class TurnEnded:
     response_id: str | None = None
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
     """A line a running tool reports to whoever watches."""
@@ -157,6 +169,7 @@ class ToolProgress:
 
 Delta: TypeAlias = (
     TextDelta
+    | TextAside
     | ReasoningDelta
     | PartEnded
     | CallStarted

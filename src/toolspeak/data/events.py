@@ -22,7 +22,7 @@ from toolspeak.data.messages import (
     no_extra,
 )
 from toolspeak.data.tools import Effects
-from toolspeak.data.values import quick
+from toolspeak.data.values import value
 
 RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_approval", "suspended"]
 PauseReason = Literal["awaiting_approval", "suspended"]
@@ -32,6 +32,7 @@ StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interc
 LimitName = Literal["steps", "calls", "seconds", "tokens", "cost", "repeats", "failures"]
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a run may use before it has to wrap up; None is no limit.
@@ -52,6 +53,7 @@ class Limits:
     cost: float | None = None
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class RunStarted:
     """`messages` are the history the run starts with, the task last.
@@ -74,6 +76,7 @@ class RunStarted:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class UserMessageQueued:
     """Something the user said while the run was going on; the model reads it at the next step."""
@@ -82,7 +85,7 @@ class UserMessageQueued:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class ModelAsked:
     """A turn was asked for. The digests (SHA-256, hex) tell whether tools or instructions changed between turns."""
@@ -94,7 +97,7 @@ class ModelAsked:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class ModelAnswered:
     """A turn was read to its end; recorded before any of its calls runs.
@@ -115,6 +118,7 @@ class ModelAnswered:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class ModelTextReceived:
     """A piece of a turn that is not at its end: its text and reasoning since the piece before, as the model wrote them,
@@ -129,6 +133,7 @@ class ModelTextReceived:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class ModelFailed:
     """The model API failed and the run cannot go on."""
@@ -138,6 +143,7 @@ class ModelFailed:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
     """A call waits for a yes: `call` as it would run. `preview` shows what it would change (a unified diff, a command).
@@ -155,6 +161,7 @@ class ApprovalRequested:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class ApprovalDecided:
     """A yes or a no to the request with this digest; the fields are those of `Decision`."""
@@ -170,7 +177,7 @@ class ApprovalDecided:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
     """Recorded immediately before the tool's function is entered.
@@ -190,6 +197,7 @@ class ToolStarted:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class MemoryChanged:
     """A value that a tool has kept in `RunContext.memory`, under a key or a key and an entry of what is under it; or
@@ -200,7 +208,7 @@ class MemoryChanged:
     forgotten: bool = False
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
     """A call has its result, whether its function ran or not; recorded before the result is used.
@@ -214,7 +222,13 @@ class ToolFinished:
     memory: tuple[MemoryChanged, ...] = ()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
+    @property
+    def call_id(self) -> str:
+        """The call it is about."""
+        return self.result.call_id
 
+
+@value
 @dataclass(frozen=True, slots=True)
 class MetadataSet:
     """What interceptors keep with the run: `values` are added to its metadata. `by` names the interceptor."""
@@ -225,6 +239,7 @@ class MetadataSet:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class InterceptorFailed:
     """An interceptor raised, or gave back what it must not: what it was asked about fails. `level` is what it wraps,
@@ -238,6 +253,7 @@ class InterceptorFailed:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class AnswerRejected:
     """The answer is not of the type that was asked for; the model reads `reason` and answers again."""
@@ -246,6 +262,7 @@ class AnswerRejected:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class StopRequested:
     """The run is to end as soon as the calls of its step have their results.
@@ -263,6 +280,7 @@ class StopRequested:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class LimitReached:
     """A limit was hit; the next turn is the wrap-up answer. `used` and `allowed` in the limit's unit."""
@@ -273,6 +291,7 @@ class LimitReached:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class HistoryCompacted:
     """The model reads less of the history from here on; the records before this one keep the whole.
@@ -294,6 +313,7 @@ class HistoryCompacted:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class SubRunUsed:
     """What a run that one of this run's tools started has used, since it was last told: recorded when that run ends,
@@ -307,6 +327,7 @@ class SubRunUsed:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class RunPaused:
     """The run stopped where nothing is under way, and can be resumed: it waits for decisions about these calls, or was
@@ -317,11 +338,13 @@ class RunPaused:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class RunResumed:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class RunFinished:
     """`reason` says why in a word: `answer`, `answer_cut` (by the token limit), a limit's name, `empty_answer`,
@@ -334,6 +357,7 @@ class RunFinished:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class UnknownEvent:
     """An event of a kind this version does not know, kept as it was."""
@@ -367,7 +391,7 @@ Event: TypeAlias = (
 )
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class Record:
     """An event with its stamp.

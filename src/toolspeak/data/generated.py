@@ -34,7 +34,6 @@ _TEXT = {
 _NAMES: Mapping[str, Any] = {
     "INFINITE": float("inf"),
     "MISSING": MISSING,
-    "new": object.__new__,
     "nothing": no_extra(),
     "number_text": number_text,
     "string": string,
@@ -124,8 +123,9 @@ def make_reader(
     """A function that makes an instance of an object, and of the fields `apart`, which follow the object. `order` are
     the class's fields; among them may be `extra`, which takes what no field is named. With a `version` the object is an
     outermost one, of that version and of this class."""
-    known: dict[str, Any] = {**_NAMES, "misfit": _misfit, "cls": cls, "Blank": _blank(cls)}
-    lines = [f"def read({', '.join(['data', *apart])}):", "    get = data.get", "    self = new(Blank)"]
+    known: dict[str, Any] = {**_NAMES, "misfit": _misfit, "cls": cls}
+    lines = [f"def read({', '.join(['data', *apart])}):", "    get = data.get"]
+    at = {name: f"f{i}" for i, name in enumerate(order)}
     required = [field for field in fields if field.default is MISSING and field.name not in apart]
     if version is None:
         lines.append(f"    there = {1 + len(required)}")
@@ -141,7 +141,7 @@ def make_reader(
             f"texts{i}": form.texts,
             f"empty{i}": field.default,
         }
-        read = f"self.{field.name} = {_read(field, i)}"
+        read = f"{at[field.name]} = {_read(field, i)}"
         if field.name in apart:
             lines += [f"    v = {field.name}", f"    {read}"]
         elif field.default is MISSING:
@@ -149,11 +149,12 @@ def make_reader(
         else:
             absent = "None" if field.default is None else "MISSING"
             lines += [f"    v = get({field.name!r}, {absent})", f"    if v is {absent}:"]
-            lines += [f"        self.{field.name} = empty{i}", "    else:", "        there += 1", f"        {read}"]
+            lines += [f"        {at[field.name]} = empty{i}", "    else:", "        there += 1", f"        {read}"]
     if "extra" in order:
         known["rest"] = partial(_rest, _reserved(fields, version))
-        lines.append("    self.extra = nothing if len(data) == there else rest(data)")
-    return _made("read", [*lines, "    self.__class__ = cls", "    return self"], known)
+        lines.append(f"    {at['extra']} = nothing if len(data) == there else rest(data)")
+    given = ", ".join(f"{name}={variable}" for name, variable in at.items())
+    return _made("read", [*lines, f"    return cls({given})"], known)
 
 
 def _read(field: FieldRule, i: int) -> str:
@@ -167,15 +168,6 @@ def _read(field: FieldRule, i: int) -> str:
     if form.many:
         return f"tuple([readers{i}[x['type']](x) for x in v]) if type(v) is list else misfit()"
     return f"readers{i}[v['type']](v)"
-
-
-def _blank(cls: Any) -> type:
-    """A class whose instances may become the frozen class's once their fields are set.
-
-    A frozen dataclass sets each of its own fields by `object.__setattr__`, which takes five times as long. What its
-    `__init__` makes of arguments is not missed: the fields that were stored are what it made.
-    """
-    return type("Blank", (), {"__slots__": cls.__slots__})
 
 
 def _reserved(fields: Sequence[FieldRule], version: int | None) -> frozenset[str]:

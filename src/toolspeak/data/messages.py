@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from toolspeak.data.values import JSON, no_extra, quick
+from toolspeak.data.values import JSON, no_extra, value
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -36,6 +36,7 @@ FailureCode = Literal[
 """Why a call failed, for programs; the model reads the content."""
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class Opaque:
     """Provider data that travels with a part (a reasoning signature, say): sent back verbatim to the
@@ -46,7 +47,7 @@ class Opaque:
     data: JSON
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class TextPart:
     text: str
@@ -54,7 +55,7 @@ class TextPart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class ReasoningPart:
     """What the model thought; kept, never shown to the model again unless its API asks for it."""
@@ -64,7 +65,7 @@ class ReasoningPart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class JsonPart:
     value: JSON
@@ -72,6 +73,7 @@ class JsonPart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class ImagePart:
     """An image by its bytes or by its URL; exactly one of `data` and `url` is set."""
@@ -83,6 +85,7 @@ class ImagePart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class FilePart:
     """Bytes with a name, for what is neither text, JSON nor an image."""
@@ -97,7 +100,7 @@ class FilePart:
 ContentPart: TypeAlias = TextPart | JsonPart | ImagePart | FilePart
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call the model made.
@@ -117,6 +120,7 @@ class ToolCall:
     repaired_from: str | None = None
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class MalformedCall:
     """Something that was meant as a call and cannot be one; it holds its position in the batch.
@@ -134,7 +138,7 @@ class MalformedCall:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What came of one call. `structured` keeps the tool's value when it is richer than `content`."""
@@ -164,7 +168,7 @@ Part: TypeAlias = TextPart | ReasoningPart | JsonPart | ImagePart | FilePart | T
 _CALLS = (ToolCall, MalformedCall)
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class Message:
     """A role and its parts, in the order they were written."""
@@ -199,7 +203,7 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class TextMessage:
     """A message as a text-only model API takes it: a dialect has turned calls and results into text."""
@@ -208,7 +212,7 @@ class TextMessage:
     text: str
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one or more turns. None is *unknown* (the provider did not say, or we closed the stream).
@@ -241,12 +245,13 @@ class Usage:
     def plus(self, more: Usage) -> Usage:
         """The two together; what is unknown of one adds nothing to the other (`cached`, say, which many APIs leave
         out). Of turns whose tokens are unknown they are estimated first."""
+        # Most APIs say nothing of the last three.
         return Usage(
             _sum(self.input, more.input),
             _sum(self.output, more.output),
-            _sum(self.cached, more.cached),
-            _sum(self.reasoning, more.reasoning),
-            _sum(self.cache_write, more.cache_write),
+            self.cached if more.cached is None else _sum(self.cached, more.cached),
+            self.reasoning if more.reasoning is None else _sum(self.reasoning, more.reasoning),
+            self.cache_write if more.cache_write is None else _sum(self.cache_write, more.cache_write),
         )
 
     def since(self, earlier: Usage) -> Usage:
@@ -266,6 +271,7 @@ def _sum(count: int | None, other: int | None, sign: int = 1) -> int | None:
     return sign * other if count is None else count + sign * other
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
     """What the model is asked to do with its tools; `name` goes with `specific` alone.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, cast
 
 from toolspeak.data.messages import JSON, Usage
@@ -80,7 +81,12 @@ _MILLION = 1_000_000
 def price_of(model: str, prices: Mapping[str, Price] = PRICES) -> Price | None:
     """The price of a model (`provider:model`); one named with a date or `-latest` costs what it costs without. None if
     it is not known."""
-    return prices.get(model) or prices.get(_DATED.sub("", model))
+    return prices.get(model) or prices.get(_undated(model))
+
+
+@lru_cache(maxsize=256)  # asked after every turn
+def _undated(model: str) -> str:
+    return _DATED.sub("", model)
 
 
 def cost(usage: Usage, model: str, prices: Mapping[str, Price] = PRICES) -> float | None:

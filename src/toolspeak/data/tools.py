@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from toolspeak.data.messages import JSON, no_extra
+from toolspeak.data.values import value
 
 EVERYTHING = "*"
 """The resource key that lies above every other."""
@@ -77,6 +78,7 @@ READ_ANYTHING = Effects(reads={EVERYTHING}, idempotent=True, destructive=False)
 UNDECLARED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, declared=False)
 
 
+@value
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool as a model is told of it.
@@ -96,4 +98,4 @@ class ToolSpec:
     def properties(self) -> Mapping[str, JSON]:
         """The JSON Schema of each parameter by name."""
         found = self.parameters.get("properties")
-        return cast("Mapping[str, JSON]", found) if isinstance(found, Mapping) else {}
+        return cast("Mapping[str, JSON]", found) if isinstance(found, (dict, Mapping)) else {}

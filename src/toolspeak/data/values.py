@@ -1,11 +1,14 @@
-"""What all values share: the empty mapping, and an `__init__` for those that are made by the thousand."""
+"""What all values share: the empty mapping, and a quick way to make those that are made by the thousand."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, TypeAlias, TypeVar
+from itertools import repeat
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
+
+import msgspec
 
 JSON: TypeAlias = Any
 """A JSON value as `json.loads` gives it; treated as immutable once it is inside a value."""
@@ -28,8 +31,6 @@ class _Nothing(dict[str, JSON]):
 
 _NOTHING = _Nothing()
 _SORTED = json.JSONEncoder(sort_keys=True)
-MADE: Any = object()
-"""The default of a field whose factory is called for each value (see `quick`)."""
 
 
 def no_extra() -> Mapping[str, JSON]:
@@ -42,28 +43,53 @@ def same_json(one: JSON, other: JSON) -> bool:
     return one == other and (repr(one) == repr(other) or _SORTED.encode(one) == _SORTED.encode(other))
 
 
-def quick(cls: type[ValueT]) -> type[ValueT]:
-    """Halves what making a frozen dataclass with slots costs (0.5 in place of 0.9 µs for the 11 fields of a Record).
+_KEPT = frozenset({"__doc__", "__module__", "__qualname__", "__dataclass_fields__", "__dataclass_params__"})
+"""What else of a dataclass goes on, with the names that its author gave: so `dataclasses.replace` and `fields` work."""
 
-    The `__init__` of dataclasses assigns by name through `object.__setattr__`; this one calls the slots' own setters.
-    The signature stays the same, but for factories that give a new value each time: their default is a mark that stands
-    for it. No `__post_init__`.
-    """
-    parameters, lines = ["self"], list[str]()
-    names: dict[str, Any] = {"MADE": MADE}
-    for field in fields(cls):  # pyright: ignore[reportArgumentType] - the decorator below this one made a dataclass
-        name, default, value = field.name, field.default, field.name
-        if field.default_factory is no_extra:
-            default = no_extra()
-        elif field.default_factory is not MISSING:
-            default, names[f"make_{name}"] = MADE, field.default_factory
-            value = f"make_{name}() if {name} is MADE else {name}"
-        names[f"set_{name}"] = getattr(cls, name).__set__
-        names[f"default_{name}"] = default
-        parameters.append(name if default is MISSING else f"{name}=default_{name}")
-        lines.append(f"    set_{name}(self, {value})")
-    exec("\n".join([f"def __init__({', '.join(parameters)}):", *lines]), names)
-    made, own = names["__init__"], cls.__init__
-    made.__qualname__, made.__module__, made.__annotations__ = own.__qualname__, cls.__module__, own.__annotations__
-    type.__setattr__(cls, "__init__", made)
-    return cls
+
+def quick(cls: type[ValueT]) -> type[ValueT]:
+    """Has a dataclass with slots made in C, for values that are made by the thousand: it becomes a
+    `msgspec.Struct` of the same fields. 0.1 in place of 0.9 µs for the 11 fields of a Record. It is made as its fields
+    say: what it does in `__init__` or `__post_init__` is lost."""
+    return _struct(cls, gc=True)
+
+
+def value(cls: type[ValueT]) -> type[ValueT]:
+    """`quick`, for values that cannot hold themselves, as no JSON can: the garbage collector leaves them out. Looking
+    through them again and again is a third of what a thousand runs at the same time cost."""
+    return _struct(cls, gc=False)
+
+
+class _Changed(Protocol):
+    def __call__(self, value: ValueT, /, **changes: Any) -> ValueT: ...
+
+
+changed: _Changed = cast("Any", msgspec.structs.replace)
+"""`dataclasses.replace` for `quick` values and those made by `value`, ten times as fast."""
+
+
+def _struct(cls: type[ValueT], *, gc: bool) -> type[ValueT]:
+    specified: list[tuple[str, Any, Any]] = []
+    for one in fields(cls):  # pyright: ignore[reportArgumentType] - the decorator below this one made a dataclass
+        default: Any = msgspec.NODEFAULT if one.default is MISSING else one.default
+        if one.default_factory is not MISSING:
+            factory = repeat(_NOTHING).__next__ if one.default_factory is no_extra else one.default_factory
+            default = msgspec.field(default_factory=factory)
+        specified.append((one.name, one.type, default))
+    names = {name for name, _, _ in specified}
+    kept = {
+        name: own
+        for name, own in vars(cls).items()
+        if name in _KEPT or not (name in names or (name.startswith("__") and name.endswith("__")))
+    }
+    parameters = cast("Any", cls).__dataclass_params__
+    made: Any = msgspec.defstruct(
+        cls.__name__,
+        specified,
+        namespace=kept,
+        module=cls.__module__,
+        frozen=parameters.frozen,
+        eq=parameters.eq,
+        gc=gc,
+    )
+    return made

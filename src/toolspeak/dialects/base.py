@@ -45,6 +45,8 @@ class DialectInfo:
     `source` is where the format is specified (repository and file, or the model's chat template). `models` are the
     model families that write it, as they appear in model names. `arguments` says how values get their types, `results`
     how results come back. `stop` are the stop sequences a server may have for the model (we send none).
+    `text_aside`: text behind the calls of a turn is none of the answer (`TextAside`), as the engines drop it that speak
+    of it.
     """
 
     name: str
@@ -57,6 +59,7 @@ class DialectInfo:
     results: str = ""
     reasoning: str = "<think>"
     stop: tuple[str, ...] = ()
+    text_aside: bool = False
 
 
 class Parser(Protocol):

@@ -7,58 +7,25 @@ names, the reader of a block's body and the batch rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
-from toolspeak.data.deltas import (
-    CallIgnored,
-    CallMalformed,
-    Delta,
-    ForgedResults,
-    ReasoningDelta,
-    TextDelta,
-)
-from toolspeak.data.messages import NORMAL_END, FinishReason
-from toolspeak.dialects.base import BatchRule, Section
-from toolspeak.dialects.batch import Batch
-from toolspeak.dialects.body import CUT, Body, ResultsBody, Run
-from toolspeak.dialects.markers import NO_REASONING, Found, Marker, Table, in_code
-from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker, Problem
-
-NewBody = Callable[[Marker, int, Caps], Body]
-"""Makes the reader of one block, given its marker and the index of its first call."""
+from toolspeak.data.deltas import Delta, ForgedResults, ReasoningDelta, TextAside, TextDelta
+from toolspeak.dialects.base import Section
+from toolspeak.dialects.body import CUT, ResultsBody
+from toolspeak.dialects.markers import NO_REASONING, Found, in_code, without_frames
+from toolspeak.dialects.open_block import BlockFormat, OpenBlock
+from toolspeak.dialects.scan import MAX_CANDIDATE, EndMarker, Problem
+from toolspeak.dialects.steps import stands
+from toolspeak.dialects.turn_parser import TurnParser
 
 _SPACE = re.compile(r"\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class BlockFormat:
-    """What makes a dialect of this family. The first reasoning marker is the one a prompt may have opened."""
-
-    table: Table
-    batch: BatchRule
-    new_body: NewBody
-    caps: Caps = Caps()
-
-
-@dataclass(slots=True)
-class _Block:
-    """The block being read: its body, and where the body starts in the turn."""
-
-    marker: Marker
-    end: EndMarker | None
-    body: Body
-    start: int
-    notes: tuple[str, ...]
-    fenced: bool
-    problem: Problem | None = None
-    offset: int = 0
-
-
-class BlockParser:
+class BlockParser(TurnParser):
     """Implements `Parser`; see `BlockFormat`."""
 
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
+        super().__init__(format.batch)
         self._format = format
         self._table = format.table
         markup = format.table.markup
@@ -70,20 +37,18 @@ class BlockParser:
         self._state = self._text if starts_in == "text" else inside
         self._depth = 0 if starts_in == "text" else 1
         self._restated = starts_in == "reasoning"  # the model may yet write the marker that the prompt ended with
-        self._held = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
-        self._quoting = False  # whether the text so far ends inside inline code
-        self._position = 0  # of the turn, at the start of held + chunk
-        self._block: _Block | None = None
-        self._run: Run | None = None
+        self._fencing = False  # whether it ends inside a code block
+        self._block: OpenBlock | None = None
         self._tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
-        self._calls = 0
-        self._batch = Batch(format.batch)
-        self._reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
-
-    _state: Callable[[str, int, list[Delta]], int]
+        self._text_kind: type[TextDelta | TextAside] = TextDelta
 
     @property
     def format(self) -> BlockFormat:
+        return self._format
+
+    @property
+    def _block_format(self) -> BlockFormat:
+        """Of the open block, or of the last one."""
         return self._format
 
     @property
@@ -96,47 +61,6 @@ class BlockParser:
         """How reasoning that the prompt opened would end."""
         return self._thought_ends
 
-    def feed(self, chunk: str) -> list[Delta]:
-        if self._run is not None:
-            taken = self._run.take(chunk)
-            if taken is not None:
-                return taken
-            self._end_run(self._run)
-        plain = self._plain(chunk)
-        if plain is not None:
-            return plain
-        out: list[Delta] = []
-        text = self._held + chunk if self._held else chunk
-        position, end = 0, len(text)
-        self._held = ""
-        while position < end:
-            position = self._state(text, position, out)
-            if self._held:
-                break
-        self._position += end - len(self._held)
-        return out
-
-    def close(self, reason: FinishReason) -> list[Delta]:
-        out: list[Delta] = []
-        normal = reason in NORMAL_END
-        if self._run is not None:
-            self._end_run(self._run)
-            out += self.feed("")
-        if self._block is not None:
-            self._close_block(out, normal)
-        elif self._held:
-            self._close_candidate(out, normal)
-        self._held = ""
-        self._batch.close(out)
-        return out
-
-    def _end_run(self, run: Run) -> None:
-        self._position += run.end()
-        self._held, self._run = run.rest, None
-
-    def keep_reasoning(self) -> None:
-        self._reasoning_kind = TextDelta
-
     def _plain(self, chunk: str) -> list[Delta] | None:
         """A chunk of text in which nothing can begin, or None: the same as by way of `_text`, which takes thrice as
         long."""
@@ -145,10 +69,7 @@ class BlockParser:
         if self._quoting:
             self._quoting = "\n" not in chunk  # a backtick would have been a candidate
         self._position += len(chunk)
-        return [TextDelta(chunk)]
-
-    # States: each takes what it can from text[position:] and returns where the next begins; one that
-    # needs more characters puts the rest into `_held`.
+        return [self._text_kind(chunk)]
 
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
         start = seen = position
@@ -160,6 +81,11 @@ class BlockParser:
             at = found.start()
             quoting, seen = in_code(quoting, text, seen, at), at
             verdict = self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
+            if isinstance(verdict, Found) and verdict.fenced and self._fencing:
+                # The fence ends a code block of the text; what follows stands in none.
+                position = start = seen = self._emit(TextDelta, text, start, at + 3, out)
+                self._fencing = self._quoting = quoting = False
+                continue
             if isinstance(verdict, Found):
                 self._emit(TextDelta, text, start, at, out)
                 if verdict.marker.kind == "reasoning":
@@ -169,9 +95,14 @@ class BlockParser:
                 return self._open(verdict, at)
             if verdict != "text":
                 self._emit(TextDelta, text, start, at, out)
-                self._held = text[at:]
-                return len(text)
-            position = at + 1
+                return self._hold(text, at)
+            if not text.startswith("```", at):
+                position = at + 1
+                continue
+            position = at + 3
+            if self._fencing:
+                quoting, seen = False, position
+            self._fencing = not self._fencing
 
     def _open(self, found: Found, at: int) -> int:
         body_at, marker = at + found.length, found.marker
@@ -189,8 +120,8 @@ class BlockParser:
             self._batch.begun = True
         else:
             body = ResultsBody(self._format.caps)
-        end = self._ends.get(marker)
-        self._block = _Block(marker, end, body, self._position + body_at, found.notes, found.fenced)
+        body.start = self._position + body_at
+        self._block = OpenBlock(marker, self._ends.get(marker), body, found.notes, found.fenced)
         self._state = self._skip if marker.plain else self._body
         return body_at
 
@@ -229,8 +160,7 @@ class BlockParser:
                 return self._open(verdict, at)
             elif any(end.viable(text, at) for end in ends) or verdict in ("undecided", "opened"):
                 self._emit(self._reasoning_kind, text, start, at, out)
-                self._held = text[at:]
-                return len(text)
+                return self._hold(text, at)
             else:
                 position = at + 1
 
@@ -239,8 +169,7 @@ class BlockParser:
         label = self._thought.label
         rest = text[position : position + len(label)]
         if rest != label and label.startswith(rest):
-            self._held = text[position:]
-            return len(text)
+            return self._hold(text, position)
         self._state = self._reasoning
         stop = position + len(label) if rest == label else position
         self._markup(text, position, stop, out)
@@ -248,21 +177,27 @@ class BlockParser:
 
     def _body(self, text: str, position: int, out: list[Delta]) -> int:
         block = self._expect_block()
-        first = len(out)
-        stop = block.body.feed(text, position, out)
-        self._place(out, first, block)
-        if block.body.problem is not None:
-            self._fail(block, block.body.problem, block.start + block.body.problem_offset)
-        elif block.body.done and block.end is None:
+        body = block.body
+        stop = body.feed(text, position, out)
+        if body.problem is not None:
+            stop = self._skip_frame(block, text, stop)
+        if body.problem is not None:
+            self._fail(block, body.problem, body.start + body.problem_offset)
+        elif body.done and block.end is None:
             self._finish(block, out)
-        elif block.body.done:
+        elif body.done:
             self._state = self._closing
-        elif stop < len(text):
-            self._held = text[stop:]
-            return len(text)
         else:
-            self._run = block.body.run()
+            return self._go_on(body, text, stop)
         return stop
+
+    def _skip_frame(self, block: OpenBlock, text: str, position: int) -> int:
+        """Drops a special token at which the body failed: outside of values it is no part of it."""
+        frame = stands(text, position, self._block_format.table.markup.noise)
+        if frame == "" or (frame and frame == block.marker.end) or not block.body.resume():
+            return position
+        block.body.raw.add(frame or "")
+        return position + len(frame or "")
 
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
         """After a complete body: white space, a code fence, then the end marker and nothing else."""
@@ -278,13 +213,16 @@ class BlockParser:
         if closed > 0:
             self._finish(block, out)
             return closed
+        frame = stands(text, position, self._block_format.table.markup.noise)
+        if frame:
+            block.body.raw.add(frame)
+            return position + len(frame)
         if text.startswith("```", position):
             if "code_fence" not in block.notes:
                 block.notes = (*block.notes, "code_fence")
             return position + 3
-        if end.viable(text, position) or "```".startswith(text[position : position + 3]):
-            self._held = text[position:]
-            return len(text)
+        if frame is None or end.viable(text, position) or "```".startswith(text[position : position + 3]):
+            return self._hold(text, position)
         at = self._position + position
         self._fail(block, Problem("trailing_text", f"text after the calls; close the block with {end.text}"), at)
         return position
@@ -301,8 +239,7 @@ class BlockParser:
                 return closed
             if end.viable(text, at):
                 block.body.raw.add(text[position:at])
-                self._held = text[at:]
-                return len(text)
+                return self._hold(text, at)
             at += 1
         block.body.raw.add(text[position:])
         return len(text)
@@ -318,13 +255,12 @@ class BlockParser:
                 return position + len(rest) - len(stripped) + len(tail)
         if any(tail.startswith(stripped) for tail in self._tails) and len(rest) < limit:
             self._state = self._after_block
-            self._held = text[position:]
-            return len(text)
+            return self._hold(text, position)
         return position
 
     def _emit(self, kind: type[TextDelta | ReasoningDelta], text: str, start: int, stop: int, out: list[Delta]) -> int:
         if stop > start:
-            out.append(kind(text[start:stop]))
+            out.append((self._text_kind if kind is TextDelta else kind)(text[start:stop]))
             self._quoting = in_code(self._quoting, text, start, stop)
         return stop
 
@@ -333,25 +269,25 @@ class BlockParser:
         if self._reasoning_kind is TextDelta:
             self._emit(TextDelta, text, start, stop, out)
 
-    def _expect_block(self) -> _Block:
+    def _end(self, out: list[Delta], normal: bool) -> None:
+        if self._block is not None:
+            self._close_block(out, normal)
+        elif self._held:
+            self._close_candidate(out, normal)
+
+    def _expect_block(self) -> OpenBlock:
         assert self._block is not None, "a block state without a block is our bug"
         return self._block
 
-    def _expect_end(self, block: _Block) -> EndMarker:
+    def _expect_end(self, block: OpenBlock) -> EndMarker:
         assert block.end is not None, "waiting for an end marker that does not exist is our bug"
         return block.end
 
-    def _place(self, out: list[Delta], first: int, block: _Block) -> None:
-        for i in range(first, len(out)):
-            delta = out[i]
-            if isinstance(delta, CallMalformed):
-                out[i] = replace(delta, offset=delta.offset + block.start)
-
-    def _fail(self, block: _Block, problem: Problem, offset: int) -> None:
+    def _fail(self, block: OpenBlock, problem: Problem, offset: int) -> None:
         block.problem, block.offset = problem, offset
         self._state = self._skip
 
-    def _finish(self, block: _Block, out: list[Delta]) -> None:
+    def _finish(self, block: OpenBlock, out: list[Delta]) -> None:
         """The block is over, with its end marker or with the turn."""
         self._block = None
         self._tails = ("```",) if block.fenced else block.marker.tails
@@ -359,27 +295,21 @@ class BlockParser:
         if block.marker.kind == "results":
             out.append(ForgedResults(block.body.raw.value()))
             return
-        indexes = [call.index for call in block.body.calls]
-        self._calls += len(indexes)
-        malformed = {call.index for call in block.body.calls if isinstance(call, CallMalformed)}
-        if block.problem is not None:
-            out.extend(CallIgnored(index, "its block could not be read to the end") for index in indexes)
-            problem = block.problem
-            raw = block.body.raw.value()
-            out.append(CallMalformed(self._calls, raw, problem.code, problem.reason, block.offset, None, True))
-            indexes = [self._calls]
-            self._calls += 1
+        first = self._calls
+        malformed = block.settle(first, out)
+        if self._block_format.text_aside and block.problem is None and block.count > len(malformed):
+            self._text_kind = TextAside
+        self._calls += block.count
+        indexes = [self._calls - 1] if block.problem is not None else range(first, self._calls)
         notes = (*block.notes, *(note for note in block.body.notes if note not in block.notes))
         self._batch.add(indexes, malformed, notes, out, broken=block.problem is not None)
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:
         block = self._expect_block()
-        first = len(out)
         if normal and block.problem is None and not block.body.done:
             ending = block.end is not None and block.end.viable(self._held, 0)
             if not self._held or ending or block.body.may_end(self._held):
                 block.body.end(out)
-            self._place(out, first, block)
         if block.problem is None and normal and block.body.done:
             block.notes = (*block.notes, "missing_closer") if block.end is not None else block.notes
         elif block.problem is None:
@@ -394,24 +324,29 @@ class BlockParser:
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
         if self._state == self._after_block:
             if not self._held.strip().startswith("`"):
-                out.append(TextDelta(self._held))
+                out.append(self._text_kind(self._held))
             return
         if self._state == self._label and self._held == self._thought.label.strip():
             self._markup(self._held, 0, len(self._held), out)
             return
-        if self._state in (self._reasoning, self._label):
-            out.append(self._reasoning_kind(self._held))
-        elif not normal and self._table.decide(self._held, False) == "opened":
+        thinking = self._state in (self._reasoning, self._label)
+        verdict = "undecided" if thinking else self._table.decide(self._held, False)
+        if verdict == "opened" and not normal:
             self._batch.begun = True
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
             body = self._format.new_body(marker, self._calls, self._format.caps)
             cut = Problem("truncated", CUT)
-            block = _Block(marker, None, body, self._position, (), False, cut, self._position)
+            block = OpenBlock(marker, None, body, (), False, cut, self._position)
             body.raw.add(self._held)
             self._finish(block, out)
+        elif verdict == "undecided" and self._table.markup.is_cut(self._held):
+            out.append(TextAside(self._held))
+        elif thinking:
+            out.append(self._reasoning_kind(self._held))
         else:
-            verdict = self._table.decide(self._held, False, final=True)
-            framed = isinstance(verdict, Found) and verdict.marker.kind == "noise"
-            rest = self._held[verdict.length :] if isinstance(verdict, Found) and framed else self._held
+            last = self._table.decide(self._held, False, final=True)
+            framed = isinstance(last, Found) and last.marker.kind == "noise"
+            rest = self._held[last.length :] if isinstance(last, Found) and framed else self._held
+            rest = without_frames(rest, self._table.markup.noise)
             if rest:
-                out.append(TextDelta(rest))
+                out.append(self._text_kind(rest))

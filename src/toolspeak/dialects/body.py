@@ -81,8 +81,11 @@ class Body(ABC):
 
     Afterwards either `done`, or `problem` is set (`problem_offset` counts from the body's first character), or
     the chunk was taken, all but a short rest that is to come again with more behind it. `calls` are the calls
-    read, well-formed or malformed in their position.
+    read, well-formed or malformed in their position. `start` is where the body begins in the turn: whoever makes it
+    sets that.
     """
+
+    start = 0
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
@@ -95,6 +98,10 @@ class Body(ABC):
 
     @abstractmethod
     def feed(self, text: str, start: int, out: list[Delta]) -> int: ...
+
+    def resume(self) -> bool:
+        """Takes back a problem at the first character that was not taken, which is left out; whether that can be."""
+        return False
 
     def run(self) -> Run | None:
         """How the next chunks may be taken without `feed`, if the body stands inside a string; then `book` follows."""
@@ -114,6 +121,50 @@ class Body(ABC):
     def hint(self) -> str:
         """What the model should know about an unclosed body; may be empty."""
         return ""
+
+
+class ChosenBody(Body):
+    """A body that one of several readers reads: which, its beginning says."""
+
+    _reader: Body | None = None
+
+    @abstractmethod
+    def choose(self, text: str, start: int) -> Body | None:
+        """The reader of a body that begins at text[start]; None asks for more of it."""
+
+    def feed(self, text: str, start: int, out: list[Delta]) -> int:
+        if self._reader is None:
+            self._reader = self.choose(text, start)
+            if self._reader is None:
+                return start
+            self._reader.start, self.raw, self.calls = self.start, self._reader.raw, self._reader.calls
+        stop = self._reader.feed(text, start, out)
+        self._follow(self._reader)
+        return stop
+
+    def resume(self) -> bool:
+        if self._reader is None or not self._reader.resume():
+            return False
+        self._follow(self._reader)
+        return True
+
+    def run(self) -> Run | None:
+        return self._reader.run() if self._reader else None
+
+    def end(self, out: list[Delta]) -> None:
+        if self._reader:
+            self._reader.end(out)
+            self._follow(self._reader)
+
+    def may_end(self, rest: str) -> bool:
+        return self._reader is not None and self._reader.may_end(rest)
+
+    def hint(self) -> str:
+        return self._reader.hint() if self._reader else ""
+
+    def _follow(self, reader: Body) -> None:
+        self.done, self.notes = reader.done, reader.notes
+        self.problem, self.problem_offset = reader.problem, reader.problem_offset
 
 
 class ResultsBody(Body):

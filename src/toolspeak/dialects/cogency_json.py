@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, DialectInfo, Section
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.cogency import (
     BATCH,
     EXECUTE,
@@ -20,6 +20,7 @@ from toolspeak.dialects.grammar.json_frames import json_call
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import Caps, Problem, decode_json
 

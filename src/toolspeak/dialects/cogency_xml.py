@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, DialectInfo, Section
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.cogency import (
     BATCH,
     EXECUTE,
@@ -21,6 +21,7 @@ from toolspeak.dialects.cogency import (
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.scan import Caps
 from toolspeak.dialects.xml_calls import XmlCalls
 from toolspeak.dialects.xml_tags import NAMED_CALL, open_tag

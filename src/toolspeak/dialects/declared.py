@@ -10,11 +10,12 @@ from typing import Literal, TypeAlias
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, DialectInfo, Listing, Parser, Section
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.render import append_message, join_block, render_all
 from toolspeak.dialects.scan import Caps
 from toolspeak.dialects.schema_text import choice_text, example_tools, list_tools, sample_arguments
@@ -91,7 +92,7 @@ class DeclaredDialect(WithGrammar):
         def new_body(marker: Marker, first_index: int, caps: Caps) -> Body:
             return self.new_body(marker, first_index, caps, by_name)
 
-        return BlockFormat(self.table, self.batch, new_body)
+        return BlockFormat(self.table, self.batch, new_body, text_aside=self.info.text_aside)
 
     def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
         return self.frame, self.table.markers, self.batch

@@ -20,12 +20,13 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, Parser, Section
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.hermes import HERMES
 from toolspeak.dialects.markers import Found, Marker
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.opened import OpenedParser
-from toolspeak.dialects.readers import TURNS, Owned, Reader, Same, known_readers
+from toolspeak.dialects.readers import TURNS, Reader, Same, known_readers
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
 from toolspeak.dialects.wrapped import WrappedDialect
 
@@ -62,6 +63,10 @@ class AutoParser(BlockParser):
         """The dialect of the last block so far; before any, the model's own."""
         current = self._union.current
         return current.dialect.name if current else self._own[0].name if self._own else None
+
+    @property
+    def _block_format(self) -> BlockFormat:
+        return self._union.current.format if self._union.current else self._format
 
     def close(self, reason: FinishReason) -> list[Delta]:
         return self._settle(reason) + super().close(reason)
@@ -102,8 +107,8 @@ class AutoParser(BlockParser):
         return len(text)
 
     def _open(self, found: Found, at: int) -> int:
-        if isinstance(found, Owned) and found.marker.kind == "calls" and found.reader is not None:
-            reader = found.reader
+        reader = found.reader
+        if isinstance(reader, Reader) and found.marker.kind == "calls":
             if reader.turn:
                 return self._hand_over(reader, at)
             self._commit(reader)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from toolspeak.data.deltas import Delta
 from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.body import Body, Run
+from toolspeak.dialects.body import Body, ChosenBody
 from toolspeak.dialects.declared import DeclaredDialect, Tools
 from toolspeak.dialects.element_tags import ElementSyntax
 from toolspeak.dialects.elements import ElementCalls
@@ -21,45 +20,18 @@ _SHAPE = CallShape("arguments", array=False, arguments_required=False, arguments
 _ELEMENTS = ElementSyntax("<invoke", "<parameter")
 
 
-class _EitherForm(Body):
+class _EitherForm(ChosenBody):
     """Implements `Body`: the first character tells the form, and that form's reader does the work."""
 
     def __init__(self, first_index: int, caps: Caps, tools: Tools) -> None:
         super().__init__(caps)
         self._first_index = first_index
         self._tools = tools
-        self._reader: Body | None = None
 
-    def feed(self, text: str, start: int, out: list[Delta]) -> int:
-        if self._reader is None:
-            elements = text[start] == "<"
-            self._reader = (
-                ElementCalls(_ELEMENTS, _END, self._tools, self._first_index, self.caps)
-                if elements
-                else JsonCalls(_SHAPE, self._first_index, self.caps)
-            )
-            self.raw, self.calls = self._reader.raw, self._reader.calls
-        stop = self._reader.feed(text, start, out)
-        self._follow(self._reader)
-        return stop
-
-    def run(self) -> Run | None:
-        return self._reader.run() if self._reader else None
-
-    def end(self, out: list[Delta]) -> None:
-        if self._reader:
-            self._reader.end(out)
-            self._follow(self._reader)
-
-    def may_end(self, rest: str) -> bool:
-        return self._reader is not None and self._reader.may_end(rest)
-
-    def hint(self) -> str:
-        return self._reader.hint() if self._reader else ""
-
-    def _follow(self, reader: Body) -> None:
-        self.done, self.notes = reader.done, reader.notes
-        self.problem, self.problem_offset = reader.problem, reader.problem_offset
+    def choose(self, text: str, start: int) -> Body:
+        if text[start] == "<":
+            return ElementCalls(_ELEMENTS, _END, self._tools, self._first_index, self.caps)
+        return JsonCalls(_SHAPE, self._first_index, self.caps)
 
 
 def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:

@@ -26,6 +26,7 @@ DEEPSEEK_V32 = element_dialect(
         arguments=_TYPING,
         results="<function_results> with a <result> each",
         stop=("<｜end▁of▁sentence｜>",),
+        text_aside=True,
     ),
     _SYNTAX,
     Layout(
@@ -50,6 +51,7 @@ DEEPSEEK_V4 = element_dialect(
         arguments=_TYPING,
         results="<tool_result> in a user turn",
         stop=("<｜end▁of▁sentence｜>",),
+        text_aside=True,
     ),
     _SYNTAX,
     Layout(
@@ -76,6 +78,7 @@ DEEPSEEK_V41 = element_dialect(
         arguments=_TYPING,
         results="<tool_result> in a user turn",
         stop=("<｜end▁of▁sentence｜>",),
+        text_aside=True,
     ),
     _SPACED,
     Layout(

@@ -9,7 +9,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.element_tags import ElementSyntax, Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.steps import begins, skip_space
-from toolspeak.dialects.typed_text import argument_schemas
+from toolspeak.dialects.typed_text import admits_argument
 
 Verdict = Literal["yes", "no", "undecided"]
 
@@ -63,11 +63,4 @@ class Lookahead:
         tag = self._syntax.match(self._syntax.argument, text[at : at + MAX_CANDIDATE], 0)
         if not isinstance(tag, Tag):
             return "undecided" if tag == "undecided" else "no"
-        return "yes" if tag.name not in given and _is_known(tag.name, spec) else "no"
-
-
-def _is_known(name: str, spec: ToolSpec | None) -> bool:
-    if spec is None or name in argument_schemas(spec) or name in spec.aliases:
-        return True
-    # Said explicitly, that is: JSON Schema's default would make every tag in a value a sibling.
-    return spec.parameters.get("additionalProperties") not in (None, False)
+        return "yes" if tag.name not in given and (spec is None or admits_argument(spec, tag.name)) else "no"

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from toolspeak.data.values import quick
 from toolspeak.dialects.element_values import Explicit, escape_name, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE
-from toolspeak.dialects.steps import without
+from toolspeak.dialects.steps import begins, without
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'
 # Ġ is a blank that a byte-level detokenizer left as it was (MiniCPM).
@@ -18,6 +19,7 @@ _STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
 _JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Tag:
     """A start tag: whose it is, what the model said about the value, `<…/>` or not, and how long it is."""
@@ -32,7 +34,8 @@ class Tag:
 class ElementSyntax:
     """`call` and `argument` are the beginnings of start tags: with a final `=` the name follows, else `name="…"`.
 
-    `trims`: one line break on each side of a value is no part of it. `skipped`: texts that mean nothing between calls.
+    `trims`: one line break on each side of a value is no part of it (CRLF, where the value begins so). `skipped`: texts
+    that mean nothing between calls.
     `wrappers`: names under which a model may put all arguments as one JSON object. `typed`: the tag says whether the
     value is text (`string="true"`). `guesses`: without a schema a value that is JSON is that JSON. `doubled`: a tool
     may be called by its name behind a name space of the same name (`f.f`).
@@ -62,17 +65,17 @@ class ElementSyntax:
         set_(self, "argument_end", f"</{self.argument[1:].removesuffix('=')}>")
         texts = (self.argument_end, self.call_end, self.argument)
         set_(self, "ends", re.compile("|".join(map(re.escape, texts))))
-        set_(self, "flow", without("<", f"/{self.argument[1]}", "\n" if self.trims else ""))
+        set_(self, "flow", without("<", f"/{self.argument[1]}", r"[\r\n]" if self.trims else ""))
         set_(self, "_patterns", patterns)
 
     def match(self, opener: str, text: str, position: int) -> Tag | Literal["undecided"] | None:
         """The start tag at `position`, at most `MAX_CANDIDATE` characters long; None if there is none."""
+        if not text.startswith(opener, position):
+            return "undecided" if begins(text, position, opener) else None
         found = self._patterns[opener].match(text, position, position + MAX_CANDIDATE)
         if found is None:
             rest = text[position : position + MAX_CANDIDATE]
-            if len(rest) == MAX_CANDIDATE or ">" in rest or "<" in rest[1:]:
-                return None
-            return "undecided" if opener.startswith(rest) or rest.startswith(opener) else None
+            return None if len(rest) == MAX_CANDIDATE or ">" in rest or "<" in rest[1:] else "undecided"
         if opener.endswith("="):
             return Tag(_name(found[1]), "json" if found[2] else "", False, len(found[0]))
         name = next(group for group in found.group(1, 2, 3) if group is not None)
@@ -82,7 +85,12 @@ class ElementSyntax:
         name = escape_name(name)
         return f"{opener}{name}{attribute}>" if opener.endswith("=") else f'{opener} name="{name}"{attribute}>'
 
-    def hold_from(self, text: str, start: int) -> int:
+    def line_break(self, text: str, start: int, stop: int, crlf: bool) -> int:
+        """Where the line break begins that stands behind the value in text[start:stop]; `stop` if there is none."""
+        mark = "\r\n" if crlf else "\n"
+        return stop - len(mark) if self.trims and text.endswith(mark, start, stop) else stop
+
+    def hold_from(self, text: str, start: int, crlf: bool) -> int:
         """Where the end of this text may turn out to be the beginning of what ends a value."""
         end = len(text)
         at = text.rfind("<", max(start, end - 32), end)
@@ -90,7 +98,8 @@ class ElementSyntax:
             rest = text[at:]
             if any(each.startswith(rest) for each in (self.argument_end, self.call_end, self.argument)):
                 end = at
-        return end - 1 if self.trims and end > start and text[end - 1] == "\n" else end
+        cut = self.line_break(text, start, end, crlf)
+        return cut - (crlf and cut == end and text.endswith("\r", start, end))
 
 
 def _name(text: str) -> str:

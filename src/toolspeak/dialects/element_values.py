@@ -111,4 +111,6 @@ def escape_name(name: str) -> str:
 
 
 def unescape_name(text: str) -> str:
+    if "&#" not in text:
+        return text
     return _CHARACTER.sub(lambda found: chr(int(found[1])) if int(found[1]) < 0x110000 else found[0], text)

@@ -19,13 +19,14 @@ from toolspeak.dialects.element_values import CDATA, CDATA_END, Explicit, is_tex
 from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, string_text, without
-from toolspeak.dialects.typed_text import Types, argument_schemas, as_mapping
+from toolspeak.dialects.typed_text import Types, argument_schemas, as_mapping, has_argument
 
 
 @dataclass(slots=True)
 class _Value:
     """The value being read. `streams`: it is text for certain, and leaves as it comes; `held`: it is not text, or may
-    not be, for certain, until it ends; else its first characters have yet to tell."""
+    not be, for certain, until it ends; else its first characters have yet to tell. `crlf`: its lines end so, as its
+    first does."""
 
     name: str
     types: Types
@@ -33,6 +34,7 @@ class _Value:
     streams: bool
     held: bool
     wrapper: bool
+    crlf: bool = False
 
 
 class ElementCalls(CallSteps):
@@ -51,7 +53,6 @@ class ElementCalls(CallSteps):
         self._syntax = syntax
         self._block_end = block_end
         self._bare = bare
-        self._state = self._between
         self._value: _Value | None = None
         self._lookahead = Lookahead(syntax, block_end, tools, bare)
 
@@ -61,9 +62,6 @@ class ElementCalls(CallSteps):
         if self._state == self._in_cdata:
             return without("]")
         return self._syntax.flow if self._state == self._in_value else None
-
-    def end(self, out: list[Delta]) -> None:
-        self.done = self._state == self._between and bool(self.calls)
 
     def hint(self) -> str:
         rejected = self._lookahead.rejected
@@ -106,11 +104,7 @@ class ElementCalls(CallSteps):
         self._start_call(name, position, out)
         self._state = self._in_call
         if tag.empty:
-            self._close(text, position + tag.length, out)
-
-    def _close(self, text: str, stop: int, out: list[Delta]) -> None:
-        self._end_call(text, stop, out)
-        self._state = self._between
+            self._end_call(text, position + tag.length, out)
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         call, syntax = self._open_call(), self._syntax
@@ -119,7 +113,7 @@ class ElementCalls(CallSteps):
             return position
         if text.startswith(syntax.call_end, position):
             stop = position + len(syntax.call_end)
-            self._close(text, stop, out)
+            self._end_call(text, stop, out)
             self.done = self._bare
             return position if self._bare else stop
         if text.startswith(self._block_end, position):
@@ -129,10 +123,11 @@ class ElementCalls(CallSteps):
             call.notes.append("json_arguments")
             self._state = self._in_json
             return position
-        argument, following = syntax.match(syntax.argument, text, position), syntax.match(syntax.call, text, position)
+        argument = syntax.match(syntax.argument, text, position)
         if isinstance(argument, Tag) and not call.written:
-            self._start_value(call, argument, out)
+            self._start_value(call, argument)
             return position + argument.length
+        following = syntax.match(syntax.call, text, position)
         if isinstance(following, Tag) and not self._bare:
             return self._end_unclosed(text, position, out)
         begun = begins(text, position, syntax.call_end, self._block_end)
@@ -144,7 +139,7 @@ class ElementCalls(CallSteps):
 
     def _end_unclosed(self, text: str, position: int, out: list[Delta]) -> int:
         self._open_call().notes.append("missing_closer")
-        self._close(text, position, out)
+        self._end_call(text, position, out)
         return position
 
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
@@ -154,21 +149,21 @@ class ElementCalls(CallSteps):
             self._state = self._in_call
         return stop
 
-    def _start_value(self, call: OpenCall, tag: Tag, out: list[Delta]) -> None:
+    def _start_value(self, call: OpenCall, tag: Tag) -> None:
         types = value_types(call.spec, tag.name, self._syntax.guesses)
-        known = call.spec is None or tag.name in argument_schemas(call.spec) or tag.name in call.spec.aliases
-        wrapper = tag.name in self._syntax.wrappers and not known and tag.explicit != "string"
+        wrapper = tag.name in self._syntax.wrappers and tag.explicit != "string"
+        wrapper = wrapper and call.spec is not None and not has_argument(call.spec, tag.name)
         is_string = is_text(types) if tag.explicit == "" else tag.explicit == "string" and "string" in types
         streams = is_string and not wrapper
         held = wrapper or (not streams and (tag.explicit != "" or "string" not in types))
         self._value = _Value(tag.name, types, tag.explicit, streams, held, wrapper)
         # A wrapper's own name is only said if its value turns out to be none.
-        self._start_argument(tag.name, [] if wrapper else out)
+        self._start_argument(tag.name, said=not wrapper)
         if streams:
-            self._say('"', out)
+            self._say('"')
         self._state = self._value_start
         if tag.empty:
-            self._end_value(out)
+            self._end_value()
 
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
         """White space before a CDATA section is no part of the value; before anything else it is."""
@@ -181,17 +176,20 @@ class ElementCalls(CallSteps):
             self._state = self._in_cdata
             if "string" in value.types and value.explicit == "" and not value.wrapper:
                 value.explicit = "string"
-                self._let_go(value, out)
+                self._let_go(value)
             return stop + len(CDATA)
         self._state = self._in_value
-        return position + (1 if self._syntax.trims and text[position] == "\n" else 0)
+        if not self._syntax.trims:
+            return position
+        value.crlf = text.startswith("\r\n", position)
+        return position + (2 if value.crlf else text[position] == "\n")
 
     def _in_value(self, text: str, start: int, out: list[Delta]) -> int:
         syntax, call, value = self._syntax, self._open_call(), self._open_value()
         position = start
         while (found := syntax.ends.search(text, position)) is not None:
             at = found.start()
-            cut = at - 1 if syntax.trims and at > start and text[at - 1] == "\n" else at
+            cut = syntax.line_break(text, start, at, value.crlf)
             if found[0] == syntax.argument_end:
                 verdict, stop = self._lookahead.ends_value(text, at), found.end()
             elif found[0] == syntax.call_end:
@@ -203,17 +201,17 @@ class ElementCalls(CallSteps):
             if verdict == "no":
                 position = at + 1
                 continue
-            if self._grow(text, start, cut, out):
+            if self._grow(text, start, cut):
                 return cut
             if verdict == "undecided":
                 self._wait = True
                 return cut
             if stop == at:
                 call.notes.append("missing_closer")
-            self._end_value(out)
+            self._end_value()
             return stop
-        hold = syntax.hold_from(text, max(position, start))
-        if not self._grow(text, start, hold, out):
+        hold = syntax.hold_from(text, max(position, start), value.crlf)
+        if not self._grow(text, start, hold):
             self._wait = hold < len(text)
         return hold
 
@@ -223,50 +221,50 @@ class ElementCalls(CallSteps):
             rest = text[at : at + MAX_CANDIDATE]
             if rest.startswith(CDATA_END + CDATA):
                 stop = at + len(CDATA_END + CDATA)
-                return at if self._grow(text, start, at, out) else stop
+                return at if self._grow(text, start, at) else stop
             after = skip_space(rest, len(CDATA_END))
             ended = rest.startswith(CDATA_END)
             if ended and rest.startswith(self._syntax.argument_end, after):
-                if not self._grow(text, start, at, out):
-                    self._end_value(out)
+                if not self._grow(text, start, at):
+                    self._end_value()
                 return at + after + len(self._syntax.argument_end)
             wait = ended and (after == len(rest) or begins(rest, after, self._syntax.argument_end, CDATA))
             if (wait and len(rest) < MAX_CANDIDATE) or begins(rest, 0, CDATA_END):
-                self._wait = not self._grow(text, start, at, out)
+                self._wait = not self._grow(text, start, at)
                 return at
             position = at + 1
-        self._grow(text, start, len(text), out)
+        self._grow(text, start, len(text))
         return len(text)
 
-    def _grow(self, text: str, start: int, stop: int, out: list[Delta]) -> bool:
+    def _grow(self, text: str, start: int, stop: int) -> bool:
         """Takes a piece of the value; True if it has grown too large."""
         value = self._open_value()
-        self._content(text, start, stop, out if value.streams else None)
+        self._content(text, start, stop, said=value.streams)
         if not (value.streams or value.held) and stop > start:
             lean = leaning(self._text.value(), value.types)
             if lean == "text":
-                self._let_go(value, out)
+                self._let_go(value)
             value.held = lean == "other"
         return self.problem is not None
 
-    def _let_go(self, value: _Value, out: list[Delta]) -> None:
+    def _let_go(self, value: _Value) -> None:
         """A value that could have been something else is text for certain."""
         if not value.streams:
             value.streams, value.held = True, False
-            self._say('"' + string_text(self._text.value()), out)
+            self._say('"' + string_text(self._text.value()))
 
-    def _end_value(self, out: list[Delta]) -> None:
+    def _end_value(self) -> None:
         value, text = self._open_value(), self._text.value()
         self._value, self._lookahead.rejected = None, ""
         self._state = self._in_call
         if value.wrapper:
-            if self._unwrap(value.name, text, out):
+            if self._unwrap(value.name, text):
                 return
-            self._start_argument(value.name, out)
+            self._start_argument(value.name)
         read = text if value.streams else read_value(text, value.types, value.explicit, self.caps)
-        self._keep(value.name, text, read, out, streamed=value.streams)
+        self._keep(value.name, text, read, streamed=value.streams)
 
-    def _unwrap(self, name: str, text: str, out: list[Delta]) -> bool:
+    def _unwrap(self, name: str, text: str) -> bool:
         """All arguments in one object, under a name that is none of the tool's: taken for the arguments."""
         call, read = self._open_call(), read_other(text, frozenset({"object"}), self.caps)
         inner = as_mapping(None if isinstance(read, Problem) else read)
@@ -274,8 +272,8 @@ class ElementCalls(CallSteps):
             return False
         call.notes.append(f"arguments_key:{name}")
         for key, each in inner.items():
-            self._start_argument(key, out)
-            self._keep(key, "", each, out, streamed=False)
+            self._start_argument(key)
+            self._keep(key, "", each, streamed=False)
         return True
 
     def _expected(self, what: str, text: str, position: int) -> None:

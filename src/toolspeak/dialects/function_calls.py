@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
-from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
 from toolspeak.dialects.body import Run
 from toolspeak.dialects.scan import Buffer, Caps, Problem, decode_json
@@ -34,7 +34,8 @@ class FunctionCalls(Steps):
         super().__init__(first_index, caps)
         self._name = ""
         self._offset = 0  # the body's offset of the open call
-        self._json = Buffer(caps.characters)
+        self._json = Buffer(caps.characters)  # what was told of the arguments
+        self._size = 0  # of the JSON, with what is yet to be told
         self._word = ""
         self._write = string_text  # what of a string the run took, see `flow`
         self._state = self._start
@@ -49,7 +50,7 @@ class FunctionCalls(Steps):
     def run(self) -> Run | None:
         flow = self.flow() if self.problem is None else None
         # The fragment that a chunk becomes may be six times as long (\u0000), and is what the cap counts.
-        room = (self.caps.characters - self._json.length) // 6
+        room = (self.caps.characters - self._size) // 6
         if flow is None or room <= 0:
             return None
         content, self._write = flow
@@ -57,17 +58,20 @@ class FunctionCalls(Steps):
 
     def book(self, taken: str) -> None:
         self.raw.add(taken)
-        self._json.add(self._write(taken))
+        written = self._write(taken)
+        self._json.add(written)
+        self._size += len(written)
 
     def _begin_raw(self, position: int) -> None:
         """A call's text begins here."""
-        self._offset, self._json, self._word = self._base + position, Buffer(self.caps.characters), ""
+        self._offset, self._json, self._size, self._word = self._base + position, Buffer(self.caps.characters), 0, ""
 
     def _begin_call(self, out: list[Delta]) -> None:
         self._name, self._word = self._word, ""
         out.append(CallStarted(self._index, self._name))
 
     def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
+        self._tell(out)
         value = decode_json(self._json.value())
         if isinstance(value, dict):
             arguments = cast("dict[str, JSON]", value)
@@ -75,26 +79,35 @@ class FunctionCalls(Steps):
         else:
             problem = value if isinstance(value, Problem) else Problem("invalid_json", "the arguments are no object")
             raw = self._since(self._offset, text, stop)
-            delta = CallMalformed(self._index, raw, problem.code, problem.reason, self._offset, self._name)
+            at = self.start + self._offset
+            delta = CallMalformed(self._index, raw, problem.code, problem.reason, at, self._name)
         self._add_call(delta, out)
 
-    def _say(self, fragment: str, out: list[Delta]) -> None:
+    def _say(self, fragment: str) -> None:
         if not fragment or self.problem is not None:
             return
-        room = self.caps.characters - self._json.length
+        room = self.caps.characters - self._size
         if len(fragment) > room:
             fragment = fragment[:room]
             reason = f"the arguments are over {self.caps.characters} characters"
             self.problem, self.problem_offset = Problem("too_large", reason), self._offset
-        self._json.add(fragment)
-        if fragment:
-            out.append(ArgumentsDelta(self._index, fragment))
+        self._size += len(fragment)
+        self._said.append(fragment)
 
-    def _take_word(self, piece: str, position: int, what: str) -> None:
+    def _tell(self, out: list[Delta]) -> str:
+        told = super()._tell(out)
+        self._json.add(told)
+        return told
+
+    def _take_word(self, run: re.Pattern[str], text: str, position: int, what: str) -> int:
+        """Takes what `run` matches of a name; returns where it stops, which is its end unless the text ends there."""
+        found = run.match(text, position)
+        stop = found.end() if found else position
         room = MAX_NAME - len(self._word)
-        self._word += piece
-        if len(piece) > room:
+        self._word += text[position:stop]
+        if stop - position > room:
             self._fail("too_large", f"{what} is over {MAX_NAME} characters", position + room)
+        return stop
 
     def _unexpected(self, expected: str, text: str, position: int, code: str = "invalid_call") -> int:
         return self._fail(code, f"expected {expected}, found {text[position]!r}", position)

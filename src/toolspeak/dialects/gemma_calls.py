@@ -75,9 +75,7 @@ class GemmaCalls(FunctionCalls):
         return position
 
     def _call_name(self, text: str, position: int, out: list[Delta]) -> int:
-        found = _NAME_RUN.match(text, position)
-        stop = found.end() if found else position
-        self._take_word(text[position:stop], position, "the name of a tool")
+        stop = self._take_word(_NAME_RUN, text, position, "the name of a tool")
         if stop < len(text):
             self._state = self._call_open
         return stop
@@ -90,11 +88,11 @@ class GemmaCalls(FunctionCalls):
             return self._unexpected("call:name{…}", text, position)
         self._begin_call(out)
         self._spec = self._tools.get(self._name)
-        self._push("{", self._spec.parameters if self._spec else _UNKNOWN, out)
+        self._push("{", self._spec.parameters if self._spec else _UNKNOWN)
         return position + 1
 
-    def _push(self, char: str, schema: JSON, out: list[Delta]) -> None:
-        self._say(char, out)
+    def _push(self, char: str, schema: JSON) -> None:
+        self._say(char)
         self._levels.append(_Level("}" if char == "{" else "]", schema))
         self._state = self._key if char == "{" else self._value
 
@@ -108,15 +106,13 @@ class GemmaCalls(FunctionCalls):
         if text[position] == '"':
             self._in_key, self._scanner, self._state = True, JsonScanner(self.caps), self._json_string
         elif text[position] == "<":
-            return self._open_string(text, position, True, out)
+            return self._open_string(text, position, True)
         else:
             self._word, self._state = "", self._key_name
         return position
 
     def _key_name(self, text: str, position: int, out: list[Delta]) -> int:
-        found = _KEY_RUN.match(text, position)
-        stop = found.end() if found else position
-        self._take_word(text[position:stop], position, "the name of an argument")
+        stop = self._take_word(_KEY_RUN, text, position, "the name of an argument")
         if stop == len(text):
             return stop
         if not self._word:
@@ -133,13 +129,13 @@ class GemmaCalls(FunctionCalls):
             return self._unexpected("':' after the key", text, position)
         level = self._levels[-1]
         level.key = self._text.value()
-        self._separate(level, out)
-        self._say(f"{json.dumps(level.key, ensure_ascii=False)}: ", out)
+        self._separate(level)
+        self._say(f"{json.dumps(level.key, ensure_ascii=False)}: ")
         self._state = self._value
         return position + 1
 
-    def _separate(self, level: _Level, out: list[Delta]) -> None:
-        self._say(", " if level.count else "", out)
+    def _separate(self, level: _Level) -> None:
+        self._say(", " if level.count else "")
         level.count += 1
 
     def _value(self, text: str, position: int, out: list[Delta]) -> int:
@@ -151,28 +147,28 @@ class GemmaCalls(FunctionCalls):
             if char == "]":
                 return self._close(text, position, out)
             if char != "<" or text.startswith(self._quote, position):
-                self._separate(level, out)
+                self._separate(level)
         if char == "<":
-            return self._open_string(text, position, False, out)
+            return self._open_string(text, position, False)
         if char == '"':
             self._in_key, self._scanner, self._state = False, JsonScanner(self.caps), self._json_string
         elif char in "[{":
             if len(self._levels) >= self.caps.depth:
                 return self._too_deep(position)
-            self._push(char, self._schema(), out)
+            self._push(char, self._schema())
             return position + 1
         else:
             self._text, self._state = Buffer(self.caps.characters), self._bare
         return position
 
-    def _open_string(self, text: str, position: int, in_key: bool, out: list[Delta]) -> int:
+    def _open_string(self, text: str, position: int, in_key: bool) -> int:
         if not text.startswith(self._quote, position):
             if self._quote.startswith(text[position:]):
                 self._wait = True
                 return position
             return self._unexpected(f"a value or {self._quote}", text, position)
         self._in_key, self._state = in_key, self._string
-        self._say("" if in_key else '"', out)
+        self._say("" if in_key else '"')
         return position + len(self._quote)
 
     def flow(self) -> Flow | None:
@@ -184,26 +180,26 @@ class GemmaCalls(FunctionCalls):
         if at < 0:
             tail = max(position, len(text) - len(quote) + 1)
             stop = next((i for i in range(tail, len(text)) if quote.startswith(text[i:])), len(text))
-            self._content(text[position:stop], out)
+            self._content(text[position:stop])
             self._wait = stop < len(text)
             return stop
-        self._content(text[position:at], out)
+        self._content(text[position:at])
         ends = self._ends(text, at)
         if ends == "wait":
             self._wait = True
             return at
         if ends == "content":
-            self._content(text[at : at + 1], out)
+            self._content(text[at : at + 1])
             return at + 1
-        self._say("" if self._in_key else '"', out)
+        self._say("" if self._in_key else '"')
         self._state = self._colon if self._in_key else self._after
         return at + len(quote)
 
-    def _content(self, piece: str, out: list[Delta]) -> None:
+    def _content(self, piece: str) -> None:
         if self._in_key:
             self._text.add(piece)
         else:
-            self._say(json_content(piece), out)
+            self._say(json_content(piece))
 
     def _ends(self, text: str, at: int) -> Literal["end", "content", "wait"]:
         """What the delimiter at text[at] is: followed by nothing that may follow a string, it is content."""
@@ -228,7 +224,7 @@ class GemmaCalls(FunctionCalls):
         if self._in_key:
             self._text.add(piece)
         else:
-            self._say(piece, out)
+            self._say(piece)
         if self._scanner.problem is not None:
             return self._fail(self._scanner.problem.code, self._scanner.problem.reason, stop)
         if self._scanner.done and self._in_key:
@@ -254,7 +250,7 @@ class GemmaCalls(FunctionCalls):
         value = self._typed(bare)
         if isinstance(value, Problem):
             return self._fail(value.code, value.reason, stop)
-        self._say(value, out)
+        self._say(value)
         self._state = self._after
         return stop
 
@@ -297,7 +293,7 @@ class GemmaCalls(FunctionCalls):
         return position + 1
 
     def _close(self, text: str, position: int, out: list[Delta]) -> int:
-        self._say(self._levels.pop().closer, out)
+        self._say(self._levels.pop().closer)
         self._state = self._after
         if not self._levels and self.problem is None:
             self._end_call(text, position + 1, out)

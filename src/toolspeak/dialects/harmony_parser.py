@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 
 from toolspeak.data.deltas import (
     CallIgnored,
@@ -14,14 +13,13 @@ from toolspeak.data.deltas import (
     ReasoningDelta,
     TextDelta,
 )
-from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.dialects.base import BatchRule, Section
-from toolspeak.dialects.batch import Batch
-from toolspeak.dialects.body import CUT, Run
+from toolspeak.dialects.body import CUT
 from toolspeak.dialects.markers import in_code
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem
 from toolspeak.dialects.steps import begins
+from toolspeak.dialects.turn_parser import TurnParser
 
 EXAMPLE = "<|start|>assistant<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>"
 
@@ -49,51 +47,26 @@ def _read_header(head: str) -> Header | None:
 _SHAPE = NamedShape(_read_header, EXAMPLE, separator="<|message|>", others=_ENDS)
 
 
-class HarmonyParser:
+class HarmonyParser(TurnParser):
     """Implements `Parser`. A message to a recipient is a call, on whatever channel and wherever `to=` stands."""
 
     def __init__(self, starts_in: Section = "text") -> None:
+        super().__init__(BatchRule("all_calls"))
         self._caps = Caps()
         self._state = self._between if starts_in == "text" else self._content
         self._kind: type[TextDelta | ReasoningDelta] = TextDelta if starts_in == "text" else ReasoningDelta
         self._thinking = starts_in == "reasoning"
-        self._held = ""
-        self._quoting = False  # whether the content so far ends inside inline code
-        self._position = 0  # of the turn, at the start of held + chunk
         self._head = ""  # the header being read, from its first token or filler
         self._body: NamedCalls | None = None
-        self._run: Run | None = None
         self._forged: Buffer | None = None
-        self._start = 0  # of the body in the turn
         self._problem: Problem | None = None
         self._offset = 0
-        self._calls = 0
-        self._batch = Batch(BatchRule("all_calls"))
-        self._reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
 
-    _state: Callable[[str, int, list[Delta]], int]
+    def keep_reasoning(self) -> None:
+        super().keep_reasoning()
+        self._kind = TextDelta
 
-    def feed(self, chunk: str) -> list[Delta]:
-        if self._run is not None:
-            taken = self._run.take(chunk)
-            if taken is not None:
-                return taken
-            self._end_run(self._run)
-        out: list[Delta] = []
-        text = self._held + chunk if self._held else chunk
-        position, end = 0, len(text)
-        self._held = ""
-        while position < end and not self._held:
-            position = self._state(text, position, out)
-        self._position += end - len(self._held)
-        return out
-
-    def close(self, reason: FinishReason) -> list[Delta]:
-        out: list[Delta] = []
-        normal = reason in NORMAL_END
-        if self._run is not None:
-            self._end_run(self._run)
-            out += self.feed("")
+    def _end(self, out: list[Delta], normal: bool) -> None:
         if self._body is not None:
             self._close_call(self._body, normal, out)
         elif self._forged is not None:
@@ -103,19 +76,6 @@ class HarmonyParser:
             self._close_header(normal, out)
         elif self._held:
             out.append(self._kind(self._held))
-        self._batch.close(out)
-        return out
-
-    def _end_run(self, run: Run) -> None:
-        self._position += run.end()
-        self._held, self._run = run.rest, None
-
-    def keep_reasoning(self) -> None:
-        self._reasoning_kind = TextDelta
-        self._kind = TextDelta
-
-    # States: each takes what it can from text[position:] and returns where the next begins; one that needs
-    # more characters puts the rest into `_held`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         """Where a header may begin without a token: at the turn's start, and behind a message."""
@@ -149,8 +109,7 @@ class HarmonyParser:
         self._head += text[position:stop]
         if found is None:
             if stop < len(text):
-                self._held = text[stop:]
-                return len(text)
+                return self._hold(text, stop)
         elif found[0] == "<|message|>":
             self._open(self._head, stop, out)
         return stop
@@ -174,7 +133,7 @@ class HarmonyParser:
         elif to and to != "assistant":
             self._body = NamedCalls(_SHAPE, self._calls, self._caps, single=True)
             head = head[head.index("<|start|>assistant") + 18 :] if "<|start|>assistant" in head else head
-            self._start = self._position + at - len(head)
+            self._body.start = self._position + at - len(head)
             self._body.feed(head.replace("<|message|>", "") + "<|message|>", 0, out)
             self._state = self._call
         else:
@@ -213,22 +172,17 @@ class HarmonyParser:
             if at < len(text) and not self._thinking and in_code(quoting, text, seen, at):
                 at = len(text)
         self._say(text[start:at], out)
-        self._held = text[at:]
-        return len(text)
+        return self._hold(text, at)
 
     def _call(self, text: str, position: int, out: list[Delta]) -> int:
-        body, first = self._expect_body(), len(out)
+        body = self._expect_body()
         stop = body.feed(text, position, out)
-        self._place(out, first)
         if body.problem is not None:
-            self._fail(body.problem, self._start + body.problem_offset)
+            self._fail(body.problem, body.start + body.problem_offset)
         elif body.done:
             self._state = self._call_end
-        elif stop < len(text):
-            self._held = text[stop:]
-            return len(text)
         else:
-            self._run = body.run()
+            return self._go_on(body, text, stop)
         return stop
 
     def _call_end(self, text: str, position: int, out: list[Delta]) -> int:
@@ -266,8 +220,7 @@ class HarmonyParser:
         else:
             at = len(text) - 1 if text.endswith("<") and len(text) > position else len(text)
         body.raw.add(text[position:at])
-        self._held = text[at:]
-        return len(text)
+        return self._hold(text, at)
 
     def _forgery(self, text: str, position: int, out: list[Delta]) -> int:
         """A result that the model wrote itself: to its end, or to the next message."""
@@ -283,8 +236,7 @@ class HarmonyParser:
             return found.end() if found[0] in _ENDS else found.start()
         stop = _cut_token(text, position)
         forged.add(text[position:stop])
-        self._held = text[stop:]
-        return len(text)
+        return self._hold(text, stop)
 
     def _say(self, text: str, out: list[Delta]) -> None:
         if text:
@@ -296,19 +248,9 @@ class HarmonyParser:
         if self._thinking and self._reasoning_kind is TextDelta:
             self._say(text, out)
 
-    def _hold(self, text: str, position: int) -> int:
-        self._held = text[position:]
-        return len(text)
-
     def _expect_body(self) -> NamedCalls:
         assert self._body is not None, "a call's state without a call is our bug"
         return self._body
-
-    def _place(self, out: list[Delta], first: int) -> None:
-        for i in range(first, len(out)):
-            delta = out[i]
-            if isinstance(delta, CallMalformed):
-                out[i] = replace(delta, offset=delta.offset + self._start)
 
     def _fail(self, problem: Problem, offset: int) -> None:
         self._problem, self._offset, self._state = problem, max(offset, 0), self._skip

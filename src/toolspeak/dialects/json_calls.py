@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import cast
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
-from toolspeak.dialects.body import Body, Run
-from toolspeak.dialects.scan import Buffer, Caps, JsonScanner, Problem, decode_json, shorten, string_content
+from toolspeak.dialects.body import Run
+from toolspeak.dialects.scan import (
+    Buffer,
+    Caps,
+    JsonScanner,
+    Problem,
+    decode_json,
+    shorten,
+    string_content,
+    whole_object,
+)
+from toolspeak.dialects.steps import State, Steps, skip_space
 
 LENIENT_ARGUMENTS = ("args", "arguments", "parameters")
-_SPACE = re.compile(r"[ \t\n\r]*")
 # What most calls begin with, whole in one chunk: a key, and a name, without escapes.
 _PLAIN_KEY = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\n\r]*+:[ \t\n\r]*+')
 _PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*+)"')
+
+
+@cache
+def _head(name_key: str, arguments_key: str) -> re.Pattern[str]:
+    """What most calls begin with, whole: the name and the key of the arguments, which follow."""
+    parts = (r"\{", f'"{name_key}"', ":", r'"([^"\\\x00-\x1f]++)"', ",", f'"{arguments_key}"', ":", r"(?=\{)")
+    return re.compile(r"[ \t\n\r]*+".join(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,41 +77,43 @@ class _Call:
     unknown: str = ""  # the first key that means nothing to us
 
 
-class JsonCalls(Body):
+class JsonCalls(Steps):
     """Implements `Body` for JSON calls; argument text leaves as it comes once the name is known."""
 
-    def __init__(self, shape: CallShape, first_index: int, caps: Caps) -> None:
-        super().__init__(caps)
-        self._shape = shape
-        self._next = self._start
-        self._scanning = False
-        self._index = first_index
-        self._base = 0  # the body's offset of the current chunk's character 0
-        self._in_array = False
-        self._scanner = JsonScanner(caps)
-        self._value = Buffer(caps.characters)
-        self._key = ""
-        self._call = _Call()
+    _call: _Call
+    _scanner: JsonScanner
+    _value: Buffer  # of the value or key being scanned
 
-    _next: Callable[[str, int, list[Delta]], int]
+    def __init__(self, shape: CallShape, first_index: int, caps: Caps) -> None:
+        super().__init__(first_index, caps)
+        self._shape = shape
+        self._state = self._start
+        self._scanning = False
+        self._in_array = False
+        self._key = ""
 
     def feed(self, text: str, start: int, out: list[Delta]) -> int:
         position, end = start, len(text)
         self._base = self.raw.length - start
         while not self.done and self.problem is None:
             if not self._scanning:
-                found = _SPACE.match(text, position)
-                position = found.end() if found else position
+                position = skip_space(text, position)
             if position >= end:
                 break
-            position = self._next(text, position, out)
+            position = self._state(text, position, out)
         self.raw.add(text[start:position])
         return position
 
+    def resume(self) -> bool:
+        if self._scanning:
+            return False
+        self.problem = None
+        return True
+
     def run(self) -> Run | None:
-        call = self._call
-        if not self._scanning or self._next != self._scan_value or not self._scanner.in_string:
+        if not self._scanning or self._state != self._scan_value or not self._scanner.in_string:
             return None
+        call = self._call
         arguments = self._key == call.arguments_key and call.problem is None and not call.quoted
         if arguments and not call.started:
             return None
@@ -116,7 +135,7 @@ class JsonCalls(Body):
             self.notes = ("array" if self._in_array else "single_object",)
         if not self._in_array:
             return self._element(text, position, out)
-        self._next = self._first_element
+        self._state = self._first_element
         return position + 1
 
     def _first_element(self, text: str, position: int, out: list[Delta]) -> int:
@@ -125,12 +144,18 @@ class JsonCalls(Body):
         return self._element(text, position, out)
 
     def _element(self, text: str, position: int, out: list[Delta]) -> int:
-        self._call = _Call(self._base + position)
+        self._call = call = _Call(self._base + position)
+        shape = self._shape
+        if not shape.keyed and (head := _head(shape.name_key, shape.arguments_key).match(text, position)):
+            call.keys |= {shape.name_key, shape.arguments_key}
+            call.name, self._key, call.arguments_key = head[1], shape.arguments_key, shape.arguments_key
+            self._announce(out)
+            return self._value_start(text, head.end(), out)
         if text[position] == "{":
-            self._next = self._first_key
+            self._state = self._first_key
             return position + 1
         self._call.problem = Problem("not_a_call", f"a call is an object: {self._shape.example}")
-        self._scanner, self._next, self._scanning = JsonScanner(self.caps, depth=1), self._scan_element, True
+        self._scanner, self._state, self._scanning = JsonScanner(self.caps, depth=1), self._scan_element, True
         return position
 
     def _scan_element(self, text: str, position: int, out: list[Delta]) -> int:
@@ -151,7 +176,7 @@ class JsonCalls(Body):
         plain = _PLAIN_KEY.match(text, position)
         if plain:
             self._take_key(plain[1], out)
-            self._next = self._value_start
+            self._state = self._value_start
             return plain.end()
         self._new_value(self._scan_key)
         return position
@@ -162,7 +187,7 @@ class JsonCalls(Body):
         if self._scanner.done:
             key = decode_json(self._value.value())
             self._take_key(key if isinstance(key, str) else "", out)
-            self._next, self._scanning = self._colon, False
+            self._state, self._scanning = self._colon, False
         return stop
 
     def _take_key(self, key: str, out: list[Delta]) -> None:
@@ -175,7 +200,7 @@ class JsonCalls(Body):
     def _colon(self, text: str, position: int, out: list[Delta]) -> int:
         if text[position] != ":":
             return self._fail("invalid_json", f"expected ':' after the key, found {text[position]!r}", position)
-        self._next = self._value_start
+        self._state = self._value_start
         return position + 1
 
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
@@ -184,8 +209,15 @@ class JsonCalls(Body):
             plain = _PLAIN_STRING.match(text, position)
             if plain:
                 self._take_name(plain[1], out)
-                self._next = self._after_value
+                self._state = self._after_value
                 return plain.end()
+        if self._key == call.arguments_key and call.problem is None and text[position] == "{":
+            whole = whole_object(text, position, self.caps)
+            if whole is not None:
+                call.arguments, stop = whole
+                self._argument_text(text[position:stop], out)
+                self._state = self._after_value
+                return stop
         self._new_value(self._scan_value)
         if self._key != call.arguments_key or call.problem is not None:
             return position
@@ -209,7 +241,7 @@ class JsonCalls(Body):
             self._argument_text(piece, out)
         if self._scanner.done and self.problem is None:
             self._take_value(out)
-            self._next, self._scanning = self._after_value, False
+            self._state, self._scanning = self._after_value, False
         return stop
 
     def _argument_text(self, piece: str, out: list[Delta]) -> None:
@@ -288,7 +320,7 @@ class JsonCalls(Body):
                 f"expected ',' or '}}' after the value of \"{shorten(self._key)}\", found {char!r}",
                 position,
             )
-        self._next = self._key_start
+        self._state = self._key_start
         return position + 1
 
     def _close_object(self, text: str, position: int, out: list[Delta]) -> int:
@@ -308,20 +340,17 @@ class JsonCalls(Body):
             call.problem = Problem("no_arguments", f'the key "{shape.arguments_key}" is missing; write {shape.example}')
         if call.problem is not None or call.name is None:
             problem = call.problem or Problem("no_name", "")
-            fed = self.raw.length - self._base  # where what `raw` does not have yet begins in `text`
-            raw = self.raw.since(call.offset) + text[max(call.offset - self._base, fed) : stop]
+            raw, at = self._since(call.offset, text, stop), self.start + call.offset
             delta: CallCompleted | CallMalformed = CallMalformed(
-                self._index, raw, problem.code, problem.reason, call.offset, call.name
+                self._index, raw, problem.code, problem.reason, at, call.name
             )
         else:
             if call.arguments is None:
                 out.append(ArgumentsDelta(self._index, "{}"))
             delta = CallCompleted(self._index, call.name, call.arguments or {}, call.id, tuple(call.notes))
-        out.append(delta)
-        self.calls.append(delta)
-        self._index += 1
+        self._add_call(delta, out)
         if self._in_array:
-            self._next = self._after_element
+            self._state = self._after_element
         else:
             self.done = True
 
@@ -330,7 +359,7 @@ class JsonCalls(Body):
         if char == "]":
             self.done = True
         elif char == ",":
-            self._next = self._element
+            self._state = self._element
         else:
             return self._fail("invalid_json", f"expected ',' or ']' after a call, found {char!r}", position)
         return position + 1
@@ -352,16 +381,12 @@ class JsonCalls(Body):
             if key != "type":  # "type": "function" stands in many models' calls
                 call.unknown = call.unknown or shorten(key)
 
-    def _new_value(self, state: Callable[[str, int, list[Delta]], int]) -> None:
+    def _new_value(self, state: State) -> None:
         self._scanner, self._value = JsonScanner(self.caps, depth=2), Buffer(self.caps.characters)
-        self._next, self._scanning = state, True
+        self._state, self._scanning = state, True
 
     def _scan(self, text: str, position: int) -> int:
         stop = self._scanner.feed(text, position)
         if self._scanner.problem is not None:
             self.problem, self.problem_offset = self._scanner.problem, self._base + stop - self._scanner.back
         return stop
-
-    def _fail(self, code: str, reason: str, position: int) -> int:
-        self.problem, self.problem_offset = Problem(code, reason), self._base + position
-        return position

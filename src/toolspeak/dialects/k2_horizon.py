@@ -1,5 +1,6 @@
 """K2-Horizon: GLM's pairs in `<ifm|…>` tags. The template can ask for three forms (pairs, pairs with a type, JSON
-objects) and only the prompt says which, so all three are read; pairs are written."""
+objects) and only the prompt says which, so all three are read; pairs are written. What stands in JSON is what it says,
+as in every dialect of JSON: only text is typed by the schema."""
 
 from __future__ import annotations
 

@@ -43,13 +43,6 @@ class KimiCalls(RawValues):
 
     tag_open = _CLOSE
 
-    def __init__(self, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
-        super().__init__(tools, first_index, caps)
-        self._state = self._between
-
-    def end(self, out: list[Delta]) -> None:
-        self.done = self._state == self._between and bool(self.calls)
-
     def _may_follow(self, text: str, position: int) -> Answer:
         # The last two are mistakes there, but more likely a call that was not closed than content.
         tag = stands(text, position, (_ARGUMENT, _CALL_END, _CALL, _TOOLS_END))
@@ -102,7 +95,6 @@ class KimiCalls(RawValues):
             self._wait = True
         elif tag == _CALL_END:
             self._end_call(text, stop + len(tag), out)
-            self._state = self._between
             return stop + len(tag)
         elif tag and (call.written or (tag == _JSON and call.arguments)):
             self._fail("invalid_call", "arguments and a JSON object in one call, or two objects; write one", stop)
@@ -111,20 +103,20 @@ class KimiCalls(RawValues):
             if head is not None and tag == _ARGUMENT and "key" not in head[0]:
                 self._fail("invalid_call", f'an argument without its name; write {_ARGUMENT} key="…"', stop)
             elif head is not None:
-                self._start(tag, head[0], out)
+                self._start(tag, head[0])
                 return stop + head[1]
         else:
             self._fail("invalid_call", f"expected {_ARGUMENT} or {_CALL_END} in {shorten(call.name)!r}", stop)
         return stop
 
-    def _start(self, tag: str, attributes: Mapping[str, str], out: list[Delta]) -> None:
+    def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
         if tag == _JSON:
             self._start_json()
             self._state = self._in_json
             return
         key = attributes.get("key", "")
         kinds = KINDS.get(attributes.get("type", ""))
-        self._start_value(key, _VALUE_END, kinds or argument_types(self._open_call().spec, key), out)
+        self._start_value(key, _VALUE_END, kinds or argument_types(self._open_call().spec, key))
 
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._take_json(text, position, out)
@@ -241,6 +233,7 @@ KIMI_K3 = DeclaredDialect(
         results="the text of a tool turn",
         reasoning="<|open|>think<|sep|>",
         stop=("<|end_of_msg|>",),
+        text_aside=True,
     ),
     table=MarkerTable(
         [

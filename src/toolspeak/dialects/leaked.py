@@ -17,6 +17,7 @@ from toolspeak.data.deltas import (
     ForgedResults,
     PartEnded,
     ReasoningDelta,
+    TextAside,
     TextDelta,
     TurnEnded,
 )
@@ -113,8 +114,8 @@ class LeakedCalls:
             return deltas  # most pieces of a turn without calls in its text
         out: list[Delta] = []
         for delta in deltas:
-            if isinstance(delta, TextDelta):
-                out += self._placed(delta.text)
+            if isinstance(delta, TextDelta | TextAside):
+                out += self._placed(delta.text)  # a native turn's text is its answer, wherever it stands
             else:
                 out += self._all_behind()
                 out += self._found(delta)

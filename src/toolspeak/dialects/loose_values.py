@@ -24,15 +24,15 @@ _WORDS: Mapping[str, tuple[str, JSON]] = {
 def read_other(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
     """The value of a text that is meant as one of `types`, of which none is a string; the text where it is no such
     value. Models write a value as Python does (`True`, `{'a': None}`), in quotes (`"5"`), or with its quotes escaped
-    (`[\\"a\\"]`); vLLM and SGLang read all of these."""
+    (`[\\"a\\"]`), with a plus sign, or `null` where the schema has no null; vLLM and SGLang read all of these."""
     value = read_typed(text, types, False, caps)
     if not isinstance(value, str):
         return value
     bare = text.strip()
     kind, word = _WORDS.get(bare.lower(), ("", None))
-    if kind in types:
+    if kind in types or bare == "null":  # none of these types has another value that is written so
         return word
-    for other in (_unquoted(bare, types, caps), _python(bare, caps)):
+    for other in (_unquoted(bare, types, caps), _python(bare, caps), _signed(bare, caps)):
         if other is not None and json_type(other) in types:
             return other
     return text
@@ -47,6 +47,12 @@ def _unquoted(text: str, types: frozenset[str], caps: Caps) -> JSON:
     inner = inner if quoted is text else inner.strip('"')
     value = read_typed(inner, types, False, caps)
     return _python(inner, caps) if isinstance(value, str | Problem) else value
+
+
+def _signed(text: str, caps: Caps) -> JSON:
+    """The number behind a plus sign, which JSON has none of; None for none."""
+    value = decode_json(text[1:], caps) if text[:1] == "+" and text[1:2].isdigit() else None
+    return None if isinstance(value, Problem) else value
 
 
 def _python(text: str, caps: Caps) -> JSON:

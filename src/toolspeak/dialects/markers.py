@@ -40,6 +40,9 @@ class Marker:
     label: str = ""
     nested: bool = True
 
+    def __hash__(self) -> int:
+        return hash(self.text)  # asked for at each block, where the hash of all fields would cost more than the rest
+
     @property
     def element(self) -> str:
         """The name of an element marker, else empty."""
@@ -49,12 +52,14 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A start marker of `length` characters; for a block the body's first character follows it."""
+    """A start marker of `length` characters; for a block the body's first character follows it. `reader` is who reads
+    what it opens, where there are several."""
 
     marker: Marker
     length: int
     fenced: bool = False
     notes: tuple[str, ...] = ()
+    reader: object = None
 
 
 Verdict = Found | Answer
@@ -71,15 +76,22 @@ NO_REASONING = Marker("reasoning", "", None)
 @dataclass(frozen=True, slots=True)
 class Markup:
     """What a parser needs of its markers behind their start. `thought` is the first of reasoning, `thought_ends` how
-    any reasoning ends, `inside` finds what may be a marker in it."""
+    any reasoning ends, `inside` finds what may be a marker in it. `noise` are the texts that open nothing. `severed` is
+    how all markers begin where they are several tokens each: half of one at the end of a turn is no text."""
 
     ends: Mapping[Marker, EndMarker]
     thought: Marker
     thought_ends: tuple[EndMarker, ...]
     inside: re.Pattern[str]
+    noise: tuple[str, ...]
+    severed: str = ""
+
+    def is_cut(self, held: str) -> bool:
+        """Whether what may become a marker is half of one, and can be nothing else."""
+        return self.severed != "" and held.startswith(self.severed)
 
 
-def markup_of(markers: Sequence[Marker]) -> Markup:
+def markup_of(markers: Sequence[Marker], severed: str = "") -> Markup:
     """Put together once for all the turns that a table reads."""
     ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in markers if marker.end}
     thought = next((marker for marker in markers if marker.kind == "reasoning"), NO_REASONING)
@@ -87,7 +99,8 @@ def markup_of(markers: Sequence[Marker]) -> Markup:
     first = {marker.text[0] for marker in markers} | {(thought.end or " ")[0]}
     first |= {end[0] for marker in markers for end in marker.also_ends}
     inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
-    return Markup(ends, thought, thought_ends, inside)
+    noise = tuple(marker.text for marker in markers if marker.kind == "noise")
+    return Markup(ends, thought, thought_ends, inside, noise, severed)
 
 
 class Table(Protocol):
@@ -110,14 +123,17 @@ class MarkerTable:
 
     A block may stand in a code fence, and a code fence may stand in a block. `specials` are the model's special
     tokens that frame a turn: an engine drops them, so they are noise, also between a block's marker and its body.
+    `severed`: see `Markup`.
     """
 
-    def __init__(self, markers: Sequence[Marker], specials: Sequence[str] = ()) -> None:
+    def __init__(self, markers: Sequence[Marker], specials: Sequence[str] = (), severed: str = "") -> None:
         self._specials = tuple(specials)
+        self._longest = max(map(len, self._specials), default=0)
         self._framing = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, specials))}))+") if specials else None
         markers = (*markers, *(Marker("noise", text, None) for text in specials))
         self.markers = markers
         self._markup: Markup | None = None
+        self._severed = severed
         self._elements = {marker.element.lower(): marker for marker in markers if marker.element}
         self._signed = [(marker, marker.opening) for marker in markers if isinstance(marker.opening, Signature)]
         literal = [each for each in markers if not each.element and not isinstance(each.opening, Signature)]
@@ -134,13 +150,14 @@ class MarkerTable:
     @property
     def markup(self) -> Markup:
         if self._markup is None:
-            self._markup = markup_of(self.markers)
+            self._markup = markup_of(self.markers, self._severed)
         return self._markup
 
     def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
         """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows."""
-        verdict = self._decide(held, in_code, final or len(held) >= MAX_CANDIDATE)
-        return "text" if verdict in ("undecided", "opened") and len(held) >= MAX_CANDIDATE else verdict
+        whole = len(held) >= MAX_CANDIDATE
+        verdict = self._decide(held, in_code, final or whole)
+        return "text" if whole and verdict in ("undecided", "opened") else verdict
 
     def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
         start = 0
@@ -164,7 +181,7 @@ class MarkerTable:
             framed = self._framing.match(held, stop)
             stop = framed.end() if framed else stop
             rest = held[stop:].lstrip()
-            if rest and any(text.startswith(rest) and text != rest for text in self._specials):
+            if 0 < len(rest) < self._longest and any(text.startswith(rest) for text in self._specials if text != rest):
                 return "opened"
         body = marker.opening.decide(held, start, stop)
         if not isinstance(body, int):
@@ -221,7 +238,16 @@ def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
 
     `quoting` says the same of text[start].
     """
+    if start == stop:
+        return quoting
     line = text.rfind("\n", start, stop)
     if line >= 0:
         return text.count("`", line, stop) % 2 == 1
     return quoting ^ (text.count("`", start, stop) % 2 == 1)
+
+
+def without_frames(text: str, frames: Sequence[str]) -> str:
+    """Text that ends where a marker opened nothing, without the special tokens behind that."""
+    while ending := next((frame for frame in frames if text.endswith(frame)), ""):
+        text = text.removesuffix(ending)
+    return text

@@ -25,7 +25,7 @@ from toolspeak.dialects.nested_elements import ITEM, NestedCalls
 from toolspeak.dialects.openings import Texts
 from toolspeak.dialects.render import result_text
 from toolspeak.dialects.scan import Caps
-from toolspeak.dialects.typed_text import as_mapping, json_type, schema_types
+from toolspeak.dialects.typed_text import argument_schemas, as_mapping, json_type, schema_types
 
 _PREFIX = "]<]minimax[>["
 _START, _END = f"{_PREFIX}<tool_call>", f"{_PREFIX}</tool_call>"
@@ -57,14 +57,35 @@ def _open(name: str) -> str:
 
 
 def _argument(name: str, value: JSON, spec: ToolSpec | None) -> str:
-    """As elements if the schema reads them as this value; else the text as CDATA, or the value as JSON."""
-    tries = [_elements(name, value)]
+    """As elements if the schema names and reads them as this value; else the text as CDATA, or the value as JSON."""
+    named = spec is None or _is_named(value, argument_schemas(spec).get(name), spec)
+    tries = [_elements(name, value)] if named else []
     if isinstance(value, str):
         tries.append(_element(name, as_cdata(value)))
     for text in tries:
         if _read(text, spec) == json.dumps({name: value}, sort_keys=True):
             return text
     return _element(name, write_json(value), ' type="json"')
+
+
+def _is_named(value: JSON, schema: JSON, spec: ToolSpec) -> bool:
+    """Whether the schema names every key in a value, at any depth: grammars have free keys as JSON alone."""
+    if not value or json_type(value) not in _NESTED:
+        return True
+    branches = [merged(as_mapping(each), spec.parameters) for each in split(schema, spec.parameters).others]
+    return any(_is_named_in(value, each, spec) for each in branches)
+
+
+def _is_named_in(value: JSON, schema: Mapping[str, JSON], spec: ToolSpec) -> bool:
+    if json_type(value) == "array":
+        items = schema.get("items")
+        return isinstance(items, Mapping) and all(
+            _is_named(each, cast("JSON", items), spec) for each in cast("list[JSON]", value)
+        )
+    properties = as_mapping(schema.get("properties"))
+    return all(
+        name in properties and _is_named(each, properties[name], spec) for name, each in as_mapping(value).items()
+    )
 
 
 def _read(text: str, spec: ToolSpec | None) -> str:
@@ -186,6 +207,7 @@ MINIMAX_M3 = DeclaredDialect(
         results="<response> in a tool turn",
         reasoning="<mm:think>",
         stop=("[e~[",),
+        text_aside=True,
     ),
     table=MarkerTable(
         [

@@ -19,11 +19,13 @@ from toolspeak.dialects.openings import Follows
 from toolspeak.dialects.render import dump_json, result_text
 from toolspeak.dialects.scan import Caps
 
-_CALL, _ARGS, _CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
+_CALL, _ARGS, _CALL_ID, _END = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "</s>"
 _RESULTS, _CONTENT, _RESULTS_END = "[TOOL_RESULTS]", "[TOOL_CONTENT]", "[/TOOL_RESULTS]"
 _LIVE = re.compile(r"\[(?=TOOL_CALLS\]|ARGS\]|CALL_ID\]|/?TOOL_RESULTS\]|TOOL_CONTENT\]|/?THINK\])")
 _HEADER = re.compile(rf"\s*(?P<name>{NAME})\s*(?:\[CALL_ID\]\s*(?P<id>{NAME})?\s*)?(?:\[ARGS\]\s*)?")
-_SHAPE = NamedShape(lambda text: _read_header(text), f"{_CALL}name{_ARGS}{{…}}", others=(_CALL, _RESULTS), bare=True)
+_SHAPE = NamedShape(
+    lambda text: _read_header(text), f"{_CALL}name{_ARGS}{{…}}", others=(_CALL, _RESULTS, _END), bare=True
+)
 _NAME_FIRST = re.compile(rf"{NAME}|{{")  # a name is missing before a '{': the model is told
 _NAME_LATER = re.compile(rf"\s+{NAME}\s*[{{\[]")
 _NAME_COMING = re.compile(rf"\s*(?:{NAME}\s*)?")
@@ -84,7 +86,7 @@ _TABLE = MarkerTable(
         Marker("calls", _CALL, None, Follows(_behind)),
         Marker("results", _RESULTS, _RESULTS_END, plain=True),
     ],
-    specials=("</s>",),
+    specials=(_END,),
 )
 _RULES = (
     "- Each call begins with [TOOL_CALLS] and the tool's name right behind it; the arguments are one JSON object.\n"
@@ -142,6 +144,7 @@ MISTRAL_V11 = DeclaredDialect(
         results="[TOOL_RESULTS]…[/TOOL_RESULTS]",
         reasoning="[THINK]",
         stop=("</s>",),
+        text_aside=True,
     ),
     table=_TABLE,
     new_body=_new_body,

@@ -14,7 +14,7 @@ from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta
 from toolspeak.data.messages import FinishReason, Message, TextMessage, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, Section
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, DeclaredHistory, Tools
 from toolspeak.dialects.element_dialects import Layout, call_node, write_call
@@ -25,6 +25,7 @@ from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Found, Marker, MarkerTable
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Texts
 from toolspeak.dialects.render import append_message, result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
@@ -186,7 +187,7 @@ MUSE = MuseDialect(
         reasoning="to=self",
         stop=("<|eot|>",),
     ),
-    table=MarkerTable([Marker("calls", *_BLOCK, Texts(("<atem:invoke", _BLOCK[1])))]),
+    table=MarkerTable([Marker("calls", *_BLOCK, Texts(("<atem:invoke", _BLOCK[1])))], specials=ENDS[1:]),
     new_body=_new_body,
     write_calls=_write_calls,
     write_results=_write_results,

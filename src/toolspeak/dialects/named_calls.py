@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
-from toolspeak.dialects.body import Body, Run
+from toolspeak.dialects.body import Run
 from toolspeak.dialects.markers import FENCE, FENCE_START
 from toolspeak.dialects.scan import (
     MAX_CANDIDATE,
@@ -23,12 +24,13 @@ from toolspeak.dialects.scan import (
     decode_json,
     shorten,
     string_content,
+    whole_object,
 )
+from toolspeak.dialects.steps import Steps, begins, skip_space
 
 NAME = r"[^\s<>{}\[\]\"'`]+"
 """A tool's name in a header: no white space, and nothing that begins a marker or a value."""
 
-_SPACE = re.compile(r"[ \t\n\r]*")
 _NOT_AN_OBJECT = Problem("arguments_not_object", "the arguments must be one JSON object: {…}")
 
 
@@ -80,7 +82,6 @@ class NamedShape:
 class _Call:
     """The call being read; `header` is what was read of it, `value` the arguments."""
 
-    raw: Buffer
     value: Buffer
     offset: int
     header: str = ""
@@ -91,33 +92,27 @@ class _Call:
     notes: tuple[str, ...] = ()
 
 
-class NamedCalls(Body):
+@cache
+def _header_end(ends: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
+    """Finds where a header ends, and how long what ends it may be."""
+    ordered = sorted(ends, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, ordered))), len(ordered[0])
+
+
+class NamedCalls(Steps):
     """Implements `Body`; argument text leaves as it comes."""
 
     def __init__(self, shape: NamedShape, first_index: int, caps: Caps, *, single: bool = False) -> None:
-        super().__init__(caps)
+        super().__init__(first_index, caps)
         self._shape = shape
         self._single = single
-        self._index = first_index
-        self._base = 0  # the body's offset of the current chunk's character 0
-        self._wait = False
         self._scanner = JsonScanner(caps)
-        ends = sorted(shape.header_ends, key=len, reverse=True)
-        self._header_end = re.compile("|".join(re.escape(each) for each in ends))
-        self._longest = len(ends[0])
-        self._call = _Call(Buffer(caps.characters), Buffer(caps.characters), 0)
+        self._header_end, self._longest = _header_end(shape.header_ends)
+        self._call = _Call(Buffer(caps.characters), 0)
         self._state = self._header if single else self._between
 
-    _state: Callable[[str, int, list[Delta]], int]
-
-    def feed(self, text: str, start: int, out: list[Delta]) -> int:
-        position, end = start, len(text)
-        self._base = self.raw.length - start
-        self._wait = False
-        while position < end and not (self.done or self.problem or self._wait):
-            position = self._state(text, position, out)
-        self.raw.add(text[start:position])
-        return position
+    def resume(self) -> bool:
+        return self._scanner.problem is None and super().resume()
 
     def run(self) -> Run | None:
         if self._state != self._arguments or not self._scanner.in_string:
@@ -127,39 +122,37 @@ class NamedCalls(Body):
 
     def book(self, taken: str) -> None:
         self.raw.add(taken)
-        self._call.raw.add(taken)
         self._call.value.add(taken)
 
     def end(self, out: list[Delta]) -> None:
         call = self._call
         if self._state == self._after_arguments:
-            self._end_call(out)
+            self._end_call("", 0, out)
             self.done = True
         elif self._state == self._between:
             self.done = bool(self.calls)
         elif self._state == self._header and self._shape.bare:
             self._announce(call.header, out)
-            self._no_arguments(out)
+            self._no_arguments("", 0, out)
             self.done = True
 
     # States: each takes what it can from text[position:], and returns where the next begins; one that needs
     # more characters sets `_wait` and returns where they begin.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
-        stop = self._skip_space(text, position)
+        stop = skip_space(text, position)
         if stop == len(text):
             return stop
         shape = self._shape
         if text.startswith(shape.begin, stop):
-            self._call = _Call(Buffer(self.caps.characters), Buffer(self.caps.characters), self._base + stop)
-            self._call.raw.add(shape.begin)
+            self._call = _Call(Buffer(self.caps.characters), self._base + stop)
             self._state = self._header
             return stop + len(shape.begin)
         if text.startswith(shape.block_ends, stop):
             self.done = bool(self.calls)
             if not self.calls:
                 self._fail("empty_batch", f"the block holds no call; write {shape.example}", stop)
-        elif self._cut_short(text, stop, (shape.begin, *shape.block_ends)):
+        elif begins(text, stop, shape.begin, *shape.block_ends):
             self._wait = True
         else:
             self._fail("not_a_call", f"expected {shape.example}, found {text[stop]!r}", stop)
@@ -177,7 +170,6 @@ class NamedCalls(Body):
             self._fail("no_name", reason, position - len(call.header))
             return position + room
         call.header += text[position:stop]
-        call.raw.add(text[position:stop])
         if found is None:
             self._wait = stop < len(text)
             return stop
@@ -187,26 +179,20 @@ class NamedCalls(Body):
         """Where a marker begins that the text's end cuts short; else the text's end."""
         first = max(position, len(text) - self._longest)
         markers = self._shape.header_ends
-        return next((at for at in range(first, len(text)) if self._cut_short(text, at, markers)), len(text))
+        return next((at for at in range(first, len(text)) if begins(text, at, *markers)), len(text))
 
     def _end_header(self, text: str, stop: int, ended_by: str, out: list[Delta]) -> int:
         call, shape = self._call, self._shape
         self._announce(call.header, out)
         if ended_by in shape.follows:
-            self._state = self._after_arguments
             if shape.bare:
-                self._no_arguments(out)
+                self._no_arguments(text, stop, out)
                 self.done = True
             else:
                 call.problem = call.problem or Problem("no_arguments", f"the arguments are missing; {shape.example}")
-                if self._single:
-                    self._end_call(out)
-                    self.done = True
+                self._close_arguments(text, stop, out)
             return stop
         self._state = self._before_arguments
-        if not shape.separator:
-            return stop
-        call.raw.add(shape.separator)
         return stop + len(shape.separator)
 
     def _announce(self, header: str, out: list[Delta]) -> None:
@@ -219,16 +205,16 @@ class NamedCalls(Body):
             call.name, call.id, call.notes = read.name, read.id, read.notes
             out.append(CallStarted(self._index, read.name, read.id))
 
-    def _no_arguments(self, out: list[Delta]) -> None:
+    def _no_arguments(self, text: str, stop: int, out: list[Delta]) -> None:
         if self._call.problem is None:
             out.append(ArgumentsDelta(self._index, "{}"))
             self._call.arguments = {}
-        self._end_call(out)
+        self._end_call(text, stop, out)
 
     def _before_arguments(self, text: str, position: int, out: list[Delta]) -> int:
         """White space and a code fence, then the first character of the value."""
         call, shape = self._call, self._shape
-        stop = self._take(text, position, self._skip_space(text, position))
+        stop = skip_space(text, position)
         if stop == len(text):
             return stop
         if text[stop] == "`":
@@ -237,23 +223,25 @@ class NamedCalls(Body):
             if fence is not None and fence.end() < len(rest):
                 if not shape.fenced:
                     call.notes = (*call.notes, "code_fence")
-                return self._take(text, stop, stop + fence.end())
+                return stop + fence.end()
             if FENCE_START.fullmatch(rest) and len(rest) < MAX_CANDIDATE:
                 self._wait = True
                 return stop
         follows = shape.follows
         if text.startswith(follows, stop):
             call.problem = call.problem or Problem("no_arguments", f"the arguments are missing; {shape.example}")
-            self._state = self._after_arguments
-            if self._single:
-                self._end_call(out)
-                self.done = True
+            self._close_arguments(text, stop, out)
             return stop
-        if self._cut_short(text, stop, follows):
+        if begins(text, stop, *follows):
             self._wait = True
             return stop
         if text[stop] != "{":
             call.problem = call.problem or _NOT_AN_OBJECT
+        elif call.problem is None and (whole := whole_object(text, stop, self.caps)) is not None:
+            call.arguments, end = whole
+            out.append(ArgumentsDelta(self._index, text[stop:end]))
+            self._close_arguments(text, end, out)
+            return end
         self._scanner, self._state = JsonScanner(self.caps, depth=2), self._arguments
         return stop
 
@@ -267,7 +255,6 @@ class NamedCalls(Body):
             stop = position + room
             self._fail("too_large", f"the arguments are over {self.caps.characters} characters", stop)
         piece = text[position:stop]
-        call.raw.add(piece)
         call.value.add(piece)
         if call.problem is None and piece:
             out.append(ArgumentsDelta(self._index, piece))
@@ -277,60 +264,45 @@ class NamedCalls(Body):
                 call.problem = value
             else:
                 call.arguments = value
-            self._state = self._after_arguments
-            if self._single:
-                self._end_call(out)
-                self.done = True
+            self._close_arguments(text, stop, out)
         return stop
+
+    def _close_arguments(self, text: str, stop: int, out: list[Delta]) -> None:
+        """What follows is the call's end, which the frame reads if the call is a block of its own."""
+        self._state = self._after_arguments
+        if self._single:
+            self._end_call(text, stop, out)
+            self.done = True
 
     def _after_arguments(self, text: str, position: int, out: list[Delta]) -> int:
         """The call's end marker, a code fence before it; or what follows a call whose end marker is missing."""
         call, shape = self._call, self._shape
-        stop = self._take(text, position, self._skip_space(text, position))
+        stop = skip_space(text, position)
         if stop == len(text):
             return stop
         if text.startswith("```", stop):
-            return self._take(text, stop, stop + 3)
+            return stop + 3
         if text.startswith(shape.end, stop):
-            call.raw.add(shape.end)
-            self._end_call(out)
+            self._end_call(text, stop + len(shape.end), out)
             return stop + len(shape.end)
         if text.startswith(shape.follows, stop):
             call.notes = (*call.notes, "missing_closer")
-            self._end_call(out)
-        elif self._cut_short(text, stop, (*shape.follows, "```")):
+            self._end_call(text, stop, out)
+        elif begins(text, stop, *shape.follows, "```"):
             self._wait = True
         else:
             self._fail("trailing_text", f"text after the arguments; close the call with {shape.end}", stop)
         return stop
 
-    def _end_call(self, out: list[Delta]) -> None:
+    def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
         call = self._call
         if call.problem is None and call.name is not None and call.arguments is not None:
             delta: CallCompleted | CallMalformed = CallCompleted(
                 self._index, call.name, call.arguments, call.id, call.notes
             )
         else:
-            problem = call.problem or _NOT_AN_OBJECT
-            raw = call.raw.value()
-            delta = CallMalformed(self._index, raw, problem.code, problem.reason, call.offset, call.name)
-        out.append(delta)
-        self.calls.append(delta)
-        self._index += 1
+            problem, raw = call.problem or _NOT_AN_OBJECT, self._since(call.offset, text, stop)
+            at = self.start + call.offset
+            delta = CallMalformed(self._index, raw, problem.code, problem.reason, at, call.name)
+        self._add_call(delta, out)
         self._state = self._between
-
-    def _cut_short(self, text: str, at: int, markers: tuple[str, ...]) -> bool:
-        """Whether the text ends within one of these markers."""
-        rest = text[at : at + MAX_CANDIDATE]
-        return any(len(rest) < len(each) and each.startswith(rest) for each in markers)
-
-    def _skip_space(self, text: str, position: int) -> int:
-        found = _SPACE.match(text, position)
-        return found.end() if found else position
-
-    def _take(self, text: str, start: int, stop: int) -> int:
-        self._call.raw.add(text[start:stop])
-        return stop
-
-    def _fail(self, code: str, reason: str, position: int) -> None:
-        self.problem, self.problem_offset = Problem(code, reason), self._base + position

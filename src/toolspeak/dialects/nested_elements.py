@@ -47,7 +47,6 @@ class NestedCalls(CallSteps):
         self._block_end, self._call_end = block_end, f"{prefix}</invoke>"
         self._call_tag = re.compile(rf"""{start}<invoke\s+name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')\s*(/?)>""")
         self._tag = re.compile(rf'{start}<([^<>/\s][^<>]*?|)(\s+type="json")?>')
-        self._state = self._between
         self._open: list[_Node] = []
 
     def flow(self) -> Callable[[str], object] | None:
@@ -56,9 +55,6 @@ class NestedCalls(CallSteps):
         if self._state == self._in_text:
             return without(self._prefix[0], self._prefix[1])
         return without("]") if self._state == self._in_cdata else None
-
-    def end(self, out: list[Delta]) -> None:
-        self.done = self._state == self._between and bool(self.calls)
 
     # States, as in `Steps`.
 
@@ -76,7 +72,7 @@ class NestedCalls(CallSteps):
             self._start_call(unescape_name(tag[1] if tag[1] is not None else tag[2]), position, out)
             self._state = self._in_call
             if tag[3]:
-                self._close(text, tag.end(), out)
+                self._end_call(text, tag.end(), out)
             return tag.end()
         self._wait_or_fail(f'{self._prefix}<invoke name="…">', text, position)
         return position
@@ -87,26 +83,26 @@ class NestedCalls(CallSteps):
         if position == len(text):
             return position
         if text.startswith(self._call_end, position):
-            self._close(text, position + len(self._call_end), out)
+            self._end_call(text, position + len(self._call_end), out)
             return position + len(self._call_end)
         if text.startswith(self._block_end, position):
             call.notes.append("missing_closer")
-            self._close(text, position, out)
+            self._end_call(text, position, out)
             return position
         tag = self._tag.match(text, position, position + MAX_CANDIDATE)
         if tag is None:
             self._wait_or_fail(f"{self._prefix}<argument> or {self._call_end}", text, position)
             return position
-        self._start_node(tag, out)
+        self._start_node(tag)
         return tag.end()
 
-    def _start_node(self, tag: re.Match[str], out: list[Delta]) -> None:
+    def _start_node(self, tag: re.Match[str]) -> None:
         call, name = self._open_call(), unescape_name(tag[1].strip())
         if self._open:
             schema = _inner_schema(self._open[-1].schema, name, call.root)
         else:
             schema = argument_schemas(call.spec).get(call.spec.aliases.get(name, name)) if call.spec else None
-            self._start_argument(name, out)
+            self._start_argument(name)
         types = schema_types(schema if schema is not None else {}, call.root)
         end = f"{self._prefix}</{tag[1].strip()}>"
         self._open.append(_Node(name, end, schema, types, bool(tag[2])))
@@ -121,7 +117,7 @@ class NestedCalls(CallSteps):
         near = stop - position < MAX_CANDIDATE
         if near and text.startswith(CDATA, stop):
             node.cdata = True
-            self._be_text(node, out)
+            self._be_text(node)
             self._state = self._in_cdata
             return stop + len(CDATA)
         if near and not text.startswith(node.end, stop):
@@ -140,11 +136,11 @@ class NestedCalls(CallSteps):
             if holds and cut_tag and ">" not in text[stop + len(self._prefix) : stop + MAX_CANDIDATE]:
                 self._wait = True
                 return position
-        self._be_text(node, out)
+        self._be_text(node)
         self._state = self._in_text
         return position
 
-    def _be_text(self, node: _Node, out: list[Delta]) -> None:
+    def _be_text(self, node: _Node) -> None:
         self._text = Buffer(self.caps.characters)
         if (
             len(self._open) == 1
@@ -152,18 +148,18 @@ class NestedCalls(CallSteps):
             and (is_text(node.types) or (node.cdata and "string" in node.types))
         ):
             node.streams = True
-            self._say('"', out)
+            self._say('"')
 
     def _in_text(self, text: str, start: int, out: list[Delta]) -> int:
         node = self._open[-1]
         at = text.find(node.end, start)
         if at >= 0:
-            if self._grow(node, text, start, at, out):
+            if self._grow(node, text, start, at):
                 return at
-            self._end_node(out)
+            self._end_node()
             return at + len(node.end)
         hold = _hold_from(text, start, node.end)
-        if not self._grow(node, text, start, hold, out):
+        if not self._grow(node, text, start, hold):
             self._wait = hold < len(text)
         return hold
 
@@ -175,17 +171,17 @@ class NestedCalls(CallSteps):
             ended = rest.startswith(CDATA_END)
             after = skip_space(rest, len(CDATA_END)) if ended else 0
             if rest.startswith(CDATA_END + CDATA):
-                return at if self._grow(node, text, start, at, out) else at + len(CDATA_END + CDATA)
+                return at if self._grow(node, text, start, at) else at + len(CDATA_END + CDATA)
             if ended and after < MAX_CANDIDATE and rest.startswith(node.end, after):
-                if not self._grow(node, text, start, at, out):
-                    self._end_node(out)
+                if not self._grow(node, text, start, at):
+                    self._end_node()
                 return at + after + len(node.end)
             more = ended and after < MAX_CANDIDATE and (after == len(rest) or begins(rest, after, node.end))
             if more or begins(rest, 0, CDATA_END) or begins(rest, 0, CDATA_END + CDATA):
-                self._wait = not self._grow(node, text, start, at, out)
+                self._wait = not self._grow(node, text, start, at)
                 return at
             position = at + 1
-        self._grow(node, text, start, len(text), out)
+        self._grow(node, text, start, len(text))
         return len(text)
 
     def _in_container(self, text: str, position: int, out: list[Delta]) -> int:
@@ -194,11 +190,11 @@ class NestedCalls(CallSteps):
         if position == len(text):
             return position
         if text.startswith(node.end, position):
-            self._end_node(out)
+            self._end_node()
             return position + len(node.end)
         tag = self._tag.match(text, position, position + MAX_CANDIDATE)
         if tag:
-            self._start_node(tag, out)
+            self._start_node(tag)
             return tag.end()
         if begins(text, position, node.end):
             self._wait = True
@@ -206,12 +202,12 @@ class NestedCalls(CallSteps):
             self._wait_or_fail(f"an element or {node.end}", text, position)
         return position
 
-    def _grow(self, node: _Node, text: str, start: int, stop: int, out: list[Delta]) -> bool:
+    def _grow(self, node: _Node, text: str, start: int, stop: int) -> bool:
         """Takes a piece of an element's text; True if it has grown too large."""
-        self._content(text, start, stop, out if node.streams else None)
+        self._content(text, start, stop, said=node.streams)
         return self.problem is not None
 
-    def _end_node(self, out: list[Delta]) -> None:
+    def _end_node(self) -> None:
         node, call = self._open.pop(), self._open_call()
         value = self._value(node, call)
         if self._open:
@@ -220,7 +216,7 @@ class NestedCalls(CallSteps):
             children.append((node.name, value))
             self._state = self._in_container
             return
-        self._keep(node.name, "", value, out, streamed=node.streams)
+        self._keep(node.name, "", value, streamed=node.streams)
         self._state = self._in_call
 
     def _value(self, node: _Node, call: OpenCall) -> JSON:
@@ -235,10 +231,6 @@ class NestedCalls(CallSteps):
             call.problem = call.problem or Problem(value.code, reason)
             return text
         return value
-
-    def _close(self, text: str, stop: int, out: list[Delta]) -> None:
-        self._end_call(text, stop, out)
-        self._state = self._between
 
     def _wait_or_fail(self, what: str, text: str, position: int) -> None:
         rest, opener = text[position : position + MAX_CANDIDATE], f"{self._prefix}<"

@@ -58,6 +58,7 @@ GRANITE_20B_FC = json_dialect(
         results="a tool turn",
         reasoning="",
         stop=("<|endoftext|>",),
+        text_aside=True,
     ),
     [Marker("calls", "<function_call>", None, Starts("{["))],
     CallShape("arguments", array=False, arguments_required=False),
@@ -77,6 +78,7 @@ PHI4_MINI = json_dialect(
         results="a tool turn",
         reasoning="<think>",
         stop=("<|end|>", "<|endoftext|>", "<|eot_id|>"),
+        text_aside=True,
     ),
     [
         Marker(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 
-from toolspeak.data.deltas import CallMalformed, Delta
+from toolspeak.data.deltas import Delta
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.raw_values import Answer, EndTag, OpenValue, RawValues
@@ -75,6 +76,47 @@ class PairTags:
         return None if tag is None else tag != ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The tags as they stand in the text. `follow`: behind a value; `between`: behind a call."""
+
+    call: str
+    call_end: str
+    key: str
+    key_end: str
+    value: str
+    value_end: EndTag
+    kind: str
+    kind_end: str
+    name_end: str
+    block_end: str
+    follow: tuple[str, ...]
+    between: tuple[str, ...]
+
+
+@cache
+def _written(tags: PairTags, wrapped: bool) -> _Written:
+    def start(name: str) -> str:
+        return tags.start(name) if name else ""
+
+    call, call_end, key = tags.start("tool_call"), tags.end("tool_call"), tags.start("arg_key")
+    block_end = tags.end(tags.block) if wrapped else ""
+    return _Written(
+        call=call,
+        call_end=call_end,
+        key=key,
+        key_end=tags.end("arg_key"),
+        value=tags.start("arg_value"),
+        value_end=EndTag(tags.end("arg_value")),
+        kind=start(tags.kind),
+        kind_end=tags.end(tags.kind),
+        name_end=start(tags.name_end),
+        block_end=block_end,
+        follow=(key, call_end, block_end) if wrapped else (key, call_end),
+        between=(call, block_end) if wrapped else (call,),
+    )
+
+
 def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
     tag = stands(text, position, tags)
     return "undecided" if tag is None else "yes" if tag else "no"
@@ -93,39 +135,33 @@ class PairCalls(RawValues):
         self, tags: PairTags, wrapped: bool, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
     ) -> None:
         super().__init__(tools, first_index, caps)
-        self._tags = tags
+        self._json_calls = tags.json
         self._wrapped = wrapped
         self._tag_text = Buffer(caps.characters)  # of a key or type whose end is not there yet
         self._key = ""
         self._json: JsonCalls | None = None
         self._gap, self._breaks = skip_space, tuple[str, ...]()
-        self._call_start, self._call_end = tags.start("tool_call"), tags.end("tool_call")
-        self._block_end = tags.end(tags.block) if wrapped else ""
-        self._value_end = EndTag(tags.end("arg_value"))
-        self._after = tuple(tag for tag in (tags.start("arg_key"), self._call_end, self._block_end) if tag)
-        self._between_tags = (self._call_start, self._block_end)
-        self._state = self._between if wrapped else self._name
-
-    def end(self, out: list[Delta]) -> None:
-        self.done = self._wrapped and self._state == self._between and bool(self.calls)
+        self._tags = _written(tags, wrapped)
+        if not wrapped:
+            self._state = self._name
 
     def _may_follow(self, text: str, position: int) -> Answer:
         # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
         # and two calls must not be run as one.
         if self._breaks:
             window = text[position : position + MAX_CANDIDATE]
-            answer = _answer(window, self._gap(window, 0), (*self._after, self._call_start, *self._breaks))
+            answer = _answer(window, self._gap(window, 0), (*self._tags.follow, self._tags.call, *self._breaks))
             return "no" if answer == "undecided" and len(window) == MAX_CANDIDATE else answer
-        return _answer(text, position, (*self._after, self._call_start))
+        return _answer(text, position, (*self._tags.follow, self._tags.call))
 
     def _gives_up(self, text: str, position: int) -> Answer:
         rest = text[position : position + MAX_CANDIDATE]
-        if not rest.startswith(self._call_end):
-            return "undecided" if self._call_end.startswith(rest) else "no"
-        stop = skip_space(rest, len(self._call_end))
+        if not rest.startswith(self._tags.call_end):
+            return "undecided" if self._tags.call_end.startswith(rest) else "no"
+        stop = skip_space(rest, len(self._tags.call_end))
         if stop == len(rest):
             return "undecided" if len(rest) < MAX_CANDIDATE else "no"
-        answer = _answer(rest, stop, self._between_tags if self._wrapped else (self._call_start,))
+        answer = _answer(rest, stop, self._tags.between)
         return "no" if answer == "undecided" and len(rest) == MAX_CANDIDATE else answer
 
     def _in_vain(self, value: OpenValue) -> Problem:
@@ -138,18 +174,19 @@ class PairCalls(RawValues):
         stop = self._gap(text, position)
         if stop == len(text):
             return stop
-        tag = stands(text, stop, (*self._between_tags, *self._breaks))
+        tag = stands(text, stop, (*self._tags.between, *self._breaks))
         if tag is None:
             self._wait = True
-        elif tag == self._call_start:
+        elif tag == self._tags.call:
             self._state = self._name
             return stop + len(tag)
         elif tag and self.calls:
             self.done = True
         elif tag:
-            self._fail("empty_batch", f"the block holds no call; write {self._call_start}name…{self._call_end}", stop)
+            example = f"{self._tags.call}name…{self._tags.call_end}"
+            self._fail("empty_batch", f"the block holds no call; write {example}", stop)
         else:
-            self._fail("invalid_call", f"expected {self._call_start} or {self._block_end}", stop)
+            self._fail("invalid_call", f"expected {self._tags.call} or {self._tags.block_end}", stop)
         return stop
 
     def _name(self, text: str, position: int, out: list[Delta]) -> int:
@@ -162,15 +199,16 @@ class PairCalls(RawValues):
         name = found[1] if found else ""
         escaped = found is not None and _BREAK in text[found.end(1) : stop]
         self._gap, self._breaks = (_skip_gap, (_BREAK,)) if escaped else (skip_space, ())
-        if self._tags.json and not name and text[stop] == "{":
+        if self._json_calls and not name and text[stop] == "{":
             self._json = JsonCalls(_JSON_SHAPE, self._index, self.caps)
+            self._json.start = self.start + self._base + stop
             self._state = self._json_object
             return stop
         if text[stop] != "<":
             self._fail("invalid_call", f"expected the tool's name, then its arguments, found {text[stop]!r}", stop)
             return stop
         if self._tags.name_end:
-            tag = stands(text, stop, (self._tags.start(self._tags.name_end),))
+            tag = stands(text, stop, (self._tags.name_end,))
             if tag is None:
                 self._wait = True
                 return position
@@ -183,29 +221,27 @@ class PairCalls(RawValues):
         stop = self._gap(text, position)
         if stop == len(text):
             return stop
-        tag = stands(text, stop, (*self._after, *self._breaks))
+        tag = stands(text, stop, (*self._tags.follow, *self._breaks))
         if tag is None:
             self._wait = True
-        elif tag == self._call_end:
+        elif tag == self._tags.call_end:
             self._end_call(text, stop, out)
             if self._wrapped:
-                self._state = self._between
                 return stop + len(tag)
             self.done = True
-        elif tag == self._block_end and tag:
+        elif tag == self._tags.block_end and tag:
             self._open_call().notes.append("missing_closer")
             self._end_call(text, stop, out)
-            self._state = self._between
         elif tag:
             self._tag_text, self._state = Buffer(self.caps.characters), self._in_key
             return stop + len(tag)
         else:
-            name = shorten(self._open_call().name)
-            self._fail("invalid_call", f"expected {self._after[0]} or {self._call_end} in the call of {name!r}", stop)
+            name, tags = shorten(self._open_call().name), self._tags
+            self._fail("invalid_call", f"expected {tags.key} or {tags.call_end} in the call of {name!r}", stop)
         return stop
 
     def _in_key(self, text: str, position: int, out: list[Delta]) -> int:
-        stop, ended = self._until(self._tags.end("arg_key"), text, position)
+        stop, ended = self._until(self._tags.key_end, text, position)
         if ended:
             self._key, self._state = self._known(self._tag_text.value()), self._after_key
         return stop
@@ -219,12 +255,12 @@ class PairCalls(RawValues):
         stop = self._gap(text, position)
         if stop == len(text):
             return stop
-        tags = (self._tags.start("arg_value"), *([self._tags.start(self._tags.kind)] if self._tags.kind else []))
-        tag = stands(text, stop, (*tags, *self._breaks))
+        tags = self._tags
+        tag = stands(text, stop, (tags.value, *((tags.kind,) if tags.kind else ()), *self._breaks))
         if tag is None:
             self._wait = True
-        elif tag == tags[0]:
-            self._start_value(self._key, self._value_end, argument_types(self._open_call().spec, self._key), out)
+        elif tag == tags.value:
+            self._start_value(self._key, self._tags.value_end, argument_types(self._open_call().spec, self._key))
             return stop + len(tag)
         elif tag:
             self._tag_text, self._state = Buffer(self.caps.characters), self._in_kind
@@ -237,17 +273,17 @@ class PairCalls(RawValues):
             elif answer == "yes":
                 self._no_value()
             else:
-                self._fail("invalid_call", f"expected {tags[0]} behind the key {shorten(self._key)!r}", stop)
+                self._fail("invalid_call", f"expected {tags.value} behind the key {shorten(self._key)!r}", stop)
         return stop
 
     def _no_value(self) -> None:
         call = self._open_call()
-        reason = f"the argument {shorten(self._key)!r} has no value; write {self._tags.start('arg_value')}"
+        reason = f"the argument {shorten(self._key)!r} has no value; write {self._tags.value}"
         call.problem = call.problem or Problem("no_value", reason)
         self._state = self._in_call
 
     def _in_kind(self, text: str, position: int, out: list[Delta]) -> int:
-        stop, ended = self._until(self._tags.end(self._tags.kind), text, position)
+        stop, ended = self._until(self._tags.kind_end, text, position)
         if ended:
             self._state = self._after_kind
         return stop
@@ -256,27 +292,23 @@ class PairCalls(RawValues):
         stop = self._gap(text, position)
         if stop == len(text):
             return stop
-        tag = stands(text, stop, (self._tags.start("arg_value"), *self._breaks))
+        tag = stands(text, stop, (self._tags.value, *self._breaks))
         if tag is None:
             self._wait = True
         elif tag:
             kinds = KINDS.get(self._tag_text.value().strip()) or argument_types(self._open_call().spec, self._key)
-            self._start_value(self._key, self._value_end, kinds, out)
+            self._start_value(self._key, self._tags.value_end, kinds)
             return stop + len(tag)
         else:
-            self._fail("invalid_call", f"expected {self._tags.start('arg_value')} behind the type", stop)
+            self._fail("invalid_call", f"expected {self._tags.value} behind the type", stop)
         return stop
 
     def _json_object(self, text: str, position: int, out: list[Delta]) -> int:
         assert self._json is not None, "a JSON state without its reader is our bug"
-        at, first = self._base + position - self._json.raw.length, len(out)
         stop = self._json.feed(text, position, out)
-        for i in range(first, len(out)):
-            delta = out[i]
-            if isinstance(delta, CallMalformed):
-                out[i] = replace(delta, offset=delta.offset + at)
         if self._json.problem is not None:
-            self.problem, self.problem_offset = self._json.problem, at + self._json.problem_offset
+            self.problem = self._json.problem
+            self.problem_offset = self._json.start - self.start + self._json.problem_offset
         elif self._json.done:
             self.calls += self._json.calls
             self._index += len(self._json.calls)
@@ -287,11 +319,11 @@ class PairCalls(RawValues):
         stop = self._gap(text, position)
         if stop == len(text):
             return stop
-        tag = stands(text, stop, (self._call_end, *self._breaks))
+        tag = stands(text, stop, (self._tags.call_end, *self._breaks))
         if tag is None:
             self._wait = True
         elif not tag:
-            self._fail("invalid_call", f"expected {self._call_end} behind the JSON object", stop)
+            self._fail("invalid_call", f"expected {self._tags.call_end} behind the JSON object", stop)
         elif self._wrapped:
             self._state = self._between
             return stop + len(tag)

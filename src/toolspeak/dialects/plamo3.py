@@ -42,7 +42,6 @@ class PlamoCalls(CallSteps):
         # The tags that may stand here, and the state each leads to.
         self._after_call: Mapping[str, State] = {_CALL: self._open, _BLOCK_END: self._close}
         self._expected = self._after_call
-        self._state: State = self._tag
 
     def end(self, out: list[Delta]) -> None:
         self.done = self._complete
@@ -56,7 +55,8 @@ class PlamoCalls(CallSteps):
 
     # States, as in `blocks`; `_wait` asks for the same text again with more behind it.
 
-    def _tag(self, text: str, position: int, out: list[Delta]) -> int:
+    def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        """Between tags: one of those expected comes next."""
         stop = skip_space(text, position)
         if stop == len(text):
             return stop
@@ -74,7 +74,7 @@ class PlamoCalls(CallSteps):
         return position + len(tag)
 
     def _expect(self, expected: Mapping[str, State]) -> None:
-        self._expected, self._state = expected, self._tag
+        self._expected, self._state = expected, self._between
 
     def _close(self, text: str, position: int, out: list[Delta]) -> int:
         if self.calls:
@@ -171,7 +171,9 @@ PLAMO3 = DeclaredDialect(
             Marker("calls", _BLOCK, _BLOCK_END),
             Marker("reasoning", _THINK, _THINK_END),
             Marker("noise", "<|plamo:tag|>", None),
-        ]
+            Marker("noise", _THINK_END, None),  # of reasoning that was none
+        ],
+        severed="<|plamo:",
     ),
     new_body=_new_body,
     write_calls=_write_calls,

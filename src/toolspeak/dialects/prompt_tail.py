@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from toolspeak.data.deltas import CallMalformed, Delta, ReasoningDelta, TextDelta
+from toolspeak.data.deltas import CallMalformed, Delta, ReasoningDelta, TextAside, TextDelta
 from toolspeak.data.messages import FinishReason
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, Parser, Section
@@ -84,12 +84,15 @@ def _ends_in_call(dialect: Dialect, tools: Sequence[ToolSpec], prompt_tail: str)
     return any(isinstance(delta, CallMalformed) for delta in parser.close("length"))
 
 
+_SPOKEN = (TextDelta, TextAside, ReasoningDelta)
+
+
 class _OpenedCall:
     """Implements `Parser`: what the prompt began of a call belongs to it, what else it says does not."""
 
     def __init__(self, inner: Parser, prompt_tail: str) -> None:
         self._inner = inner
-        self._begun = [delta for delta in inner.feed(prompt_tail) if not isinstance(delta, TextDelta | ReasoningDelta)]
+        self._begun = [delta for delta in inner.feed(prompt_tail) if not isinstance(delta, _SPOKEN)]
         self._before = len(prompt_tail)
 
     def feed(self, chunk: str) -> list[Delta]:

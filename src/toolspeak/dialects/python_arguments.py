@@ -90,9 +90,7 @@ class PythonArguments(FunctionCalls):
         return self._unexpected("name=value: every argument needs its name", text, position)
 
     def _key_name(self, text: str, position: int, out: list[Delta]) -> int:
-        found = _KEY_RUN.match(text, position)
-        stop = found.end() if found else position
-        self._take_word(text[position:stop], position, "the name of an argument")
+        stop = self._take_word(_KEY_RUN, text, position, "the name of an argument")
         if stop < len(text):
             self._state = self._equals
         return stop
@@ -104,8 +102,8 @@ class PythonArguments(FunctionCalls):
         if text[position] != "=":
             word = shorten(self._word)
             return self._unexpected(f"'=' after {word}: every argument is written name=value", text, position)
-        self._item(out)
-        self._put(f"{json.dumps(self._word)}: ", out)
+        self._item()
+        self._put(f"{json.dumps(self._word)}: ")
         self._state = self._value
         return position + 1
 
@@ -140,11 +138,11 @@ class PythonArguments(FunctionCalls):
                 return self._fail("invalid_call", "a key of a dict must be a string", position)
             if len(self._levels) >= self.caps.depth:
                 return self._too_deep(position)
-            self._item(out)
-            self._open_level(char, out)
+            self._item()
+            self._open_level(char)
         elif char in "'\"":
-            self._item(out)
-            self._put('"', out)
+            self._item()
+            self._put('"')
             self._loose = self._raw_string = False
             self._state = self._string_open
             return position
@@ -153,9 +151,9 @@ class PythonArguments(FunctionCalls):
             return position
         return position + 1
 
-    def _open_level(self, char: str, out: list[Delta]) -> None:
+    def _open_level(self, char: str) -> None:
         if char == "[":
-            self._put("[", out)
+            self._put("[")
             self._levels.append(_Level("list", "]"))
         else:
             self._holds.append([])
@@ -171,7 +169,7 @@ class PythonArguments(FunctionCalls):
             return self._close(text, position, out)
         if char == "," and not level.in_key:
             if level.kind in ("group", "braces"):
-                self._resolve(level, out)
+                self._resolve(level)
             level.in_key = level.kind in ("dict", "spread")
             self._state = self._key if level.kind == "call" else self._value
         elif char == ":" and level.kind == "braces":
@@ -179,39 +177,39 @@ class PythonArguments(FunctionCalls):
             if key[0] in "[{":
                 return self._fail("invalid_call", "a key of a dict must be a string", position)
             level.kind = "dict"
-            self._put("{" + (key if key[0] == '"' else json.dumps(key)) + ": ", out)
+            self._put("{" + (key if key[0] == '"' else json.dumps(key)) + ": ")
             self._state = self._value
         elif char == ":" and level.in_key:
             level.in_key = False
-            self._put(": ", out)
+            self._put(": ")
             self._state = self._value
         else:
             wanted = " or ".join(f"'{each}'" for each in level.follows)
             return self._unexpected(f"{wanted} after a value (literals only)", text, position)
         return position + 1
 
-    def _resolve(self, level: _Level, out: list[Delta]) -> None:
+    def _resolve(self, level: _Level) -> None:
         """A parenthesis is a tuple, braces are a set."""
         held = "".join(self._holds.pop())
         level.kind = "tuple" if level.kind == "group" else "set"
-        self._put("[", out)
-        self._put(held, out)
+        self._put("[")
+        self._put(held)
 
     def _close(self, text: str, position: int, out: list[Delta]) -> int:
         level = self._levels[-1]
         if level.kind == "group" and level.count == 1:
             held = "".join(self._holds.pop())
-            self._put(held, out)
+            self._put(held)
         elif level.kind == "braces" and level.count == 0:
             self._holds.pop()
-            self._put("{}", out)
+            self._put("{}")
         elif level.kind != "spread":
             if level.kind in ("group", "braces"):
-                self._resolve(level, out)
+                self._resolve(level)
             if level.kind == "call":
-                self._put("}" if level.count else "{}", out)
+                self._put("}" if level.count else "{}")
             else:
-                self._put("}" if level.kind == "dict" else "]", out)
+                self._put("}" if level.kind == "dict" else "]")
         self._levels.pop()
         self._state = self._after
         if not self._levels and self.problem is None:
@@ -219,7 +217,7 @@ class PythonArguments(FunctionCalls):
             self._state = self._after_call
         return position + 1
 
-    def _item(self, out: list[Delta]) -> None:
+    def _item(self) -> None:
         """A value or a key starts: writes what separates it from the one before."""
         level = self._levels[-1]
         if level.kind in ("dict", "spread") and not level.in_key:
@@ -228,16 +226,16 @@ class PythonArguments(FunctionCalls):
             return  # the value of a named argument
         counting = self._levels[0] if level.kind == "spread" else level
         if counting.count:
-            self._put(", ", out)
+            self._put(", ")
         elif counting.kind == "call":
-            self._put("{", out)
+            self._put("{")
         counting.count += 1
 
-    def _put(self, fragment: str, out: list[Delta]) -> None:
+    def _put(self, fragment: str) -> None:
         if self._holds:
             self._holds[-1].append(fragment)
         else:
-            self._say(fragment, out)
+            self._say(fragment)
 
     # Literals
 
@@ -252,8 +250,8 @@ class PythonArguments(FunctionCalls):
             return stop
         word = self._word
         if text[stop] in "'\"" and word.lower() in ("r", "u"):
-            self._item(out)
-            self._put('"', out)
+            self._item()
+            self._put('"')
             self._loose, self._raw_string, self._state = False, word.lower() == "r", self._string_open
             return stop
         value = WORDS.get(word) or read_number(word)
@@ -263,8 +261,8 @@ class PythonArguments(FunctionCalls):
             if value is None and NUMBER.fullmatch(word):
                 return self._fail("too_large", f"the number {shorten(word)} is too large or no number", stop)
             return self._fail("invalid_call", reason, stop)
-        self._item(out)
-        self._put(json.dumps(value) if self._levels[-1].in_key else value, out)
+        self._item()
+        self._put(json.dumps(value) if self._levels[-1].in_key else value)
         self._state = self._after
         return stop
 
@@ -288,29 +286,29 @@ class PythonArguments(FunctionCalls):
         run = RAW_RUNS[quote] if self._raw_string else RUNS[quote]
         found = run.match(text, position)
         stop = found.end() if found else position
-        self._content(text[position:stop], out)
+        self._content(text[position:stop])
         if stop == len(text):
             return stop
         if text[stop] == "\\":
-            return self._escape(text, stop, out)
+            return self._escape(text, stop)
         ends = self._ends(text, stop)
         if ends == "wait":
             self._wait = True
             return stop
         if ends == "content":
             self._loose = self._loose or not self._triple
-            self._put('\\"' if quote == '"' else quote, out)
+            self._put('\\"' if quote == '"' else quote)
             return stop + 1
         if ends == "joined":  # two literals side by side
             self._state, self._raw_string = self._string_open, False
             return skip_space(text, stop + (3 if self._triple else 1))
-        self._put('"', out)
+        self._put('"')
         self._state = self._after
         return stop + (3 if self._triple else 1)
 
-    def _content(self, piece: str, out: list[Delta]) -> None:
+    def _content(self, piece: str) -> None:
         if piece:
-            self._put(json_content(piece) if self._raw_string else quoted_content(piece, self._quote), out)
+            self._put(json_content(piece) if self._raw_string else quoted_content(piece, self._quote))
 
     def _ends(self, text: str, at: int) -> Literal["end", "content", "joined", "wait"]:
         """What the quote at text[at] is: followed by nothing that may follow a string, it is content."""
@@ -342,12 +340,12 @@ class PythonArguments(FunctionCalls):
             return "end" if text[beyond] in ",]" else "content"
         return "end"
 
-    def _escape(self, text: str, at: int, out: list[Delta]) -> int:
+    def _escape(self, text: str, at: int) -> int:
         if self._raw_string:
             if at + 1 == len(text):
                 self._wait = True
                 return at
-            self._put(json_content(text[at : at + 2]), out)
+            self._put(json_content(text[at : at + 2]))
             return at + 2
         if ESCAPE_START.fullmatch(text, at):
             self._wait = True
@@ -357,5 +355,5 @@ class PythonArguments(FunctionCalls):
         if found is None or value is None:
             reason = f"'\\{text[at + 1]}' begins no escape here; write a backslash in a string as '\\\\'"
             return self._fail("invalid_escape", reason, at)
-        self._put(json_content(value), out)
+        self._put(json_content(value))
         return found.end()

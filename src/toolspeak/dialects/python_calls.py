@@ -58,9 +58,7 @@ class PythonCalls(PythonArguments):
         return position
 
     def _call_name(self, text: str, position: int, out: list[Delta]) -> int:
-        found = _WORD_RUN.match(text, position)
-        stop = found.end() if found else position
-        self._take_word(text[position:stop], position, "the name of a tool")
+        stop = self._take_word(_WORD_RUN, text, position, "the name of a tool")
         if stop < len(text):
             self._state = self._call_open
         return stop

@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.blocks import BlockFormat
-from toolspeak.dialects.body import Body, Run
+from toolspeak.dialects.body import Body, ChosenBody
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.avoid import Pattern
 from toolspeak.dialects.grammar.call_frames import before_call, python_arguments, python_notation
@@ -21,6 +19,7 @@ from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Matches, Starts
 from toolspeak.dialects.python_calls import KEY, NAME, VALUE_START, PythonCalls
 from toolspeak.dialects.render import ERROR, dump_json, marker_prefix, result_text, result_value
@@ -201,41 +200,21 @@ _LFM2 = marker_prefix(
 )
 
 
-class PythonOrJson(Body):
+class PythonOrJson(ChosenBody):
     """Implements `Body`: LFM2 writes Python calls, or JSON where the system prompt asked for it."""
 
     def __init__(self, first_index: int, caps: Caps) -> None:
         super().__init__(caps)
         self._first_index = first_index
-        self._inner: Body | None = None
 
-    def feed(self, text: str, start: int, out: list[Delta]) -> int:
-        if self._inner is None:
-            inner = text[start : start + MAX_CANDIDATE].replace("[", "", 1).lstrip()
-            if not inner and len(text) - start < MAX_CANDIDATE:
-                return start
-            array = text[start] == "["
-            if inner.startswith("{"):
-                shape = CallShape(arguments_key="arguments", array=array, arguments_required=False)
-                self._inner = JsonCalls(shape, self._first_index, self.caps)
-            else:
-                self._inner = PythonCalls(True, self._first_index, self.caps)
-            self.raw, self.calls = self._inner.raw, self._inner.calls
-        stop = self._inner.feed(text, start, out)
-        self._copy(self._inner)
-        return stop
-
-    def run(self) -> Run | None:
-        return self._inner.run() if self._inner is not None else None
-
-    def end(self, out: list[Delta]) -> None:
-        if self._inner is not None:
-            self._inner.end(out)
-            self._copy(self._inner)
-
-    def _copy(self, inner: Body) -> None:
-        self.done, self.notes = inner.done, inner.notes
-        self.problem, self.problem_offset = inner.problem, inner.problem_offset
+    def choose(self, text: str, start: int) -> Body | None:
+        inner = text[start : start + MAX_CANDIDATE].replace("[", "", 1).lstrip()
+        if not inner and len(text) - start < MAX_CANDIDATE:
+            return None
+        if inner.startswith("{"):
+            shape = CallShape(arguments_key="arguments", array=text[start] == "[", arguments_required=False)
+            return JsonCalls(shape, self._first_index, self.caps)
+        return PythonCalls(True, self._first_index, self.caps)
 
 
 def _lfm2_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
@@ -302,6 +281,7 @@ OLMO3 = DeclaredDialect(
         arguments="Python literals",
         results="plain text in a turn of the role environment",
         stop=("<|im_end|>",),
+        text_aside=True,
     ),
     table=MarkerTable(
         [

@@ -149,8 +149,8 @@ class RawValues(CallSteps):
         """What stands there, which may not follow a value."""
         return "text"
 
-    def _start_value(self, name: str, end: EndTag, types: Types, out: list[Delta], *, explicit: bool = False) -> None:
-        self._start_argument(name, out)
+    def _start_value(self, name: str, end: EndTag, types: Types, *, explicit: bool = False) -> None:
+        self._start_argument(name)
         self._value = OpenValue(name, end, types, Buffer(self.caps.characters), explicit)
         self._state = self._value_start
 
@@ -174,8 +174,8 @@ class RawValues(CallSteps):
             if may_be_json:
                 value.scanner = JsonScanner(self.caps, depth=2)
             else:
-                self._stream(value, out)
-        self._release(value, out)
+                self._stream(value)
+        self._release(value)
         self._state = self._in_value
         return stop
 
@@ -184,25 +184,25 @@ class RawValues(CallSteps):
         while (at := self._next(value, text, position)) >= 0:
             if value.cdata and text[at] == "]":
                 if text.startswith(_JOINT, at):
-                    stop = self._pass(value, text, start, at, out)
+                    stop = self._pass(value, text, start, at)
                     return stop if self.problem else at + len(_JOINT)
                 ended = value.end.match_cdata(text, at, spaced=self.spaced)
             else:
                 ended = -1 if value.cdata else value.end.match(text, at)
             if ended > 0:
-                stop = self._pass(value, text, start, at, out)
+                stop = self._pass(value, text, start, at)
                 if self.problem is None:
                     value.pending.add(text[at:ended])
                     self._state, stop = self._after_value, ended
                 return stop
             given_up: Answer = self._gives_up(text, at) if value.rejected else "no"
             if given_up == "yes":
-                return self._abandon(value, text, start, at, out)
+                return self._abandon(value, text, start, at)
             if given_up == "undecided" or ended == 0:
                 self._wait = True
-                return self._pass(value, text, start, at, out)
+                return self._pass(value, text, start, at)
             position = at + 1
-        return self._pass(value, text, start, len(text), out)
+        return self._pass(value, text, start, len(text))
 
     def _next(self, value: OpenValue, text: str, position: int) -> int:
         """Where something may stand that `_in_value` looks at; -1 for nowhere."""
@@ -212,8 +212,8 @@ class RawValues(CallSteps):
             return min(first, other) if first >= 0 and other >= 0 else max(first, other)
         return text.find("<", position) if value.rejected else value.end.find(text, position)
 
-    def _abandon(self, value: OpenValue, text: str, start: int, at: int, out: list[Delta]) -> int:
-        stop, call = self._pass(value, text, start, at, out), self._open_call()
+    def _abandon(self, value: OpenValue, text: str, start: int, at: int) -> int:
+        stop, call = self._pass(value, text, start, at), self._open_call()
         call.problem = call.problem or self._in_vain(value)
         self._value, self._state = None, self._in_call
         return stop
@@ -228,36 +228,36 @@ class RawValues(CallSteps):
         if answer == "undecided":
             self._wait = True
         elif answer == "yes":
-            self._end_value(out)
+            self._end_value()
         else:
             value.rejected = value.rejected or self._rejected(text, stop)
-            self._release(value, out)
+            self._release(value)
             self._state = self._in_value
         return stop
 
-    def _pass(self, value: OpenValue, text: str, start: int, stop: int, out: list[Delta]) -> int:
+    def _pass(self, value: OpenValue, text: str, start: int, stop: int) -> int:
         """Takes a piece of the value, as `_content` does; text that can be no JSON any more is a string."""
-        stop = self._content(text, start, stop, out if value.streams else None)
+        stop = self._content(text, start, stop, said=value.streams)
         if value.scanner is not None and stop > start:
             taken = value.scanner.feed(text[start:stop], 0)
             if value.scanner.problem is not None or taken < stop - start:
                 value.scanner = None
-                self._stream(value, out)
+                self._stream(value)
         return stop
 
-    def _release(self, value: OpenValue, out: list[Delta]) -> None:
+    def _release(self, value: OpenValue) -> None:
         """What was pending belongs to the value."""
         pending, value.pending = value.pending.value(), Buffer(self.caps.characters)
-        self._pass(value, pending, 0, len(pending), out)
+        self._pass(value, pending, 0, len(pending))
 
-    def _stream(self, value: OpenValue, out: list[Delta]) -> None:
+    def _stream(self, value: OpenValue) -> None:
         value.streams = True
-        self._say('"' + string_text(self._text.value()), out)
+        self._say('"' + string_text(self._text.value()))
 
-    def _end_value(self, out: list[Delta]) -> None:
+    def _end_value(self) -> None:
         value, text = self._open_value(), self._text.value()
         read = text if value.streams else self._read(value, text)
-        self._keep(value.name, text, read, out, streamed=value.streams)
+        self._keep(value.name, text, read, streamed=value.streams)
         self._value, self._state = None, self._in_call
 
     def _read(self, value: OpenValue, text: str) -> JSON | Problem:

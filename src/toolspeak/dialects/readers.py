@@ -10,9 +10,10 @@ from operator import is_
 from typing import Literal, cast
 
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import changed
 from toolspeak.dialects import harmony_parser, muse
 from toolspeak.dialects.base import Dialect
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.catalogue import DETECTION
 from toolspeak.dialects.declared import DeclaredDialect
@@ -28,6 +29,7 @@ from toolspeak.dialects.markers import (
     markup_of,
 )
 from toolspeak.dialects.muse import MUSE
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Follows, Starts
 from toolspeak.dialects.pythonic import BareDialect
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker
@@ -49,13 +51,6 @@ class Reader:
     format: BlockFormat
     own: bool = False
     turn: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Owned(Found):
-    """A marker and who reads what it opens."""
-
-    reader: Reader | None = None
 
 
 def _turn_marker(text: str, head: re.Pattern[str]) -> Marker:
@@ -169,7 +164,7 @@ class Union:
         if len(two) == 1 and two in self._longer and not final:
             return "undecided"
         waiting: Literal["text", "undecided", "opened"] = "text"
-        found: Owned | None = None
+        found: Found | None = None
         exact = False
         for reader in self._ordered(two):
             verdict = reader.format.table.decide(held, in_code, final)
@@ -179,7 +174,7 @@ class Union:
             elif self._admits(reader, verdict.marker):
                 exact = _is_exact(verdict, held)
                 if exact or found is None:
-                    found = Owned(verdict.marker, verdict.length, verdict.fenced, verdict.notes, reader)
+                    found = changed(verdict, reader=reader)
                 if exact:
                     break
         decided = waiting == "text" or (final and (exact or waiting == "undecided"))

@@ -13,6 +13,7 @@ from toolspeak.data.deltas import (
     CallMalformed,
     CallStarted,
     Delta,
+    TextAside,
     TextDelta,
 )
 from toolspeak.data.messages import (
@@ -29,6 +30,7 @@ from toolspeak.dialects.strict import StrictDialect
 from toolspeak.dialects.wrapped import WrappedDialect
 from toolspeak.errors import UsageError
 
+_MADE = (TextDelta, TextAside, CallStarted, ArgumentsDelta, CallCompleted)
 ReadAgain = Callable[[str], "list[Delta] | None"]
 """The deltas of a block's body once it is mended; None if it cannot be."""
 
@@ -80,7 +82,9 @@ class RepairingDialect(WrappedDialect):
         parser = self.framed.parser(tools)
         deltas = [*parser.feed(shown.text), *parser.close("stop")]
         kept: list[Delta] = [delta for delta in deltas if not isinstance(delta, BatchEnded)]
-        known = all(isinstance(delta, (TextDelta, CallStarted, ArgumentsDelta, CallCompleted)) for delta in kept)
+        known = all(
+            isinstance(delta, (TextDelta, TextAside, CallStarted, ArgumentsDelta, CallCompleted)) for delta in kept
+        )
         return kept if known and any(isinstance(delta, CallCompleted) for delta in kept) else None
 
 
@@ -149,7 +153,7 @@ class _RepairingParser:
                 out.append(replace(delta, index=first + delta.index, notes=notes, repaired_from=malformed.raw))
             elif isinstance(delta, (CallStarted, ArgumentsDelta)):
                 out.append(replace(delta, index=first + delta.index))
-            elif isinstance(delta, TextDelta) and delta.text.strip():
+            elif isinstance(delta, (TextDelta, TextAside)) and delta.text.strip():
                 out.append(delta)
 
     def _end_batch(self, end: BatchEnded, out: list[Delta]) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from toolspeak.data.messages import JSON
 
@@ -20,13 +21,17 @@ MAX_END = 64
 """Characters an end marker may take, white space included."""
 
 
+MAX_DIGITS = 4300
+"""Digits that CPython's own `int(text)` takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Past a cap a call is malformed. The integer cap is CPython's own limit for `int(text)`."""
+    """Past a cap a call is malformed."""
 
     depth: int = 128
     characters: int = 64 * 1024 * 1024
-    digits: int = 4300
+    digits: int = MAX_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +45,21 @@ class Problem:
 class Buffer:
     """Text collected in pieces, at most `limit` characters of it (what comes later is counted, not kept)."""
 
-    __slots__ = ("_limit", "_text", "length")
+    __slots__ = ("_first", "_limit", "_text", "length")
 
     def __init__(self, limit: int) -> None:
-        self._text = io.StringIO(newline="")
+        self._first = ""  # a piece that stays the only one, as most do in a turn that comes whole, needs no stream
+        self._text: io.StringIO | None = None
         self._limit = limit
         self.length = 0
 
     def add(self, text: str) -> None:
-        if self.length < self._limit:
+        if not self.length:
+            self._first = text[: self._limit]
+        elif self.length < self._limit:
+            if self._text is None:
+                self._text = io.StringIO(newline="")
+                self._text.write(self._first)
             self._text.write(text[: self._limit - self.length])
         self.length += len(text)
 
@@ -57,10 +68,12 @@ class Buffer:
         return self.length > self._limit
 
     def value(self) -> str:
-        return self._text.getvalue()
+        return self._first if self._text is None else self._text.getvalue()
 
     def since(self, start: int) -> str:
         """What was added from this length on."""
+        if self._text is None:
+            return self._first[start:]
         self._text.seek(start)
         text = self._text.read()
         self._text.seek(0, io.SEEK_END)
@@ -291,7 +304,7 @@ def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
 
 def _finite(text: str) -> float:
     value = float(text)
-    if value in (float("inf"), float("-inf")):
+    if value in (float("inf"), float("-inf")) or len(text) > MAX_DIGITS:
         raise _RejectedError(Problem("too_large", f"the number {shorten(text)} is too large"))
     return value
 
@@ -321,6 +334,34 @@ def decode_json(text: str, caps: Caps | None = None) -> JSON | Problem:
         return rejected.problem
     except (ValueError, RecursionError) as error:
         return Problem("invalid_json", str(error))
+
+
+def whole_object(text: str, position: int, caps: Caps) -> tuple[dict[str, JSON], int] | None:
+    """The value and the end of a JSON object at text[position] that is there to its end: for a scanner and a decoder
+    at once, in a tenth of their time. None where these have to say what it is: cut short, past a cap, not strict JSON.
+    """
+    if text.find("}", position) < 0 or caps.digits < MAX_DIGITS:
+        return None
+    try:
+        value, stop = _DECODER.raw_decode(text, position)
+    except (ValueError, RecursionError):
+        return None
+    length, brackets = stop - position, text.count("{", position, stop) + text.count("[", position, stop)
+    nested = caps.depth - 2  # of a call, as in the JSON dialects
+    if length > caps.characters or (brackets > nested and _deeper(value, nested)):
+        return None
+    return value, stop
+
+
+def _deeper(value: dict[str, JSON], depth: int) -> bool:
+    """Whether arrays and objects are nested deeper than this."""
+    level: list[Iterable[JSON]] = [value.values()]
+    for _ in range(depth):
+        inner: list[JSON] = [each for values in level for each in values if isinstance(each, (dict, list))]
+        level = [cast("dict[str, JSON]", each).values() if isinstance(each, dict) else each for each in inner]
+        if not level:
+            return False
+    return True
 
 
 class EndMarker:

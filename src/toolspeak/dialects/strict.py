@@ -10,9 +10,10 @@ from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Del
 from toolspeak.data.messages import NORMAL_END, FinishReason
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, Parser, Section
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.detect import AutoDialect, AutoParser
 from toolspeak.dialects.markers import Found
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.wrapped import WrappedDialect
 from toolspeak.errors import UsageError
 
@@ -163,7 +164,7 @@ class StrictParser(BlockParser):
 
     def _restore(self, before: dict[str, Any]) -> None:
         reread = self._reread
-        self.__dict__.update(before)
+        vars(self).update(before)
         self._reread = reread
 
 

@@ -22,6 +22,7 @@ LONGCAT = json_dialect(
         models=("longcat",),
         results="a tool turn",
         reasoning="<longcat_think> or <think>",
+        text_aside=True,
     ),
     [
         Marker("calls", "<longcat_tool_call>", "</longcat_tool_call>", Starts("{[")),
@@ -42,6 +43,7 @@ JAMBA = json_dialect(
         "parallel",
         models=("jamba",),
         results="a tool turn",
+        text_aside=True,
     ),
     [_TOOL_CALLS, THINK],
     _ARRAY,
@@ -88,6 +90,7 @@ HUNYUAN_A13B = json_dialect(
         models=("hunyuan-a13b",),
         results="<tool_response> in a user turn",
         stop=("<|eos|>",),
+        text_aside=True,
     ),
     [
         _TOOL_CALLS,
@@ -155,6 +158,7 @@ INTERNLM2 = json_dialect(
         models=("internlm2.x", "internlm3"),
         results="an environment turn named <|plugin|>",
         stop=("<|im_end|>",),
+        text_aside=True,
     ),
     [Marker("calls", "<|action_start|><|plugin|>", "<|action_end|>", Starts("{[")), THINK],
     CallShape("parameters", array=False, arguments_required=False),

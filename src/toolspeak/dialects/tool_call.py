@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, DialectInfo, Listing, Section
-from toolspeak.dialects.blocks import BlockFormat, BlockParser
+from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.grammar.json_frames import json_call
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.render import (
     ERROR,

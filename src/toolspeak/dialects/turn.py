@@ -15,6 +15,7 @@ from toolspeak.data.deltas import (
     ForgedResults,
     PartEnded,
     ReasoningDelta,
+    TextAside,
     TextDelta,
     TurnEnded,
     other_dialects,
@@ -31,7 +32,7 @@ from toolspeak.data.messages import (
     Usage,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import quick
+from toolspeak.data.values import value
 from toolspeak.dialects.base import Dialect, Section
 
 
@@ -43,14 +44,15 @@ class IgnoredCall:
     reason: str
 
 
-@quick
+@value
 @dataclass(frozen=True, slots=True)
 class ParsedTurn:
     """What the runtime sees in a reply.
 
     `text` and `reasoning` are as written; `message` holds the text (without the white space around blocks and
     reasoning), the reasoning and the calls that count, in order. `calls` are those that count, malformed ones in
-    their position. `notes` says what was accepted leniently around the calls.
+    their position. `aside` is text behind the calls that is none of the answer; it is no part of the message. `notes`
+    says what was accepted leniently around the calls.
     """
 
     text: str
@@ -64,6 +66,7 @@ class ParsedTurn:
     usage: Usage
     model: str | None
     response_id: str | None = None
+    aside: str = ""
 
     @property
     def dialect(self) -> str | None:
@@ -91,6 +94,7 @@ class TurnCollector:
         self._calls: dict[int, ToolCall | MalformedCall] = {}
         self._ignored: dict[int, str] = {}
         self._forged: tuple[str, ...] = ()
+        self._aside: list[str] = []
         self._notes: tuple[str, ...] = ()
         self._end = TurnEnded("stop")
         self.batch_ended = False
@@ -127,6 +131,8 @@ class TurnCollector:
                 self._notes, self.batch_ended = delta.notes, True
             case ForgedResults(raw):
                 self._forged = (*self._forged, raw)
+            case TextAside(text):
+                self._aside.append(text)
             case TurnEnded():
                 self._end = delta
             case _:
@@ -157,7 +163,9 @@ class TurnCollector:
         self._calls[index] = call
 
     def turn(self) -> ParsedTurn:
-        counting = {index: call for index, call in self._calls.items() if index not in self._ignored}
+        counting, ignored = self._calls, self._ignored
+        if ignored:
+            counting = {index: call for index, call in counting.items() if index not in ignored}
         parts: list[Part] = []
         texts, thoughts = list[str](), list[str]()
         for entry in self._parts:
@@ -171,19 +179,20 @@ class TurnCollector:
                 text = text.strip()  # its neighbours are blocks or reasoning, or the ends of the turn
             if text or entry.opaque is not None:
                 parts.append(entry.kind(text, entry.opaque))
-        ignored = [IgnoredCall(self._calls[i], why) for i, why in self._ignored.items() if i in self._calls]
+        calls = counting.values() if len(counting) < 2 else [counting[index] for index in sorted(counting)]
         return ParsedTurn(
             text="".join(texts),
             reasoning="".join(thoughts),
             message=Message("assistant", tuple(parts)),
-            calls=tuple([counting[index] for index in sorted(counting)]),
-            ignored=tuple(ignored),
+            calls=tuple(calls),
+            ignored=tuple([IgnoredCall(self._calls[i], why) for i, why in ignored.items() if i in self._calls]),
             forged=self._forged,
             notes=self._notes,
             finish=self._end.finish,
             usage=self._end.usage,
             model=self._end.model,
             response_id=self._end.response_id,
+            aside="".join(self._aside),
         )
 
 

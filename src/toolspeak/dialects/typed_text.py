@@ -33,12 +33,15 @@ _NAMES: Mapping[str, frozenset[str]] = {
     }.items()
     for name in names.split()
 }
+_ONE_TYPE = {name: Types(kinds) for name, kinds in _NAMES.items()}
 _COMBINED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
+_NARROWED = _COMBINED | {"enum", "const"}
 
 
 def as_mapping(value: JSON) -> Mapping[str, Any]:
     """A JSON object, or an empty one in place of any other value."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    # A dict is known at once: whether it is a Mapping takes longer to tell than most of what follows (and so does `|`).
+    return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else {}
 
 
 def json_type(value: JSON) -> str:
@@ -65,12 +68,14 @@ def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Type
     mapping = as_mapping(schema)
     if not mapping or depth > 32:
         return _ALL
+    kinds = mapping.get("type")
+    if isinstance(kinds, str) and _NARROWED.isdisjoint(mapping):
+        return _ONE_TYPE.get(kinds.lower(), _ALL)
     reference = mapping.get("$ref")
     if isinstance(reference, str):
         return schema_types(resolve(reference, root), root, depth + 1)
     admitted: frozenset[str] = _ALL
     literals: frozenset[str] = frozenset()
-    kinds = mapping.get("type")
     if kinds is not None:
         names = [kinds] if isinstance(kinds, str) else as_list(kinds)
         admitted &= frozenset[str]().union(*(_NAMES.get(str(name).lower(), _ALL) for name in names))
@@ -101,7 +106,7 @@ def _is_other(literal: str, branches: Sequence[Types]) -> bool:
 
 def argument_schemas(spec: ToolSpec) -> Mapping[str, JSON]:
     """The schema of each argument by name, also where the tool's schema refers to others or is a choice of several."""
-    if not _COMBINED & spec.parameters.keys():
+    if _COMBINED.isdisjoint(spec.parameters):
         return spec.properties
     return _argument_schemas(spec.parameters, spec.parameters, 0)
 
@@ -126,6 +131,17 @@ def _merged(keyword: str, parts: Sequence[Mapping[str, JSON]]) -> dict[str, JSON
         for name, schema in part.items():
             found.setdefault(name, []).append(schema)
     return {name: schemas[0] if len(schemas) == 1 else {keyword: schemas} for name, schemas in found.items()}
+
+
+def has_argument(spec: ToolSpec, name: str) -> bool:
+    """Whether the tool has an argument of this name, or one with this alias."""
+    return name in argument_schemas(spec) or name in spec.aliases
+
+
+def admits_argument(spec: ToolSpec, name: str) -> bool:
+    """Whether the tool may have an argument of this name."""
+    # Others must be admitted explicitly: JSON Schema's default would make every tag in a value a sibling.
+    return has_argument(spec, name) or spec.parameters.get("additionalProperties") not in (None, False)
 
 
 def argument_types(spec: ToolSpec | None, name: str) -> Types:

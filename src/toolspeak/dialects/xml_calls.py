@@ -15,7 +15,13 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import OpenCall, skip_space
-from toolspeak.dialects.typed_text import argument_schemas, argument_types, read_typed
+from toolspeak.dialects.typed_text import (
+    admits_argument,
+    argument_schemas,
+    argument_types,
+    has_argument,
+    read_typed,
+)
 from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, TAG_START, Tag, match_tag
 
 
@@ -29,10 +35,6 @@ class XmlCalls(RawValues):
         super().__init__(tools, first_index, caps)
         self._block = block.lower()
         self._element = ""  # of the open call
-        self._state = self._between
-
-    def end(self, out: list[Delta]) -> None:
-        self.done = self._state == self._between and bool(self.calls)
 
     def hint(self) -> str:
         """Why an unclosed value did not end where the model thought it would."""
@@ -81,7 +83,7 @@ class XmlCalls(RawValues):
         if tag is None:
             return position
         if not tag.closing:
-            self._open_argument(call, tag, out)
+            self._open_argument(call, tag)
             return position + tag.length
         if tag.element == self._element:
             self._close(call, text, position + tag.length, out)
@@ -93,17 +95,17 @@ class XmlCalls(RawValues):
         self._fail("invalid_xml", f"</{shorten(tag.element)}> closes nothing; <{self._element}> is open", position)
         return position
 
-    def _open_argument(self, call: OpenCall, tag: Tag, out: list[Delta]) -> None:
+    def _open_argument(self, call: OpenCall, tag: Tag) -> None:
         types, explicit = TEXT, tag.kind == "json"
         if call.spec is not None:
-            types = argument_types(call.spec, tag.name) if self._known(call.spec, tag.name) else TEXT
+            types = argument_types(call.spec, tag.name) if has_argument(call.spec, tag.name) else TEXT
         if tag.attributes:
             call.notes.append("attributes")
         # Text wherever it is admitted: another value says so itself, by `type="json"`.
         types = TEXT if "string" in types and not explicit else types
-        self._start_value(tag.name, EndTag(f"</{tag.element}>", loose=True), types, out, explicit=explicit)
+        self._start_value(tag.name, EndTag(f"</{tag.element}>", loose=True), types, explicit=explicit)
         if tag.empty:
-            self._end_value(out)
+            self._end_value()
 
     def _gives_up(self, text: str, position: int) -> Answer:
         """The value was most likely closed in vain because an unknown argument follows it."""
@@ -130,13 +132,7 @@ class XmlCalls(RawValues):
         if tag.closing:
             return "yes" if tag.element == self._element or tag.element.lower() == self._block else "no"
         spec = self._open_call().spec
-        if spec is None or self._known(spec, tag.name):
-            return "yes"
-        # Said explicitly, that is: JSON Schema's default would make every tag in a value a sibling.
-        return "yes" if spec.parameters.get("additionalProperties") not in (None, False) else "no"
-
-    def _known(self, spec: ToolSpec, name: str) -> bool:
-        return name in argument_schemas(spec) or name in spec.aliases
+        return "yes" if spec is None or admits_argument(spec, tag.name) else "no"
 
     def _rejected(self, text: str, position: int) -> str:
         tag = match_tag(text, position, NAMED_ARGUMENT)
@@ -153,7 +149,6 @@ class XmlCalls(RawValues):
             reason = f"arguments are elements, not attributes: <{element}><argument>value</argument></{element}>"
             call.problem = Problem("no_arguments", reason)
         self._end_call(text, stop, out)
-        self._state = self._between
 
     def _read_tag(self, text: str, position: int, named: str) -> Tag | None:
         """The tag at `position`; None after asking for more or failing."""

@@ -142,7 +142,6 @@ class _WrappedCalls(XmlCalls):
                 call.notes.append("missing_closer")
                 stop = position
             self._end_call(text, stop, out)
-            self._state = self._between
         elif not tag.closing and not tag.empty and tag.element == tags.name and call is None:
             self._state = self._in_name
         elif not tag.closing and tag.element == tags.arguments and call is not None and not self._filled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from toolspeak.data.values import quick
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
 NAMED_CALL, NAMED_ARGUMENT = "call", "argument"
@@ -17,6 +18,7 @@ _ELEMENT_NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _UNSAFE = re.compile(r"[^\w .:/-]")
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Tag:
     """`name` is the tool or argument the element stands for; `kind` its `type` attribute; `attributes`: it
@@ -39,11 +41,13 @@ def match_tag(text: str, position: int, named: str) -> Tag | None:
     found = _TAG.match(text, position, position + MAX_CANDIDATE)
     if found is None:
         return None
+    name = found[2]
+    if not found[3]:
+        return Tag(found[1] == "/", name, name, found[4] == "/", None, False, found.end() - position)
     attributes = {
         match[1].lower(): _unescape(match[2] if match[2] is not None else match[3])
         for match in _ATTRIBUTE.finditer(found[3])
     }
-    name = found[2]
     if name == named and "name" in attributes:
         name = attributes.pop("name")
     kind = attributes.pop("type", None)

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
-from toolspeak.data.values import same_json
+from toolspeak.data.values import quick, same_json
 from toolspeak.errors import AgentStop
 from toolspeak.execute.approval import (
     ApprovalRequest,
@@ -42,6 +42,7 @@ class _TooLateError(Exception):
     """The run's time was over while a call was being admitted."""
 
 
+@quick
 @dataclass(slots=True)
 class Admission:
     """Admits the calls of one batch; make a new one for each. `waited` are the seconds an approver took so far.

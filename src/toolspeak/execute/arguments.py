@@ -20,9 +20,9 @@ def read_arguments(tool: Tool, call: ToolCall, secrets: Secrets) -> Mapping[str,
     The values stay within the executor until the function runs: what an approver, an interceptor or a
     journal sees is the call, which holds placeholders. No problem shows a secret or a part of one.
     """
-    revealed = secrets.reveal(call.arguments)
+    revealed = secrets.reveal(call.arguments) if secrets.given else call.arguments
     found = _read(tool, revealed)
-    if isinstance(found, Mapping):
+    if not isinstance(found, (tuple, Exception)):
         return found
     if revealed != call.arguments:
         # Its words may quote a value, shortened: then `hide` would not know it again.

@@ -75,6 +75,7 @@ class Batch:
         )
 
 
+@quick
 @dataclass(slots=True)
 class Deadline:
     """When the run's time is over, in the event loop's time; None is no limit."""

@@ -75,7 +75,7 @@ class Course:
 
     @property
     def is_late(self) -> bool:
-        return self.expired or self.deadline.passed()
+        return self.expired or (self.deadline.at is not None and self.deadline.passed())
 
     @property
     def is_being_cancelled(self) -> bool:

@@ -58,7 +58,7 @@ class Doubts:
 
     def told(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """The result of a call that does not run, as it may be told: of one in doubt nobody can say that it did not."""
-        if call in self and result.code in _NOT_RUN:
+        if result.code in _NOT_RUN and call in self:
             return failure(call, "unknown_outcome", f"{_REPORT} It was not run again: {result.text}")
         return result
 

@@ -15,7 +15,8 @@ from toolspeak.execute.early import Begun
 from toolspeak.tools.tool import Tool
 
 
-@dataclass(slots=True)  # not frozen: one is made for every call, and freezing doubles its cost
+@quick
+@dataclass(slots=True)
 class Ready:
     """A call that may run. `arguments` hold revealed secrets and are for the function alone. `begun` is set when the
     function was entered already, while the model still wrote. `changed`: it is no longer what the model wrote; `note`

@@ -133,10 +133,11 @@ class Execution:
 
     def _has_place(self, turn: Turn, entry: Ready) -> bool:
         """Takes the places the call needs, all or none; without them it is started again when there may be some."""
-        gates = self._places.get(entry.tool.name)
+        name = entry.tool.spec.name
+        gates = self._places.get(name)
         if gates is None:
             gates = self._gates + self._course.scope.gates(entry.tool, self._settings.concurrency)
-            self._places[entry.tool.name] = gates
+            self._places[name] = gates
         if not gates:
             return True
         for gate in gates:

@@ -11,6 +11,7 @@ from inspect import isawaitable
 from typing import Any
 
 from toolspeak.data.messages import ToolCall
+from toolspeak.data.values import quick
 from toolspeak.execute.batch import BatchContext
 from toolspeak.execute.lingering import Flag
 from toolspeak.execute.secrets import Secrets
@@ -20,6 +21,7 @@ from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.tool import Tool
 
 
+@quick
 @dataclass(slots=True)
 class Invocation:
     """One call of a tool's function. `seconds` is its time limit, None for none.
@@ -49,8 +51,7 @@ class Invocation:
         if self.tool.injected:
             self.given_up = Flag()
             arguments = {**arguments, **injected(self.tool.injected, self._run_context(self.given_up))}
-        limited = self.seconds is not None and not math.isinf(self.seconds)
-        limit = timers.start(self.seconds) if limited and self.seconds is not None else None
+        limit = None if self.seconds is None or self.seconds == math.inf else timers.start(self.seconds)
         try:
             if self.tool.is_async:
                 outcome = Outcome(await self.tool.function(**arguments))
@@ -116,5 +117,5 @@ class Invocation:
 
 def seconds_of(tool: Tool, arguments: Mapping[str, Any], otherwise: float | None) -> float | None:
     """How long a call may take."""
-    seconds = tool.seconds(arguments)
+    seconds = None if tool.timeout is None else tool.seconds(arguments)
     return otherwise if seconds is None else seconds

@@ -10,6 +10,7 @@ from typing import Any
 
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.messages import JSON, ToolCall, ToolResult, failure
+from toolspeak.data.values import quick
 from toolspeak.errors import UsageError, suggest
 from toolspeak.execute.approval import ApprovalRequest, approval_reason, request_digest
 from toolspeak.execute.arguments import read_arguments
@@ -30,6 +31,7 @@ _PREVIEW_BYTES = 64 * 1024
 """More than a person reads before saying yes, and small enough to record."""
 
 
+@quick
 @dataclass(slots=True)
 class Questions:
     """Makes the questions of one batch; nobody is asked here."""

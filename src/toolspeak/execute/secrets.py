@@ -32,6 +32,7 @@ class Secrets:
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._names = tuple(values or ())
+        self.given = bool(values)  # asked for every call, where a method would cost more than the answer
         self._values: dict[str, str] = {}
         for name, value in (values or {}).items():
             _check(name, value)
@@ -61,7 +62,7 @@ class Secrets:
         return max(map(len, self._placeholders), default=0)
 
     def __bool__(self) -> bool:
-        return bool(self._values)
+        return self.given
 
     def __repr__(self) -> str:
         return f"Secrets({', '.join(self._names)})"
@@ -111,7 +112,7 @@ class Secrets:
 
 def hide_effects(effects: Effects, secrets: Secrets) -> Effects:
     """The effects with placeholders in their resources."""
-    if not secrets:
+    if not secrets.given:
         return effects
     return replace(effects, reads=secrets.hide(sorted(effects.reads)), writes=secrets.hide(sorted(effects.writes)))
 

@@ -7,9 +7,11 @@ from typing import Protocol
 
 from toolspeak.data.events import SubRunUsed
 from toolspeak.data.messages import ToolCall, ToolResult
+from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Taped:
     """What a tool's function brought, before any interceptor changed it and however long it is. `stop` is set if it

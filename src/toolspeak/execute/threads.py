@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
+from toolspeak.data.values import quick
+
 _IDLE_SECONDS = 10.0
 """How long an idle worker waits for another job before its thread ends."""
 
 
-@dataclass(slots=True)  # not frozen: one is made for every call, and freezing doubles its cost
+@quick
+@dataclass(slots=True)
 class Outcome:
     """What became of a function: its value, or the exception it raised."""
 

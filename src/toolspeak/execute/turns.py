@@ -9,6 +9,7 @@ from typing import Literal
 
 from toolspeak.data.events import ToolStarted
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.data.values import quick
 from toolspeak.execute.batch import BatchContext
 from toolspeak.execute.entries import Ready, Settled
 from toolspeak.execute.gates import Gate
@@ -20,6 +21,7 @@ from toolspeak.execute.scope import RunScope
 from toolspeak.execute.secrets import Secrets, hide_effects
 
 
+@quick
 @dataclass(slots=True, eq=False)
 class Turn:
     """One call on its way, `call` as it runs or would have; `returned` is what its function brought, `result` what was
@@ -77,7 +79,8 @@ def obstacle_of(scope: RunScope, schedule: ScheduleName, turn: Turn, entry: Read
 def started_fact(turn: Turn, entry: Ready, secrets: Secrets) -> ToolStarted:
     effects, early = hide_effects(entry.effects, secrets), entry.begun is not None
     changed = entry.call if entry.changed else None
-    return ToolStarted(entry.call.id, entry.tool.name, entry.idempotency_key, turn.waited_for, effects, early, changed)
+    name = entry.tool.spec.name
+    return ToolStarted(entry.call.id, name, entry.idempotency_key, turn.waited_for, effects, early, changed)
 
 
 def forget_cancellations() -> None:

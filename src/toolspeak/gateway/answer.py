@@ -7,17 +7,19 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.errors import ToolspeakError
-from toolspeak.gateway.asked import prompt_characters, turn_of
+from toolspeak.gateway.asked import turn_of
 from toolspeak.gateway.config import Settings
-from toolspeak.gateway.failures import failure_of
+from toolspeak.gateway.estimate import prompt_size
+from toolspeak.gateway.failures import Failure, failure_of, own_failure
+from toolspeak.gateway.gate import Note
 from toolspeak.gateway.http import Headers, Receive, Send, send_whole
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.server_tools import Running, ServerTools
-from toolspeak.gateway.sse import event, json_bytes, noted
+from toolspeak.gateway.sse import event, json_bytes, noted, with_notes
 from toolspeak.gateway.streaming import EventStream, watched
 from toolspeak.gateway.tool_loop import with_tools
 from toolspeak.gateway.turn import Put, Report, play
@@ -31,7 +33,8 @@ _PREFIXES = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic
 
 @dataclass(slots=True)
 class Answering:
-    """What is needed for an answer, and what is known of it: `status`, `first_byte` (seconds), `chunks`, `error`."""
+    """What is needed for an answer, and what is known of it: `status`, `first_byte` (seconds), `chunks`, the
+    `failure` that ended its stream, and `said`: what left, where the log is to hold it."""
 
     wire: WireFormat
     asked: WireRequest
@@ -39,13 +42,15 @@ class Answering:
     settings: Settings
     receive: Receive
     send: Send
+    id: str
     headers: Headers
     tools: tuple[ServerTools, Running] | None = None
     report: Report = field(default_factory=Report)
     status: int = 0
     first_byte: float | None = None
     chunks: int = 0
-    error: str = ""
+    failure: Failure | None = None
+    said: list[Delta] | None = None
 
     def facts(self) -> dict[str, object]:
         """For the log."""
@@ -61,9 +66,20 @@ class Answering:
             "output_tokens": usage.output,
             "first_byte": None if self.first_byte is None else round(self.first_byte, 4),
             "chunks": self.chunks or None,
-            "error": self.error or None,
+            "error": self.failure and self.failure.message,
+            "code": self.failure and self.failure.code,
+            "answer": self._told(),
             **(self.tools[1].facts() if self.tools is not None else {}),
         }
+
+    def _told(self) -> str | None:
+        """What was said, as one answer of the client's API."""
+        if not self.said or (self.failure is not None and self.failure.code == "gateway_failed"):
+            return None
+        ended = [] if isinstance(self.said[-1], TurnEnded) else [TurnEnded("error")]
+        return json_bytes(
+            self.wire.encode_response([*self.said, *ended], model=self.asked.model, response_id=self.id, created=0)
+        ).decode()
 
 
 async def answer(answering: Answering) -> None:
@@ -83,8 +99,8 @@ async def _play(answering: Answering, put: Put) -> None:
         asked, loop = await with_tools(answering.tools[0], asked, answering.tools[1])
         player = loop.play
     driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
-    characters = prompt_characters(asked) if asked.usage_wanted else None
-    await player(driver, request, rules, put, answering.report, characters)
+    size = partial(prompt_size, asked) if asked.usage_wanted else None
+    await player(driver, request, rules, put, answering.report, size)
 
 
 async def _stream(answering: Answering, response_id: str) -> None:
@@ -94,7 +110,11 @@ async def _stream(answering: Answering, response_id: str) -> None:
     feed, write, report = encoder.feed, stream.write, answering.report
     begun = asyncio.get_running_loop().time()
 
+    said = answering.said = [] if settings.log_content else None
+
     async def put(deltas: Sequence[Delta]) -> None:
+        if said is not None:
+            said.extend(deltas)
         if len(deltas) == 1 and deltas[0].__class__ is not TurnEnded:
             frames = feed(deltas[0])
             if len(frames) == 1:
@@ -110,11 +130,11 @@ async def _stream(answering: Answering, response_id: str) -> None:
     async def work() -> None:
         try:
             await _play(answering, put)
-        except ToolspeakError as error:
-            if stream.begun is None:
+        except Exception as error:
+            if stream.begun is None or stream.failed:
                 raise
-            failure = failure_of(error)
-            answering.error = failure.message
+            failure = failure_of(error) if isinstance(error, ToolspeakError) else own_failure(error, answering.id)
+            answering.failure = failure
             await write(b"".join([event(frame) for frame in encoder.fail(failure.message, failure.status)]))
         await stream.end()
 
@@ -137,14 +157,16 @@ async def _whole(answering: Answering, response_id: str) -> None:
     begun = asyncio.get_running_loop().time()
     settings = answering.settings
     await watched(_play(answering, put), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
-    body: Any = answering.wire.encode_response(
-        deltas, model=asked.model, response_id=response_id, created=int(time.time())
+    answering.said = deltas if settings.log_content else None
+    body = answering.wire.encode_response(
+        deltas, model=asked.model, response_id=response_id, created=int(time.time()), asked=asked
     )
-    headers = [*answering.headers]
-    if report.notes:
-        codes = dict.fromkeys(note.code for note in report.notes)
-        headers.append((WARNING_HEADER, ", ".join(codes).encode()))
-        told = [{"code": note.code, "message": note.message} for note in report.notes]
-        body = {**body, "toolspeak": {"warnings": told}}
+    headers = [*answering.headers, *warning_header(report.notes)]
     answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
-    await send_whole(answering.send, 200, json_bytes(body), headers, b"application/json")
+    await send_whole(answering.send, 200, json_bytes(with_notes(body, report.notes)), headers, b"application/json")
+
+
+def warning_header(notes: Sequence[Note]) -> Headers:
+    """The header of an answer in one piece that has notes."""
+    codes = dict.fromkeys(note.code for note in notes)
+    return [(WARNING_HEADER, ", ".join(codes).encode())] if codes else []

@@ -7,14 +7,16 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.admission import Admission
-from toolspeak.gateway.answer import Answering, answer
+from toolspeak.gateway.answer import Answering, answer, warning_header
 from toolspeak.gateway.config import LOOPBACK, Settings
-from toolspeak.gateway.failures import Failure, failure_of
+from toolspeak.gateway.counting import counted
+from toolspeak.gateway.failures import Failure, failure_of, own_failure
 from toolspeak.gateway.http import (
     ClientGone,
     Headers,
@@ -31,12 +33,13 @@ from toolspeak.gateway.keys import admitted
 from toolspeak.gateway.logs import log
 from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
 from toolspeak.gateway.models import listed_models, unreachable
-from toolspeak.gateway.routing import Router, UnknownModel
+from toolspeak.gateway.routing import Route, Router, UnknownModel
 from toolspeak.gateway.server_tools import ServerTools
-from toolspeak.gateway.sse import json_bytes
+from toolspeak.gateway.sse import json_bytes, with_notes
+from toolspeak.gateway.tool_loop import with_tools
 from toolspeak.gateway.toolsets import KnownTools
 from toolspeak.wire.anthropic import ANTHROPIC
-from toolspeak.wire.base import WireFormat
+from toolspeak.wire.base import WireFormat, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
@@ -47,11 +50,15 @@ FORMATS: Mapping[str, WireFormat] = {
 }
 """The endpoints that ask a model, each with its API."""
 
+COUNT_TOKENS = "/v1/messages/count_tokens"
+"""The endpoint that asks how long a request is. Anthropic's clients do so to know when to shorten a conversation."""
+
 CLIENT_LEFT = 499
 """The status that the log and the metrics have where nobody was there to be answered, as nginx's."""
 
 _PROBED_SECONDS = 2.0
 _OPEN = ("/healthz", "/readyz")
+_ASKING = (*FORMATS, COUNT_TOKENS)
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 
 
@@ -111,7 +118,7 @@ class Gateway:
         given = header(scope, b"x-request-id")
         request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
         request = Request(scope, receive, send, request_id, time.perf_counter())
-        others = ANTHROPIC if request.path.startswith("/v1/messages/") else OPENAI_CHAT
+        others = ANTHROPIC if request.path.startswith("/v1/messages/") else OPENAI_CHAT  # for their errors
         request.wire = FORMATS.get(request.path, others)
         try:
             await self._answer(request)
@@ -123,10 +130,11 @@ class Gateway:
         except ToolspeakError as error:
             await self._fail(request, failure_of(error))
         except Exception as error:  # noqa: BLE001 - a bug of ours must not show its insides, and is logged whole
-            log("failed", {"id": request.id}, level=logging.ERROR, failed=error)
-            await self._fail(
-                request, Failure(500, f"the gateway failed; its log says more under {request.id}", "gateway_failed")
-            )
+            failure = own_failure(error, request.id)
+            if request.status:  # too late to say so: the connection is closed, and no client takes that for the end
+                request.facts.update(error=failure.message, code=failure.code)
+            else:
+                await self._fail(request, failure)
         finally:
             self._finish(request)
 
@@ -153,6 +161,9 @@ class Gateway:
         if path in FORMATS:
             self._expect(method, "POST")
             await self._ask(request)
+        elif path == COUNT_TOKENS:
+            self._expect(method, "POST")
+            await self._count_tokens(request)
         elif path == "/v1/models" or path.startswith("/v1/models/"):
             self._expect(method, "GET")
             await self._models(request, path.removeprefix("/v1/models").removeprefix("/"))
@@ -160,7 +171,7 @@ class Gateway:
             self._expect(method, "GET")
             await request.respond(200, self.metrics.text(), content_type=CONTENT_TYPE.encode())
         else:
-            known = ", ".join([*FORMATS, "/v1/models", "/healthz", "/readyz", "/metrics"])
+            known = ", ".join([*FORMATS, COUNT_TOKENS, "/v1/models", "/healthz", "/readyz", "/metrics"])
             raise Failure(404, f"there is nothing at {path}; known: {known}", "not_found")
 
     def _expect(self, method: str, wanted: str) -> None:
@@ -191,7 +202,12 @@ class Gateway:
 
     # --- endpoints ---------------------------------------------------------------------------------------------
 
-    async def _ask(self, request: Request) -> None:
+    @asynccontextmanager
+    async def _taken(self, request: Request) -> AsyncGenerator[tuple[WireRequest, Route]]:
+        """What a client asks, and the route to its model, with a place among those that are answered.
+
+        Raises Failure, ClientGone, FormatError, UnknownModel.
+        """
         if self.draining:
             raise Failure(503, "the gateway is being stopped: ask another one, or again soon", "gateway_draining", 1)
         kind = header(request.scope, b"content-type").partition(";")[0].strip().lower()
@@ -201,32 +217,47 @@ class Gateway:
         async with self.admission.place():
             self.metrics.show_load(self.admission.active, self.admission.queued)
             body = await read_body(request.scope, request.receive, bounds.body_bytes)
+            if self.settings.log_content:
+                request.facts["request"] = body.decode("utf-8", "replace")
             asked = request.wire.decode_request(decoded(body, bounds.depth))
             if asked.request.tools:
                 asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
             request.model, request.stream = asked.model, asked.stream
-            route = self.router.route(asked.model)
+            with self.router.route(asked.model) as route:
+                yield asked, route
+
+    async def _ask(self, request: Request) -> None:
+        async with self._taken(request) as (asked, route):
             answering = Answering(
-                request.wire, asked, route, self.settings, request.receive, request.send, request.headers
+                request.wire, asked, route, self.settings, request.receive, request.send, request.id, request.headers
             )
             if self.tools is not None:
                 running = self.tools.begin(request.id, log_content=self.settings.log_content)
                 answering.tools = (self.tools, running)
-            if self.settings.log_content:
-                request.facts["request"] = body.decode("utf-8", "replace")
             try:
                 await answer(answering)
             finally:
                 request.status = answering.status
                 request.ran_tools = answering.tools is not None and answering.tools[1].changed
-                request.facts.update(answering.facts())
+                request.facts.update((name, fact) for name, fact in answering.facts().items() if fact is not None)
                 self._count(request, answering)
+
+    async def _count_tokens(self, request: Request) -> None:
+        async with self._taken(request) as (asked, route):
+            if self.tools is not None:
+                running = self.tools.begin(request.id, log_content=self.settings.log_content)
+                asked, _ = await with_tools(self.tools, asked, running)
+            found = await counted(asked, route, request.wire.name)
+            request.facts.update(upstream=route.provider.name, dialect=route.dialect, input_tokens=found.tokens)
+            await request.respond(200, json_bytes(with_notes(found.body, found.notes)), warning_header(found.notes))
 
     def _count(self, request: Request, answering: Answering) -> None:
         labels = self._labels(request)
         self.metrics.chunks.labels(*labels).inc(answering.chunks)
         if answering.first_byte is not None:
             self.metrics.first_byte.labels(*labels).observe(answering.first_byte)
+        if answering.failure is not None:
+            self.metrics.broken.labels(*labels, answering.failure.code).inc()
         self.metrics.count_turn(labels[1], answering.route.dialect, answering.report)
 
     async def _models(self, request: Request, wanted: str) -> None:
@@ -267,7 +298,7 @@ class Gateway:
     async def _fail(self, request: Request, failure: Failure) -> None:
         request.facts.setdefault("error", failure.message)
         request.facts.setdefault("code", failure.code)
-        if request.path in FORMATS and failure.status in (401, 403, 408, 413, 415, 429, 431, 503):
+        if request.path in _ASKING and failure.status in (401, 403, 408, 413, 415, 429, 431, 503):
             self.metrics.rejected.labels(failure.code).inc()
         body = failure_body(request.wire, failure)
         headers = [*retry_headers(failure.retry_after)]
@@ -280,11 +311,11 @@ class Gateway:
         await request.respond(failure.status, body, headers)
 
     def _labels(self, request: Request) -> tuple[str, str]:
-        endpoint = request.path if request.path in FORMATS else "(other)"
+        endpoint = request.path if request.path in _ASKING else "(other)"
         return endpoint, request.model if request.model in self.router.names else OTHER_MODEL
 
     def _finish(self, request: Request) -> None:
-        if request.path not in FORMATS:
+        if request.path not in _ASKING:
             return
         self.metrics.show_load(self.admission.active, self.admission.queued)
         seconds = time.perf_counter() - request.begun

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from toolspeak.agent.driver import Driver, TurnRequest
-from toolspeak.data.messages import JSON, MalformedCall, Message, TextPart, ToolChoice
+from toolspeak.agent.driver import TextDriver, TurnRequest
+from toolspeak.agent.native import NativeDriver
+from toolspeak.data.messages import JSON, Message, TextPart, ToolChoice
 from toolspeak.dialects.schema_text import choice_text
 from toolspeak.gateway.gate import Rules
 from toolspeak.gateway.options import translated
@@ -19,7 +20,9 @@ _NATIVE_ONLY = ("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls")
 _ANY_OBJECT = OutputSchema("json", {"type": "object"}, strict=False)
 
 
-def turn_of(asked: WireRequest, route: Route, asked_format: str) -> tuple[Driver, TurnRequest, Rules]:
+def turn_of(
+    asked: WireRequest, route: Route, asked_format: str
+) -> tuple[TextDriver | NativeDriver, TurnRequest, Rules]:
     """The driver for a request, what it is asked, and by which rules its answer leaves."""
     request = asked.request
     messages = [message for message in request.messages if isinstance(message, Message)]
@@ -84,19 +87,3 @@ def _without_native(
     if output is None and form == {"type": "json_object"}:
         output = _ANY_OBJECT
     return kept, output
-
-
-def prompt_characters(asked: WireRequest) -> int:
-    """About how long what the model reads is: for the estimate of a usage that nobody counts."""
-    request = asked.request
-    tools = sum(len(tool.name) + len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
-    return tools + sum(message_characters(message) for message in request.messages if isinstance(message, Message))
-
-
-def message_characters(message: Message) -> int:
-    """How long what a model reads of a message is, about."""
-    calls = sum(
-        len(call.raw) if isinstance(call, MalformedCall) else len(call.name) + len(str(call.arguments))
-        for call in message.calls
-    )
-    return len(message.text) + calls + sum(len(result.text) for result in message.results)

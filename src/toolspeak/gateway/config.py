@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -96,7 +97,7 @@ class Settings:
     `drain_seconds`: how long open streams may go on after SIGTERM. `ping_seconds`: after so long a silence a stream
     says that it is alive. `stall_seconds`: how long a client may read nothing of what waits for it. `grace_seconds`:
     how long the end of a turn whose calls are complete is waited for, so that its usage is known. `log_content`: the
-    log holds what was asked.
+    log holds what was asked and answered.
     """
 
     upstreams: tuple[Upstream, ...]
@@ -113,6 +114,18 @@ class Settings:
     tools: ToolSettings | None = None
 
 
+_RANGES = (
+    ("port", 0, 65535),
+    ("workers", 1, math.inf),
+    ("streams", 1, math.inf),
+    ("body_bytes", 1, math.inf),
+    ("header_bytes", 1, math.inf),
+    ("depth", 1, math.inf),
+    ("ping_seconds", 0.01, math.inf),
+    ("stall_seconds", 0.01, math.inf),
+)
+
+
 def checked(settings: Settings) -> Settings:
     """The settings, if they can be. Raises UsageError."""
     if settings.host not in LOOPBACK and not settings.keys:
@@ -120,6 +133,11 @@ def checked(settings: Settings) -> Settings:
             f"the gateway is to listen on {settings.host}, where others can reach it, and has no API keys: name a file "
             "of keys (--api-keys FILE), set TOOLSPEAK_API_KEYS, or listen on 127.0.0.1"
         )
+    for name, least, most in _RANGES:
+        value: float = getattr(settings.bounds if hasattr(settings.bounds, name) else settings, name)
+        if not least <= value <= most:
+            told = f"from {least} to {most}" if math.isfinite(most) else f"{least} or more"
+            raise UsageError(f"{name}: {value} cannot be; write {told}")
     names = [name for upstream in settings.upstreams for name in upstream.names]
     for name in names:
         if names.count(name) > 1:
@@ -130,6 +148,8 @@ def checked(settings: Settings) -> Settings:
 def upstream_of(target: str, **rest: Any) -> Upstream:
     """The upstream that `--upstream` names: an address, `provider`, or `provider:model`. Raises UsageError."""
     if target.startswith(("http://", "https://")):
+        if "url" in rest:
+            raise UsageError(f"{target!r} is an address, and url names another: leave one out")
         return Upstream(url=target, **rest)
     provider, _, model = target.partition(":")
     if provider not in PROVIDERS:
@@ -137,7 +157,11 @@ def upstream_of(target: str, **rest: Any) -> Upstream:
             f"the upstream {target!r} is neither an address (http://127.0.0.1:11434/v1) nor begins with a provider: "
             f"{suggest(provider, PROVIDERS)}"
         )
-    return Upstream(provider=provider, model=rest.pop("model", "") or model, **rest)
+    for name, known in (("provider", provider), ("model", model)):
+        if known and rest.get(name, known) != known:
+            raise UsageError(f"{target!r} names the {name} {known!r}, and {name} says {rest[name]!r}: leave one out")
+    told: dict[str, Any] = {"model": model, **rest, "provider": provider}
+    return Upstream(**told)
 
 
 # --- the file ----------------------------------------------------------------------------------------------------
@@ -303,6 +327,8 @@ def _checked_kind(value: Any, kind: str, place: str) -> Any:
         raise UsageError(f"{place}: expected {words}, found {value!r}")
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
         raise UsageError(f"{place}: {value} is less than 0")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{place}: {value} is no number of seconds")
     return value
 
 

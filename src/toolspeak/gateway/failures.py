@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 import httpx2
 
 from toolspeak.errors import FormatError, ProviderError, ProviderErrorCode, ToolspeakError, UsageError
+from toolspeak.gateway.logs import log
 from toolspeak.gateway.routing import UnknownModel
 
 
@@ -63,6 +65,12 @@ _CODES: Mapping[ProviderErrorCode, str] = {
 """As OpenAI's own where it has one, for clients look at them."""
 
 _OWN_ACCOUNT = "The upstream refuses the gateway's account, not yours; its operator has to mend it."
+
+
+def own_failure(error: BaseException, request_id: str) -> Failure:
+    """The failure that a bug of ours is to a client: it shows nothing of its insides, and the log holds it whole."""
+    log("failed", {"id": request_id}, level=logging.ERROR, failed=error)
+    return Failure(500, f"the gateway failed; its log says more under {request_id}", "gateway_failed")
 
 
 def _timed_out(error: BaseException | None) -> bool:

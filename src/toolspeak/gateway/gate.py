@@ -21,11 +21,13 @@ from toolspeak.data.deltas import (
     ForgedResults,
     PartEnded,
     ReasoningDelta,
+    TextAside,
     TextDelta,
     TurnEnded,
 )
 from toolspeak.data.messages import NORMAL_END, ToolChoice
 from toolspeak.errors import ProviderError
+from toolspeak.gateway.estimate import text_size
 
 NoteCode = Literal[
     "malformed_call",
@@ -98,8 +100,8 @@ class TurnGate:
     def __init__(self, rules: Rules) -> None:
         self.outcome: Outcome | None = None
         self.notes: list[Note] = []
-        self.characters = 0
-        """Of text, reasoning and arguments so far."""
+        self.size = 0
+        """Bytes of text, reasoning and arguments so far."""
         self.calls = 0
         """Calls that left whole."""
         self.malformed = 0
@@ -122,7 +124,7 @@ class TurnGate:
         """What leaves now. Raises ProviderError if something that left has to be taken back and cannot."""
         kind = delta.__class__
         if kind is TextDelta:
-            self.characters += len(cast("TextDelta", delta).text)
+            self.size += text_size(cast("TextDelta", delta).text)
             if self._blank is not None:
                 shown = self._unblank(cast("TextDelta", delta).text)
                 if not shown:
@@ -134,13 +136,13 @@ class TurnGate:
             return ()
         if kind is ArgumentsDelta:
             fragment = cast("ArgumentsDelta", delta)
-            self.characters += len(fragment.text)
+            self.size += text_size(fragment.text)
             return (delta,) if fragment.index in self._live else ()
         if self._rules.in_text and (kind is ReasoningDelta or kind is CallStarted or kind is CallCompleted):
             self._blank, self._behind = "", True
         match delta:
             case ReasoningDelta(text):
-                self.characters += len(text)
+                self.size += text_size(text)
                 return (delta,)
             case PartEnded("text") if self._text is not None:
                 self._text.append(delta)
@@ -159,6 +161,9 @@ class TurnGate:
                 if LEAKED in notes:
                     self._note("leaked_call", "the server left calls of the model in its text; they were read there")
                 return self._take_back()
+            case TextAside(text):
+                self.size += text_size(text)
+                return ()
             case ForgedResults():
                 self.forged += 1
                 return ()

@@ -14,6 +14,7 @@ VARIABLE = "TOOLSPEAK_API_KEYS"
 """Keys in the environment, with commas between them; written as in a file."""
 
 _DIGEST = re.compile(r"sha256:([0-9a-fA-F]{64})")
+_COMMENT = re.compile(r"(^|\s)#.*")  # a key may hold the sign
 SHORTEST = 16
 """Characters that a key has at least: a digest of less is found by trying."""
 
@@ -24,7 +25,8 @@ def digest(key: str) -> str:
 
 
 def read_keys(path: str | Path) -> tuple[str, ...]:
-    """The digests of a file's keys: a line holds a key, or `sha256:` and its digest in hex; `#` begins a comment.
+    """The digests of a file's keys: a line holds a key, or `sha256:` and its digest in hex. `#` in front, or
+    behind a space, begins a comment.
 
     Raises UsageError naming the line.
     """
@@ -32,7 +34,7 @@ def read_keys(path: str | Path) -> tuple[str, ...]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the API keys of {path} cannot be read: {error}") from error
-    found = tuple(_read(line, f"{path}:{i + 1}") for i, line in enumerate(lines) if line.partition("#")[0].strip())
+    found = tuple(_read(line, f"{path}:{i + 1}") for i, line in enumerate(lines) if _written(line))
     if not found:
         raise UsageError(f"{path} holds no API key: write one a line, or sha256: and its digest")
     return found
@@ -44,8 +46,13 @@ def keys_of(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(_read(each, f"{VARIABLE}, key {i + 1}") for i, each in enumerate(listed))
 
 
+def _written(line: str) -> str:
+    """A line without its comment."""
+    return _COMMENT.sub("", line).strip()
+
+
 def _read(text: str, place: str) -> str:
-    key = text.partition("#")[0].strip()
+    key = _written(text)
     if key.startswith("sha256:"):
         known = _DIGEST.fullmatch(key)
         if known is None:

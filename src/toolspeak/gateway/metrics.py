@@ -21,6 +21,12 @@ OTHER_MODEL = "(other)"
 """The label of models that nobody configured by name: clients must not be able to make any number of time series."""
 
 
+def worker_gone(pid: int) -> None:
+    """What a process had under way is over; what it counted stays."""
+    if os.environ.get(MULTIPROCESS):
+        mark_process_dead(pid)
+
+
 class Metrics:
     """The counters of one process, or of all workers together where `MULTIPROCESS` is set. Counted once a request."""
 
@@ -54,6 +60,12 @@ class Metrics:
             "toolspeak_rejected", "Requests that were not let in, by reason", ("code",), registry=registry
         )
         self.gone = Counter("toolspeak_clients_gone", "Clients that left before the end", labels, registry=registry)
+        self.broken = Counter(
+            "toolspeak_broken_streams",
+            "Streams that ended in an error",
+            (*labels, "code"),
+            registry=registry,
+        )
         by_tool = ("server", "tool")
         self.tool_calls = Counter(
             "toolspeak_server_tool_calls", "Calls that the gateway ran itself", (*by_tool, "outcome"), registry=registry
@@ -92,8 +104,7 @@ class Metrics:
 
     def close(self) -> None:
         """This process has nothing to do any more; what it counted stays."""
-        if os.environ.get(MULTIPROCESS):
-            mark_process_dead(os.getpid())
+        worker_gone(os.getpid())
 
     def text(self) -> bytes:
         """The metrics as Prometheus reads them."""

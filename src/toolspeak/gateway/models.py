@@ -18,14 +18,15 @@ PROBE_SECONDS = 5.0
 async def listed_models(router: Router) -> Sequence[str]:
     """The names that are configured, and what the upstreams of globs list themselves, as far as they say."""
     names = dict.fromkeys(router.names)
+    asked: list[tuple[Upstream, Provider]] = []
     for upstream, provider in router.probes:
-        if upstream.model or len(upstream.exact) == len(upstream.names):
-            if not upstream.exact:  # it answers to any name: this is its own
-                names.setdefault(upstream.model)
-            continue
-        for name in await _models_of(provider):
-            if upstream.serves(name):
-                names.setdefault(name)
+        if not upstream.model and len(upstream.exact) != len(upstream.names):
+            asked.append((upstream, provider))
+        elif not upstream.exact:  # it answers to any name: this is its own
+            names.setdefault(upstream.model)
+    found = await asyncio.gather(*(_models_of(provider) for _, provider in asked))
+    for (upstream, _), listed in zip(asked, found, strict=True):
+        names.update((name, None) for name in listed if upstream.serves(name))
     return list(names)
 
 

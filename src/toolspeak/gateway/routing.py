@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections import OrderedDict
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from toolspeak.agent.choose import choose_driver
-from toolspeak.agent.driver import Driver, TextDriver
+from toolspeak.agent.driver import TextDriver
 from toolspeak.agent.native import NativeDriver
 from toolspeak.errors import UsageError, suggest
 from toolspeak.gateway.config import Settings, Upstream
@@ -42,7 +45,7 @@ class Route:
 
     upstream: Upstream
     provider: Provider
-    driver: Driver
+    driver: TextDriver | NativeDriver
     plain: NativeDriver
     wire: str
     holds: bool
@@ -57,6 +60,15 @@ class Route:
         return isinstance(self.driver, TextDriver)
 
 
+@dataclass(slots=True)
+class _Kept:
+    """A route, and how many requests use it. `dropped`: it is used by them alone."""
+
+    route: Route
+    users: int = 0
+    dropped: bool = False
+
+
 class UnknownModel(UsageError):
     """No upstream serves a model of this name."""
 
@@ -68,7 +80,8 @@ class Router:
         self._settings = settings
         self._environ = environ
         self._exact = {name: upstream for upstream in settings.upstreams for name in upstream.exact}
-        self._routes: dict[str, Route] = {}
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
         # A wrong key or address is told at once.
         self._probes = [
             (upstream, _provider(upstream, upstream.model or (upstream.exact or ("any",))[0], environ))
@@ -85,17 +98,40 @@ class Router:
         """The names that are configured without a glob."""
         return tuple(self._exact)
 
-    def route(self, model: str) -> Route:
-        """Raises UnknownModel; UsageError if the upstream cannot be asked as it is configured."""
-        found = self._routes.get(model)
-        if found is None:
+    @contextmanager
+    def route(self, model: str) -> Generator[Route]:
+        """The route to a model, open at least as long as the context.
+
+        Raises UnknownModel; UsageError if the upstream cannot be asked as it is configured.
+        """
+        kept = self._kept.get(model)
+        if kept is None:
             upstream = self._exact.get(model) or self._matching(model)
-            found = _made(upstream, upstream.model or model, self._environ, self._settings.grace_seconds)
-            if len(self._routes) >= MAX_MODELS:
-                # Turns may be under way there: what is dropped closes its connections when the last of them ends.
-                self._routes.pop(next(name for name in self._routes if name not in self._exact))
-            self._routes[model] = found
-        return found
+            made = _made(upstream, upstream.model or model, self._environ, self._settings.grace_seconds)
+            kept = self._kept[model] = _Kept(made)
+        self._kept.move_to_end(model)
+        kept.users += 1
+        if len(self._kept) > MAX_MODELS + len(self._exact):
+            self._drop_one()
+        try:
+            yield kept.route
+        finally:
+            kept.users -= 1
+            if kept.dropped and not kept.users:
+                self._close(kept)
+
+    def _drop_one(self) -> None:
+        """Forgets the model of a glob that was asked for longest ago. Where turns are under way, the last of them
+        closes its connections."""
+        kept = self._kept.pop(next(name for name in self._kept if name not in self._exact))
+        kept.dropped = True
+        if not kept.users:
+            self._close(kept)
+
+    def _close(self, kept: _Kept) -> None:
+        closing = asyncio.get_running_loop().create_task(kept.route.provider.aclose())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     def _matching(self, model: str) -> Upstream:
         for upstream in self._settings.upstreams:
@@ -106,13 +142,15 @@ class Router:
     async def aclose(self) -> None:
         for _, provider in self._probes:
             await provider.aclose()
-        for route in self._routes.values():
-            await route.provider.aclose()
+        for kept in self._kept.values():
+            await kept.route.provider.aclose()
+        await asyncio.gather(*self._closing)
 
 
 def _made(upstream: Upstream, model: str, environ: Mapping[str, str], grace: float) -> Route:
     provider = _provider(upstream, model, environ)
     driver, dialect = choose_driver(provider, upstream.dialect, upstream.starts_in, grace=grace, late_leaks=True)
+    assert isinstance(driver, TextDriver | NativeDriver), "no other is asked for in a configuration"
     wire = upstream.provider if upstream.provider in _FORMATS else "openai-chat"
     holds = dialect is not None and dialect.batch.counts == "last_call"
     return Route(upstream, provider, driver, NativeDriver(provider), wire, holds)

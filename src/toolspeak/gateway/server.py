@@ -23,7 +23,7 @@ from toolspeak.gateway.app import Gateway
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.http import Receive, Scope, Send
 from toolspeak.gateway.logs import log, log_to_stderr
-from toolspeak.gateway.metrics import MULTIPROCESS
+from toolspeak.gateway.metrics import MULTIPROCESS, worker_gone
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\nconnection: close\r\n"
@@ -155,6 +155,17 @@ def server_config(application: Application) -> uvicorn.Config:
     )
 
 
+class _Workers(Multiprocess):
+    """Starts a worker anew that ends, as uvicorn's; and one that was killed counts no more as busy."""
+
+    def keep_subprocess_alive(self) -> None:
+        before = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {process.pid for process in self.processes}:
+            if pid is not None:
+                worker_gone(pid)
+
+
 def serve(settings: Settings, ready: Callable[[str], None] = lambda _address: None) -> None:
     """Serves until SIGTERM or SIGINT. `ready` is told the address once it is known. Raises UsageError if the port is
     taken."""
@@ -169,7 +180,7 @@ def serve(settings: Settings, ready: Callable[[str], None] = lambda _address: No
     folder = tempfile.mkdtemp(prefix="toolspeak-metrics-")
     os.environ[MULTIPROCESS] = folder
     try:
-        Multiprocess(config, sockets=[sock]).run()
+        _Workers(config, sockets=[sock]).run()
     finally:
         del os.environ[MULTIPROCESS]
         shutil.rmtree(folder, ignore_errors=True)

@@ -37,11 +37,15 @@ def noted(frames: list[Frame], notes: Sequence[Note]) -> list[Frame]:
     """The last frames of an answer with its notes, in the field `toolspeak` of the one that says how it ended."""
     if not notes:
         return frames
+    return [(name, with_notes(data, notes) if _tells_the_end(data) else data) for name, data in frames]
+
+
+def with_notes(body: JSON, notes: Sequence[Note]) -> JSON:
+    """An object with the notes in its field `toolspeak`, if there are any."""
+    if not notes:
+        return body
     told = {"warnings": [{"code": note.code, "message": note.message} for note in notes]}
-    return [
-        (name, {**cast("dict[str, Any]", data), "toolspeak": told} if _tells_the_end(data) else data)
-        for name, data in frames
-    ]
+    return {**cast("dict[str, Any]", body), "toolspeak": told}
 
 
 def _tells_the_end(data: JSON) -> bool:

@@ -4,8 +4,8 @@ them."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Self
+from collections.abc import Coroutine
+from typing import Any
 
 from toolspeak.gateway.http import ClientGone, Headers, Receive, Send
 from toolspeak.gateway.sse import PING
@@ -17,21 +17,27 @@ MOST_WAITING = 64 * 1024
 class EventStream:
     """A streamed answer. Its head leaves with the first event, so that what fails before has a status of its own.
 
-    What is written waits for `flush`, which `watched` calls before whoever writes waits for anything: a send costs as
-    much as all else that is done for a chunk.
+    A task of its own sends what was written: it comes to its turn when whoever writes waits for something, so that what
+    came together leaves together. A send costs as much as all else that is done for a chunk.
     """
 
     def __init__(self, send: Send, headers: Headers) -> None:
         self.begun: float | None = None
         """When the first event was written (the event loop's time)."""
         self.chunks = 0
+        self.over = False
+        """Whether its end has left."""
         self._send = send
         self._headers = headers
         self._loop = asyncio.get_running_loop()
         self._waiting: list[bytes] = []
         self._size = 0
-        self._head_left = self._ended = False
-        self._leaving: asyncio.Task[None] | None = None
+        self._ended = False
+        self._sender: asyncio.Task[None] | None = None
+        self._idle: asyncio.Future[None] | None = None
+        """What the sender waits for while there is nothing to send."""
+        self._room: asyncio.Future[None] | None = None
+        """What whoever writes waits for while too much waits to leave."""
         self._failed: Exception | None = None
         self._sending: float | None = None
         self._sent = self._loop.time()
@@ -43,62 +49,77 @@ class EventStream:
         self.chunks += 1
         self._waiting.append(data)
         self._size += len(data)
-        if self._size > MOST_WAITING or self._failed is not None:
-            self.flush()
-            await self._settled()
+        self._wake()
+        while self._size > MOST_WAITING and self._failed is None:
+            if self._room is None:
+                self._room = self._loop.create_future()
+            await asyncio.shield(self._room)
+        if self._failed is not None:
+            raise self._failed
 
-    def flush(self) -> None:
-        """What was written leaves; a task has the rest leave that the server does not take at once."""
-        if self._leaving is not None or not self._waiting or self._ended or self._failed is not None:
-            return
-        steps = self._leave()
-        try:
-            waits_for = steps.send(None)
-        except StopIteration:
-            return
-        except Exception as error:  # noqa: BLE001 - raised where the next piece is written: here somebody else waits
-            self._failed = error
-            return
-        self._leaving = self._loop.create_task(_resumed(steps, waits_for))
-        self._leaving.add_done_callback(self._left)
+    @property
+    def failed(self) -> bool:
+        """Whether the server took no more of it: nothing can be said there any more."""
+        return self._failed is not None
 
     async def end(self) -> None:
         """The last of what was written leaves, and with it the end of the answer."""
-        await self._settled()
         self._ended = True
-        await self._leave(more=False)
+        self._wake()
+        assert self._sender is not None
+        await self._sender
+        if self._failed is not None:
+            raise self._failed
 
     def close(self) -> None:
         """Nothing more leaves."""
-        self._ended = True
-        if self._leaving is not None:
-            self._leaving.cancel()
+        if self._sender is not None:
+            self._sender.cancel()
 
     async def tick(self, silence: float, stall: float) -> None:
         """Called now and then: says that the stream is alive if it said nothing for `silence` seconds.
 
-        Raises ClientGone if nothing of what waits was read for `stall` seconds."""
+        Raises ClientGone if nothing of what waits was read for `stall` seconds, or nothing is taken any more."""
         now = self._loop.time()
+        if self._failed is not None:
+            raise ClientGone
         if self._sending is not None:
             if now - self._sending > stall:
                 raise ClientGone
         elif now - self._sent >= silence:
             await self.write(PING)
-            self.flush()
 
-    async def _leave(self, *, more: bool = True) -> None:
-        if not self._head_left:
-            self._head_left = True
+    def _wake(self) -> None:
+        if self._sender is None:
+            self._sender = self._loop.create_task(self._leave())
+        elif self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    async def _leave(self) -> None:
+        try:
             await self._send({"type": "http.response.start", "status": 200, "headers": self._head()})
-        while self._waiting or not more:
-            data = b"".join(self._waiting)
-            self._waiting.clear()
-            self._size = 0
-            self._sending = self._loop.time()
-            await self._send({"type": "http.response.body", "body": data, "more_body": more})
-            self._sent, self._sending = self._sending, None
-            if not more:
-                return
+            while True:
+                data, more = b"".join(self._waiting), not self._ended
+                self._waiting.clear()
+                self._size = 0
+                self._sending = self._loop.time()
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+                self._sent, self._sending = self._sending, None
+                if not more:
+                    self.over = True
+                    return
+                self._make_room()
+                if not self._waiting and not self._ended:
+                    self._idle = self._loop.create_future()
+                    await self._idle
+        except Exception as error:  # noqa: BLE001 - raised where the next piece is written
+            self._failed = error
+            self._make_room()
+
+    def _make_room(self) -> None:
+        if self._room is not None:
+            self._room.set_result(None)
+            self._room = None
 
     def _head(self) -> Headers:
         return [
@@ -108,70 +129,13 @@ class EventStream:
             *self._headers,
         ]
 
-    async def _settled(self) -> None:
-        """Returns once nothing is leaving; raises what went wrong there."""
-        if self._leaving is not None:
-            await self._leaving
-        if self._failed is not None:
-            raise self._failed
-
-    def _left(self, task: asyncio.Task[None]) -> None:
-        self._leaving = None
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception):
-            self._failed = error
-        self.flush()  # what was written since the task looked last
-
-
-class BeforeWaits:
-    """Awaits `work`, and calls `then` whenever that has to wait: what came together is known by that.
-
-    `then` must not raise: the work is in the midst of a step. `waits_for` is where a coroutine stands that has begun
-    elsewhere.
-    """
-
-    __slots__ = ("_steps", "_then", "_waits_for")
-
-    def __init__(
-        self, work: Coroutine[Any, Any, None], then: Callable[[], None] | None = None, waits_for: object = None
-    ) -> None:
-        self._steps = work
-        self._then = then
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        return self  # pyright: ignore[reportReturnType] - the interpreter asks for no more than is here (PEP 380)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> object:
-        waits_for, self._waits_for = self._waits_for, None
-        if waits_for is None:
-            waits_for = self._steps.send(None)
-        if self._then is not None:
-            self._then()
-        return waits_for
-
-    def throw(self, *error: Any) -> object:
-        return self._steps.throw(*error)
-
-    def close(self) -> None:
-        self._steps.close()
-
-
-async def _resumed(steps: Coroutine[Any, Any, None], waits_for: object) -> None:
-    """Goes on with a coroutine that has begun elsewhere, and waits."""
-    await BeforeWaits(steps, waits_for=waits_for)
-
 
 async def watched(
     work: Coroutine[Any, Any, None], receive: Receive, stream: EventStream | None, silence: float, stall: float
 ) -> None:
     """Does the work while the client is there; raises ClientGone if it leaves before, with the work cancelled.
 
-    What was written to `stream` leaves whenever the work waits, and it is kept alive in a silence of so many seconds. A
-    client that reads nothing for `stall` seconds has left.
+    `stream` is kept alive in a silence of so many seconds. A client that reads nothing for `stall` seconds has left.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -192,13 +156,14 @@ async def watched(
                     continue
                 except ClientGone:
                     pass
-            gone = True
-            task.cancel()
+            if stream is None or not stream.over:  # a server says so behind the end of an answer, too
+                gone = True
+                task.cancel()
             return
 
     watcher = asyncio.get_running_loop().create_task(watch())
     try:
-        await (work if stream is None else BeforeWaits(work, stream.flush))
+        await work
     except asyncio.CancelledError:
         if not gone:
             raise

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
 from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage
 from toolspeak.dialects import TurnCollector
 from toolspeak.dialects.schema_text import choice_text
-from toolspeak.gateway.asked import message_characters, with_text
+from toolspeak.gateway.asked import with_text
 from toolspeak.gateway.carried import carrying, restored
+from toolspeak.gateway.estimate import message_size
 from toolspeak.gateway.gate import Note, Rules
 from toolspeak.gateway.server_tools import Running, ServerTools
 from toolspeak.gateway.turn import Put, Report, play
@@ -51,7 +53,7 @@ class ToolLoop:
         rules: Rules,
         put: Put,
         report: Report,
-        prompt_characters: int | None,
+        prompt_size: Callable[[], int] | None,
     ) -> None:
         """As `turn.play`, with calls of the server's tools run here, and the model asked again with their results.
 
@@ -60,7 +62,7 @@ class ToolLoop:
         one's id carries what ran. Past a limit the model is asked for its answer alone. The usage is that of all turns.
         """
         if not self.names:
-            await play(driver, request, rules, put, report, prompt_characters)
+            await play(driver, request, rules, put, report, prompt_size)
             return
         said = _Said(put)
         rules = replace(rules, hold_calls=True)
@@ -69,7 +71,7 @@ class ToolLoop:
             turn = _Turn(said, self._call_id)
             told = Report()
             try:
-                await play(driver, request, rules, turn.put, told, prompt_characters)
+                await play(driver, request, rules, turn.put, told, prompt_size)
             except BaseException:
                 _add(report, told, told.notes)
                 raise
@@ -91,8 +93,8 @@ class ToolLoop:
                 await self._leave(turn, spent, said, report)
                 return
             more = [turn.message, Message("tool", results)]
-            if prompt_characters is not None:
-                prompt_characters += sum(map(message_characters, more))
+            if prompt_size is not None:
+                prompt_size = partial(_grown, prompt_size, more)
             request, rules = self._next(driver, request, rules, more, report)
             said.turn_over()
 
@@ -238,6 +240,10 @@ class _Turn:
     def has_others(self, names: frozenset[str]) -> bool:
         """Whether the client has a call to answer."""
         return any(isinstance(call, CallCompleted) and call.name not in names for call in self.calls)
+
+
+def _grown(size: Callable[[], int], more: Sequence[Message]) -> int:
+    return size() + sum(map(message_size, more))
 
 
 def _add(report: Report, turn: Report, notes: Sequence[Note]) -> None:

@@ -18,10 +18,8 @@ from toolspeak.data.messages import (
     failure,
 )
 from toolspeak.dialects import ParsedTurn, TurnCollector
+from toolspeak.gateway.estimate import tokens_of
 from toolspeak.gateway.gate import Note, Rules, TurnGate
-
-CHARACTERS_PER_TOKEN = 4
-"""With which usage is estimated where nobody counts."""
 
 
 class Put(Protocol):
@@ -43,12 +41,17 @@ class Report:
 
 
 async def play(
-    driver: Driver, request: TurnRequest, rules: Rules, put: Put, report: Report, prompt_characters: int | None
+    driver: Driver,
+    request: TurnRequest,
+    rules: Rules,
+    put: Put,
+    report: Report,
+    prompt_size: Callable[[], int] | None,
 ) -> None:
     """Asks for the turn and puts what leaves of it; `TurnEnded` last, with the usage of all attempts.
 
-    `prompt_characters` is for the estimate where nobody counts; None: nobody wants one. `report` is filled on the way.
-    Raises ProviderError, UsageError.
+    `prompt_size` (bytes) is for the estimate where nobody counts; None: nobody wants one. `report` is filled on the
+    way. Raises ProviderError, UsageError.
     """
     total, estimated = Usage(), False
     while True:
@@ -76,8 +79,8 @@ async def play(
         outcome = gate.outcome
         assert outcome is not None, "a driver ends its turn"
         usage = outcome.end.usage
-        if usage.total is None and prompt_characters is not None:
-            usage, estimated = _estimate(usage, prompt_characters, gate.characters), True
+        if usage.total is None and prompt_size is not None:
+            usage, estimated = _estimate(usage, prompt_size(), gate.size), True
         total = total.plus(usage)
         if outcome.again is None or collector is None:
             break
@@ -97,11 +100,11 @@ async def play(
 
 def _estimate(usage: Usage, prompt: int, said: int) -> Usage:
     """A usage in place of one that is not known whole: the stream was closed behind the calls, or the server does not
-    count. `prompt` and `said` are characters."""
+    count. `prompt` and `said` are bytes."""
     return replace(
         usage,
-        input=prompt // CHARACTERS_PER_TOKEN if usage.input is None else usage.input,
-        output=-(-said // CHARACTERS_PER_TOKEN) if usage.output is None else usage.output,
+        input=tokens_of(prompt) if usage.input is None else usage.input,
+        output=tokens_of(said) if usage.output is None else usage.output,
     )
 
 

@@ -105,9 +105,10 @@ class Journal(Protocol):
         session_id: str | None = None,
         status: RunStatus | None = None,
         principal: str | None = None,
+        alone: bool = False,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
-        """The runs whose id begins with `prefix`, the newest first."""
+        """The runs whose id begins with `prefix`, the newest first; `alone`: those outside of a session."""
         ...
 
     async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:

@@ -143,6 +143,11 @@ class Commits:
         except Exception as error:  # noqa: BLE001 - those who wait are told
             self._settle(group, [self._problem(error)] * len(group))
 
+    def stop_if_idle(self) -> None:
+        """Ends the thread, unless somebody has meanwhile come who needs it."""
+        if not self._due and self._work is None:
+            self.stop()
+
     def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
         """Forgets what another loop left behind: nobody waits for it any more."""
         self._loop, self._waiting, self._due, self._work, self._idlers = loop, [], False, None, []

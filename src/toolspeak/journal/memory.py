@@ -43,7 +43,8 @@ class MemoryJournal:
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
         run = self._runs.get(record.run_id) or _Run()
-        check_lease(record.run_id, lease, run.owner, run.epoch)
+        if lease is not None or run.owner is not None:
+            check_lease(record.run_id, lease, run.owner, run.epoch)
         if record.seq != len(run.records):
             raise gone_on(record)
         if not starts_rightly(record):
@@ -70,6 +71,7 @@ class MemoryJournal:
         session_id: str | None = None,
         status: RunStatus | None = None,
         principal: str | None = None,
+        alone: bool = False,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
         wanted = [("session_id", session_id), ("status", status), ("principal", principal)]
@@ -77,6 +79,8 @@ class MemoryJournal:
         for name, value in wanted:
             if value is not None:
                 found = [info for info in found if getattr(info, name) == value]
+        if alone:
+            found = [info for info in found if info.session_id is None]
         found.sort(key=lambda info: (info.created, info.run_id), reverse=True)
         return tuple(found[:limit])
 

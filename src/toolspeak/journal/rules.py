@@ -9,6 +9,7 @@ from dataclasses import replace
 from toolspeak.data.events import Record, RunFinished, RunPaused, RunResumed, RunStarted, RunStatus
 from toolspeak.errors import JournalError, LeaseLost, RunBusy, RunConflict
 from toolspeak.journal.base import Found, Lease, RunInfo, SessionInfo
+from toolspeak.journal.owner import is_dead
 from toolspeak.journal.texts import holds, snippet, texts_of, title_of
 
 
@@ -80,6 +81,11 @@ def check_runs(session: SessionInfo, records: Sequence[Record]) -> None:
                 f" record {seq}; a part is missing or out of order"
             )
         counts[record.run_id] = seq + 1
+
+
+def is_held(info: RunInfo) -> bool:
+    """Whether a process is at work on the run."""
+    return info.owner is not None and (info.held_until or 0) > time.time() and not is_dead(info.owner)
 
 
 def gone_on(record: Record) -> RunConflict:

@@ -41,6 +41,9 @@ from toolspeak.journal.texts import plain, texts_of, title_of, words
 PAGE = 1000
 """Records read at once: others get their turn between two pages."""
 
+AT_ONCE = 200
+"""Records that are indexed in one transaction: a few milliseconds."""
+
 APPEND = f"""\
 INSERT INTO records (pos, data, places)
 SELECT number * {SPAN} + $2, $3, $4 FROM runs
@@ -49,10 +52,12 @@ WHERE run_id = $1 AND (CASE WHEN owner IS NULL THEN 0 ELSE epoch END) = $5
 {{unless}}"""
 """Adds one record if the lease (epoch $5, 0 for none) holds and it is the run's next."""
 
-_RUN = f"""
+_LISTED = f"""
 SELECT run_id, status, title, model, agent, created, updated,
     {{end}} - number * {SPAN}, session_id, principal, parent_run_id, owner, held_until
-FROM runs WHERE created IS NOT NULL"""
+FROM """
+
+_RUN = f"{_LISTED}runs WHERE created IS NOT NULL"
 
 _SESSION = """
 SELECT session_id, title, created, updated, version, runs, last_run, principal, forked_run, forked_seq, {history}
@@ -168,8 +173,8 @@ class SqlJournal(SqlLeases):
                 return tuple(records)
             await asyncio.sleep(0)
 
-    async def _page(self, db: Connection, run_id: str, first: int, start: int) -> list[Record]:
-        rows = await self._rows(db, first + start, first + SPAN, PAGE)
+    async def _page(self, db: Connection, run_id: str, first: int, start: int, most: int = PAGE) -> list[Record]:
+        rows = await self._rows(db, first + start, first + SPAN, most)
         if rows and rows[-1][0] != first + start + len(rows) - 1:
             raise JournalError(
                 f"{self}: records of run {run_id} behind number {start} are missing; it is damaged:"
@@ -202,6 +207,7 @@ class SqlJournal(SqlLeases):
         session_id: str | None = None,
         status: RunStatus | None = None,
         principal: str | None = None,
+        alone: bool = False,
         limit: int | None = None,
     ) -> Sequence[RunInfo]:
         where = {
@@ -210,9 +216,13 @@ class SqlJournal(SqlLeases):
             "status = $": status,
             "principal = $": _column(principal),
         }
-        sql, arguments = _where(_RUN, where)
+        outside = " AND session_id IS NULL" if alone else ""
+        wanted, arguments = _where(f"SELECT * FROM runs WHERE created IS NOT NULL{outside}", where)
+        order = "ORDER BY created DESC, run_id DESC"
+        # How many records a run has is looked up for those that are shown, not for those left out by the limit.
+        sql = f"{_LISTED}({wanted} {order}{_limit(limit)}) AS runs {order}"
         async with self._reading() as db:
-            rows = await db.rows(f"{sql} ORDER BY created DESC, run_id DESC{_limit(limit)}", *arguments)
+            rows = await db.rows(sql, *arguments)
         return tuple(RunInfo(*row) for row in rows)
 
     # --- sessions ------------------------------------------------------------------------------------------------
@@ -315,35 +325,53 @@ class SqlJournal(SqlLeases):
         wanted = words(query)
         if not wanted:
             return ()
-        async with self._writing() as db:
-            await self._index_new(db)
+        await self._index_new()
         found: list[Found] = []
         async with self._reading() as db:
             for pos in await self._matches(db, wanted, _column(principal), private, limit):
                 (row,) = await db.rows(f"{_RUN} AND number = $1", pos // SPAN)
                 info = RunInfo(*row)
-                records = await self._page(db, info.run_id, pos // SPAN * SPAN, pos % SPAN)
+                records = await self._page(db, info.run_id, pos // SPAN * SPAN, pos % SPAN, 1)
                 # The column's text is made plain, so that two principals may look the same there.
                 if records[0].principal == principal or (principal is None and not private):
                     found += found_in(info, records[0], wanted)
         return tuple(found)
 
-    async def _index_new(self, db: Connection) -> None:
-        """Indexes what was recorded since the last search: so appending is not slowed down by it."""
-        behind = await db.rows(
-            f"SELECT run_id, number, indexed FROM runs WHERE created IS NOT NULL"
-            f" AND {{end}} > number * {SPAN} + indexed {{update}}"
+    async def _index_new(self) -> None:
+        """Indexes what was recorded since the last search: so appending is not slowed down by it. A part at a time, so
+        that others go on meanwhile, in this process and in others."""
+        async with self._writing() as db:
+            behind = [*reversed(await self._behind(db))]
+        while behind:
+            async with self._writing() as db:
+                room = AT_ONCE
+                while behind and room > 0:
+                    count, whole = await self._index_run(db, *behind[-1], room)
+                    room -= 1 + count
+                    if whole:
+                        behind.pop()
+            await asyncio.sleep(0)
+
+    async def _behind(self, db: Connection) -> Sequence[tuple[str, int]]:
+        """The runs of which something is not indexed: id and number."""
+        rows = await db.rows(
+            f"SELECT run_id, number FROM runs WHERE created IS NOT NULL AND {{end}} > number * {SPAN} + indexed"
+            " ORDER BY number"  # the same for all who search: none waits for a row of another that waits for one of its
         )
-        for run_id, number, indexed in behind:
-            while True:
-                page = await self._page(db, run_id, number * SPAN, indexed)
-                for record in page:
-                    for _, text in texts_of(record):
-                        await self._index(db, number * SPAN + record.seq, words(text))
-                indexed += len(page)
-                if len(page) < PAGE:
-                    break
-            await db.change("UPDATE runs SET indexed = $1 WHERE number = $2", indexed, number)
+        return [(run_id, number) for run_id, number in rows]
+
+    async def _index_run(self, db: Connection, run_id: str, number: int, most: int) -> tuple[int, bool]:
+        """Indexes the next records of a run; how many, and whether these were the last."""
+        rows = await db.rows("SELECT indexed FROM runs WHERE number = $1 {update}", number)
+        if not rows:  # deleted meanwhile
+            return 0, True
+        start = rows[0][0]  # another search may have gone on with it
+        page = await self._page(db, run_id, number * SPAN, start, most)
+        for record in page:
+            for _, text in texts_of(record):
+                await self._index(db, number * SPAN + record.seq, words(text))
+        await db.change("UPDATE runs SET indexed = $1 WHERE number = $2", start + len(page), number)
+        return len(page), len(page) < most
 
 
 def _column(text: str | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,43 +14,25 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from toolspeak.data.events import Record, RunFinished, RunPaused, ToolFinished, ToolStarted
-from toolspeak.errors import JournalError, ToolspeakError, UsageError
+from toolspeak.errors import ToolspeakError, UsageError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Waiting
 from toolspeak.journal.leases import Connection
 from toolspeak.journal.rules import is_listed
-from toolspeak.journal.schema import SPAN, VERSION, newer, steps_from
+from toolspeak.journal.schema import SPAN
 from toolspeak.journal.sql import SqlJournal
 from toolspeak.journal.sqlite_connection import SqliteConnection
 from toolspeak.journal.sqlite_faults import is_busy, told
+from toolspeak.journal.sqlite_file import connected, opened, roll_back
 from toolspeak.journal.stored import Row, Stored, pack
 from toolspeak.journal.stretches import BATCH, INSERT, NOTE, UNNOTED, delete_run, rows_of
+from toolspeak.journal.syncs import Syncs
 
 Sync: TypeAlias = Literal["effects", "always", "never"]
 
-_APPLICATION = 0x7453706B  # "tSpk", in the file's header: https://www.sqlite.org/fileformat2.html#application_id
-_TYPES = {
-    "integer": "INTEGER",
-    "number": "INTEGER PRIMARY KEY",
-    "key": "INTEGER PRIMARY KEY",
-    "real": "REAL",
-    "bytes": "BLOB",
-    "found": """CREATE VIRTUAL TABLE found USING fts5(words, tokenize = "unicode61 remove_diacritics 0")""",
-    "arrivals": ";\n".join(
-        (
-            "ALTER TABLE records RENAME TO records_by_run",
-            "CREATE TABLE records (id INTEGER PRIMARY KEY, pos INTEGER NOT NULL, data TEXT NOT NULL, places TEXT)",
-            "INSERT INTO records (pos, data, places) SELECT pos, data, places FROM records_by_run ORDER BY pos",
-            "DROP TABLE records_by_run",
-            "CREATE TABLE stretches (pos INTEGER PRIMARY KEY, id INTEGER NOT NULL, count INTEGER NOT NULL)",
-            "CREATE TABLE noted (upto INTEGER NOT NULL)",
-            "INSERT INTO noted VALUES (0)",
-            *NOTE,
-        )
-    ),
-}
 _MOST_KNOWN = 10_000  # runs whose state is kept to spare looking it up
-_CHECKPOINT = 1000  # pages of the write-ahead log, as SQLite has it; and records that are written without looking
+_CHECKPOINT = 1000  # pages of the write-ahead log that are written without looking, as SQLite has it; about as many
+_PAGE = 4096
 
 _SYNCED = (ToolStarted, ToolFinished, RunPaused, RunFinished)
 """What is on the disk before anything follows from it: a power cut must not undo that an effect was begun or what came
@@ -74,7 +57,8 @@ class SqliteJournal(SqlJournal):
     leaves it to the system. `lock_seconds` is how long a lock of another process is waited for.
 
     Records that are appended at the same time are committed together. What waits for the disk, a sync or what the file
-    takes over from its write-ahead log, does so in a thread. One object serves one event loop at a time.
+    takes over from its write-ahead log, does so in a thread; a sync in the event loop while the disk's are short
+    (`journal.syncs`). One object serves one event loop at a time.
     """
 
     def __init__(self, path: str | Path, *, sync: Sync = "effects", lock_seconds: float = 10.0) -> None:
@@ -91,7 +75,8 @@ class SqliteJournal(SqlJournal):
         self._known: dict[str, _Known] = {}
         self._seen = -1
         self._unnoted = 0  # records whose stretches are not noted, as far as is known here
-        self._unchecked = 0  # records since somebody has looked whether the log has grown long
+        self._unchecked = 0  # pages, about, since somebody has looked whether the log has grown long
+        self._syncs = Syncs()
         self._lock = threading.Lock()
 
     def __str__(self) -> str:
@@ -106,29 +91,33 @@ class SqliteJournal(SqlJournal):
         return self._sync == "always"
 
     def _may_wait(self, group: Sequence[Waiting]) -> bool:
-        return self._unchecked >= _CHECKPOINT or self._full(group)
+        return self._unchecked >= _CHECKPOINT or (not self._syncs.short and self._full(group))
 
     def _write(self, group: Sequence[Waiting]) -> list[Exception | None]:
         """What became of each. Raises sqlite3.Error when none was written."""
         full = self._full(group)
         with self._lock:
-            db = self._begin(full, checkpoint=full or self._unchecked >= _CHECKPOINT)
+            checkpoint = self._unchecked >= _CHECKPOINT
+            db = self._begin(full, checkpoint=checkpoint)
             try:
                 (seen,) = db.execute("PRAGMA data_version").fetchone()
                 if seen != self._seen:  # another connection has changed something: runs, leases
                     self._known.clear()
                     self._seen = seen
                 outcomes = self._write_all(db, group)
+                begun = time.perf_counter()
                 db.execute("COMMIT")
+                if full and not checkpoint:
+                    self._syncs.took(time.perf_counter() - begun)
             except BaseException:
                 self._undo(db)
                 raise
         return outcomes
 
-    def _note(self, db: sqlite3.Connection, more: int) -> None:
-        """Counts records that were added, and notes the stretches of many."""
+    def _note(self, db: sqlite3.Connection, more: int, size: int) -> None:
+        """Counts records that were added, and their characters, and notes the stretches of many."""
         self._unnoted += more
-        self._unchecked += more
+        self._unchecked += 1 + 2 * size // _PAGE  # the last page, and those behind it with what points to them
         if self._unnoted >= BATCH:
             for statement in NOTE:
                 db.execute(statement)
@@ -165,7 +154,7 @@ class SqliteJournal(SqlJournal):
             db.execute(INSERT, rows[0])
         else:
             db.executemany(INSERT, rows)
-        self._note(db, len(rows))
+        self._note(db, len(rows), sum([len(text) for _, text in rows]))
 
     def _write_one(self, db: sqlite3.Connection, waiting: Waiting) -> Exception | None:
         record, stored = waiting.record, waiting.stored
@@ -189,7 +178,7 @@ class SqliteJournal(SqlJournal):
 
     async def _add(self, db: Connection, record: Record, stored: Stored, lease: Lease | None) -> None:
         await super()._add(db, record, stored, lease)
-        self._note(cast("SqliteConnection", db).db, 1)
+        self._note(cast("SqliteConnection", db).db, 1, len(stored.text) + sum(map(len, stored.blobs.values())))
 
     @asynccontextmanager
     async def _writing(self) -> AsyncGenerator[SqliteConnection]:
@@ -217,7 +206,7 @@ class SqliteJournal(SqlJournal):
             yield SqliteConnection(db)
             db.execute("COMMIT")
         except BaseException as error:
-            _roll_back(db)
+            roll_back(db)
             raise self._told(error) from error
 
     async def _begun(self, begin: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
@@ -252,7 +241,7 @@ class SqliteJournal(SqlJournal):
         if self._reader is None:
             with self._lock:
                 self._open()
-                self._reader = self._connect()
+                self._reader = connected(self._file)
         self._reader.execute("BEGIN")
         return self._reader
 
@@ -261,7 +250,7 @@ class SqliteJournal(SqlJournal):
         db = self._open()
         if self._mode != (full, checkpoint):
             db.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-            db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT if checkpoint else 0}")
+            db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT // 2 if checkpoint else 0}")
             self._mode = full, checkpoint
         db.execute("BEGIN IMMEDIATE")
         if checkpoint:
@@ -279,56 +268,18 @@ class SqliteJournal(SqlJournal):
     def _undo(self, db: sqlite3.Connection) -> None:
         self._known.clear()
         self._unnoted = BATCH  # what was noted may be undone
-        _roll_back(db)
+        roll_back(db)
 
     def _open(self) -> sqlite3.Connection:
-        if self._db is not None:
-            return self._db
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise JournalError(f"the journal's folder {self.path.parent} cannot be made: {error.strerror}") from error
-        db = self._connect()
-        try:
-            self._prepare(db)
-            (self._unnoted,) = db.execute(UNNOTED).fetchone()
-        except BaseException:
-            db.close()
-            raise
-        self._db = db
-        return db
-
-    def _connect(self) -> sqlite3.Connection:
-        # Waiting for locks is done in the event loop, where others go on meanwhile.
-        return sqlite3.connect(self._file, timeout=0, isolation_level=None, check_same_thread=False)
-
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        if version == VERSION and db.execute("PRAGMA journal_mode").fetchone() == ("wal",):
-            self._check_ours(db, version)
-            return
-        self._check_ours(db, version)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have been faster
-            for statement in steps_from(version, _TYPES):
-                db.execute(statement)
-            db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            db.execute(f"PRAGMA user_version = {VERSION}")
-            db.execute("COMMIT")
-        except BaseException:
-            _roll_back(db)
-            raise
-
-    def _check_ours(self, db: sqlite3.Connection, version: int) -> None:
-        (application,) = db.execute("PRAGMA application_id").fetchone()
-        (tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if tables and application != _APPLICATION:
-            raise JournalError(f"the journal {self.path} is a database of another program: name another file")
-        if version > VERSION:
-            raise JournalError(newer(f"the journal {self.path}", version))
+        if self._db is None:
+            db = opened(self.path, self._file)
+            try:
+                (self._unnoted,) = db.execute(UNNOTED).fetchone()
+            except BaseException:
+                db.close()
+                raise
+            self._db = db
+        return self._db
 
     def _told(self, error: BaseException) -> BaseException:
         return told(error, self.path)
@@ -339,11 +290,11 @@ class SqliteJournal(SqlJournal):
     async def _delete_records(self, db: Connection, number: int) -> None:
         await delete_run(db, number)
 
-    async def _index_new(self, db: Connection) -> None:
+    async def _behind(self, db: Connection) -> Sequence[tuple[str, int]]:
         for statement in NOTE:  # so that no run's newest record has to be looked for
             await db.change(statement)
         self._unnoted = 0
-        await super()._index_new(db)
+        return await super()._behind(db)
 
     async def _index(self, db: Any, pos: int, text: Sequence[str]) -> None:
         await db.change("INSERT INTO found (rowid, words) VALUES ($1, $2)", pos, " ".join(text))
@@ -366,24 +317,33 @@ class SqliteJournal(SqlJournal):
     async def aclose(self) -> None:
         """As `close`, but others go on while it waits for the disk."""
         await self._commits.drain()
-        self.close()
+        await self._commits.idle()
+        connections = self._taken_out()
+        if connections:
+            await self._commits.in_thread(partial(_close, connections))
+        self._commits.stop_if_idle()
 
     def close(self) -> None:
-        """Writes what is being appended and closes the file; it is opened again when it is used again."""
+        """Writes what is being appended and closes the file; it is opened again when it is used again.
+
+        Blocks while SQLite takes its write-ahead log over into the file: in an event loop, `aclose` does not.
+        """
         self._commits.stop()
+        _close(self._taken_out())
+
+    def _taken_out(self) -> Sequence[sqlite3.Connection]:
+        """What is open, and is nobody's any more; the one that writes at last: it tidies the file up."""
         with self._lock:
-            opened = self._reader, self._db  # the one that writes at last: it tidies the file up
+            connections = [db for db in (self._reader, self._db) if db is not None]
             self._db = self._reader = self._mode = None
             self._seen = -1
             self._known.clear()
-            for db in opened:
-                if db is not None:
-                    db.close()
+        return connections
 
 
-def _roll_back(db: sqlite3.Connection) -> None:
-    if db.in_transaction:  # SQLite has done it itself after some errors
-        db.execute("ROLLBACK")
+def _close(connections: Sequence[sqlite3.Connection]) -> None:
+    for db in connections:
+        db.close()
 
 
 def _finish(work: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from toolspeak.providers.api import ApiProvider, Endpoint, address_and_key
+from toolspeak.providers.api import ApiProvider, Counting, Endpoint, address_and_key
 from toolspeak.providers.capabilities import Capabilities, capabilities_of
 from toolspeak.providers.http import ConnectionOptions
 from toolspeak.wire.anthropic import ANTHROPIC
@@ -17,6 +17,11 @@ ANTHROPIC_URL = "https://api.anthropic.com"
 API_VERSION = "2026-10-21"
 """The header `anthropic-version`: the newest (Anthropic, "Versions", and what its Python SDK 2.12 sends). It refuses
 `temperature`, `top_p` and `top_k`, which 2023-06-01, the one before, takes."""
+
+_COUNTED = frozenset(
+    ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control", "speed")
+)
+"""What `count_tokens` takes of a request (API reference, "Count tokens in a Message")."""
 
 
 class AnthropicProvider(ApiProvider):
@@ -52,6 +57,9 @@ class AnthropicProvider(ApiProvider):
             headers,
             key,
             "Check the base URL: /v1/messages is put behind it.",
+            counting=Counting(
+                "messages/count_tokens" if _ends_in_version(base_url) else "v1/messages/count_tokens", _COUNTED
+            ),
             listing="models" if _ends_in_version(base_url) else "v1/models",
         )
         known = capabilities or capabilities_of("anthropic", model, own_server=bool(base_url))

@@ -22,8 +22,19 @@ from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 _Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
 _PIECES = frozenset(get_args(_Piece))
 
+_NOT_THERE = (404, 405, 501)
+
 _DONE = "[DONE]"
 """What OpenAI's Chat Completions end a stream with; servers of other formats send it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """Where an API counts the tokens of a request, as `input_tokens` of its answer. `fields` of a request are taken
+    there; empty is all."""
+
+    path: str
+    fields: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,8 @@ class Endpoint:
     """Where and how an API is asked: `path` below the base URL, `query` beside it, `headers` and the key in them.
 
     `lines`: a stream is lines of JSON, not server-sent events. `done`: `[DONE]` alone ends a turn. `hint`: what to
-    check if the answer is of another type. `listing`: where the API lists its models.
+    check if the answer is of another type. `listing`: where the API lists its models. `counting`: where it counts a
+    request's tokens.
     """
 
     base_url: str
@@ -44,6 +56,7 @@ class Endpoint:
     lines: bool = False
     done: bool = False
     listing: str = "models"
+    counting: Counting | None = None
 
 
 class ApiProvider:
@@ -64,6 +77,7 @@ class ApiProvider:
         self._endpoint = endpoint
         self._options = dict(options or {})
         self._capabilities = capabilities
+        self._counting = endpoint.counting
         self._api = HttpApi(endpoint.base_url, headers=endpoint.headers, secrets=(endpoint.secret,), **connection)
 
     @property
@@ -103,6 +117,29 @@ class ApiProvider:
         """What the API lists as its models, as JSON; None if it answers something else. Raises ProviderError if it does
         not answer at all."""
         return await self._api.get(self._endpoint.listing)
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """How many tokens the API counts in a request, without the model being asked; None if it counts none.
+
+        Raises ProviderError, UsageError.
+        """
+        counting = self._counting
+        if counting is None:
+            return None
+        request = replace(request, options={**self._options, **request.options})
+        body = self._endpoint.wire.encode_request(request, model=self._model, stream=False)
+        if counting.fields:
+            body = {name: value for name, value in body.items() if name in counting.fields}
+        try:
+            async with self._api.post(counting.path, body, query=self._endpoint.query) as reply:
+                found = await reply.json()
+        except ProviderError as error:
+            if error.status not in _NOT_THERE:
+                raise
+            self._counting = None  # few servers that speak an API speak all of it
+            return None
+        tokens = cast("dict[str, JSON]", found).get("input_tokens") if isinstance(found, dict) else None
+        return tokens if isinstance(tokens, int) else None
 
     async def aclose(self) -> None:
         """Closes the connections; no turn can be asked for afterwards."""

@@ -203,7 +203,7 @@ class HttpApi:
             url = url.copy_merge_params(query)
         reply: Reply | None = None
         try:
-            async with self._sent(url, content) as response:
+            async with self._sent("POST", url, content) as response:
                 if not response.is_success:
                     told = self.hide((await _beginning(response)).decode("utf-8", "replace")).encode()
                     raise status_error(self.address, response.status_code, response.headers, told, self.clock.now())
@@ -225,8 +225,8 @@ class HttpApi:
         nobody answers."""
         url = self._below(path)
         try:
-            response = await self._client().get(url, timeout=self._timeouts.first_byte)
-            return decode_json(response.content, "a list") if response.is_success else None
+            async with self._sent("GET", url) as response:
+                return decode_json(await response.aread(), "a list") if response.is_success else None
         except ProviderError:
             return None
         except httpx2.HTTPError as error:
@@ -264,14 +264,16 @@ class HttpApi:
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(client.aclose(), loop))
 
     @asynccontextmanager
-    async def _sent(self, url: httpx2.URL, content: bytes) -> AsyncGenerator[httpx2.Response]:
+    async def _sent(
+        self, method: str, url: httpx2.URL, content: bytes | None = None
+    ) -> AsyncGenerator[httpx2.Response]:
         """The response once its head has come; its body is read under the timeouts."""
         client, limits = self._client(), self._timeouts
         loop = asyncio.get_running_loop()
         deadline = None if limits.first_byte is None else loop.time() + limits.first_byte
         try:
             async with asyncio.timeout_at(deadline):
-                response = await _send(client, url, content)
+                response = await _send(client, method, url, content)
         except TimeoutError as error:
             raise SilentServer(limits.first_byte or 0) from error
         try:
@@ -315,7 +317,7 @@ class HttpApi:
             raise UsageError(f"the proxy settings of the environment cannot be used: {error}") from error
 
 
-async def _send(client: httpx2.AsyncClient, url: httpx2.URL, content: bytes) -> httpx2.Response:
+async def _send(client: httpx2.AsyncClient, method: str, url: httpx2.URL, content: bytes | None) -> httpx2.Response:
     """The response once its head has come.
 
     A connection that was kept open, and that its server closes when the next request comes, says nothing about the
@@ -328,7 +330,7 @@ async def _send(client: httpx2.AsyncClient, url: httpx2.URL, content: bytes) -> 
             if "connect_" in event:
                 opened.append(event)
 
-        request = client.build_request("POST", url, content=content, extensions={"trace": note})
+        request = client.build_request(method, url, content=content, extensions={"trace": note})
         try:
             return await client.send(request, stream=True)
         except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):

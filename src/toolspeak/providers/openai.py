@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from toolspeak.providers.api import ApiProvider, Endpoint, address_and_key, bearer
+from toolspeak.providers.api import ApiProvider, Counting, Endpoint, address_and_key, bearer
 from toolspeak.providers.capabilities import Capabilities, capabilities_of
 from toolspeak.providers.http import ConnectionOptions
 from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
@@ -64,6 +64,7 @@ class OpenAIProvider(ApiProvider):
             key,
             "Check the base URL: it mostly ends in /v1.",
             done=True,
+            counting=Counting("chat/completions/input_tokens"),  # llama.cpp's
         )
         known = capabilities or (Capabilities() if base_url else capabilities_of("openai", model))
         super().__init__(name, model, endpoint, options=options, capabilities=known, **connection)

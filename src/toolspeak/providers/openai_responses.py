@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from toolspeak.errors import ProviderError
-from toolspeak.providers.api import ApiProvider, Endpoint, address_and_key, bearer
+from toolspeak.providers.api import ApiProvider, Counting, Endpoint, address_and_key, bearer
 from toolspeak.providers.capabilities import Capabilities, capabilities_of
 from toolspeak.providers.http import ConnectionOptions
 from toolspeak.providers.openai import OPENAI_URL
@@ -20,6 +20,11 @@ _REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-oss|codex|gpt-(?:[5-9]|\d\d)(?!.*-ch
 _FORGOTTEN = re.compile(r"previous[ _]response", re.IGNORECASE)
 """`previous_response_not_found`: "Previous response with id '…' not found.", "Invalid `previous_response_id`." and what
 an organisation without data retention is told."""
+
+_COUNTED = frozenset(
+    ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "truncation")
+)
+"""What `input_tokens` takes of a request (API reference, "Get input token counts")."""
 
 
 class OpenAIResponsesProvider(ApiProvider):
@@ -57,6 +62,7 @@ class OpenAIResponsesProvider(ApiProvider):
             bearer(key),
             key,
             "Check the base URL: it mostly ends in /v1.",
+            counting=Counting("responses/input_tokens", _COUNTED),
         )
         super().__init__(
             "openai-responses",

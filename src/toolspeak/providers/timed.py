@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import cast
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from typing import Any, cast
 
 import httpx2
 
@@ -27,6 +27,7 @@ class TimedStream(httpx2.AsyncByteStream):
         silence, seconds = self._silence, self._first_byte
         source = cast("AsyncGenerator[bytes]", aiter(self._stream))
         watch = _Watch(self._deadline)
+        left = False
         try:
             while True:
                 watch.begin()
@@ -39,14 +40,30 @@ class TimedStream(httpx2.AsyncByteStream):
                 watch.end(silence)
                 if chunk is None:
                     return
+                left = True
                 yield chunk
+                left = False
                 seconds = silence
         finally:
             watch.close()
-            await source.aclose()
+            if left:
+                await _to_its_end(source.aclose())
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        """The connection is closed, or free for the next request, even if whoever waits for it is cancelled."""
+        await _to_its_end(self._stream.aclose())
+
+
+_closing: set[asyncio.Task[None]] = set()
+
+
+async def _to_its_end(closing: Coroutine[Any, Any, None]) -> None:
+    """httpcore2 forgets a request behind several waits, and is never asked again: one that is cancelled there stays in
+    the pool for ever, with its connection. (It shields itself with anyio, which `Task.cancel` does not know of.)"""
+    task = asyncio.get_running_loop().create_task(closing)
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
+    await asyncio.shield(task)
 
 
 class _Watch:

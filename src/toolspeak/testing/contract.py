@@ -18,6 +18,7 @@ from toolspeak.data.deltas import (
     CallMalformed,
     Delta,
     ReasoningDelta,
+    TextAside,
     TextDelta,
 )
 from toolspeak.data.messages import JSON, Message, TextPart, ToolCall, ToolResult
@@ -173,7 +174,7 @@ def _is_beginning(said: list[Delta], whole: list[Delta]) -> bool:
     last, same = said[-1], whole[len(said) - 1] if len(said) <= len(whole) else None
     if said[:-1] != whole[: len(said) - 1]:
         return False
-    if isinstance(last, TextDelta | ReasoningDelta | ArgumentsDelta):
+    if isinstance(last, TextDelta | TextAside | ReasoningDelta | ArgumentsDelta):
         return isinstance(same, type(last)) and same.text.startswith(last.text)
     return last == same
 

@@ -21,6 +21,7 @@ from toolspeak.data.deltas import (
     Delta,
     ForgedResults,
     ReasoningDelta,
+    TextAside,
     TextDelta,
     TurnEnded,
 )
@@ -58,7 +59,7 @@ class TurnChecker:
         calls = self._calls
         require(not self._over, f"{delta!r} comes after the turn ended")
         match delta:
-            case TextDelta(text) | ReasoningDelta(text):
+            case TextDelta(text) | TextAside(text) | ReasoningDelta(text):
                 require(text != "", f"an empty {type(delta).__name__}")
             case CallStarted(index, name, id):
                 require(index == len(calls), f"call {index} starts, {len(calls)} is next")
@@ -186,7 +187,7 @@ class CheckedParser:
 
     def _step(self, deltas: Iterable[Delta], arrived: int) -> list[Delta]:
         step = list(deltas)
-        told = [delta.text for delta in step if isinstance(delta, TextDelta | ReasoningDelta)]
+        told = [delta.text for delta in step if isinstance(delta, TextDelta | TextAside | ReasoningDelta)]
         for delta in step:
             self._turn.add(delta)
         if self._max_held is not None and sum(map(len, told)) > arrived + self._max_held:
@@ -206,7 +207,7 @@ class CheckedParser:
 def words_in(delta: Delta) -> Iterable[str]:
     """Every text that a delta carries."""
     match delta:
-        case TextDelta(text) | ReasoningDelta(text) | ForgedResults(text):
+        case TextDelta(text) | TextAside(text) | ReasoningDelta(text) | ForgedResults(text):
             yield text
         case CallStarted(_, name, id):
             yield from (name, id or "")

@@ -230,6 +230,7 @@ async def check_runs_are_listed(open_store: OpenStore) -> None:
     assert (found[0].status, found[0].title, found[0].records, found[0].updated) == ("answered", "two", 7, 3006.0)
     assert [info.run_id for info in await journal.runs(principal=user, status="awaiting_approval")] == [paused]
     assert [info.run_id for info in await journal.runs(session_id=session)] == [done]
+    assert [info.run_id for info in await journal.runs(principal=user, alone=True, limit=1)] == [paused]
     assert [info.run_id for info in await journal.runs(prefix=done[:20])] == [done]
     assert [info.run_id for info in await journal.runs(principal=user, limit=1)] == [done]
     await journal.append(Record(RunResumed(), paused, 2, 1, 2002.0))

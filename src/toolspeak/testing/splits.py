@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
+from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextAside, TextDelta
 
 
 def join_deltas(deltas: Iterable[Delta]) -> list[Delta]:
@@ -22,13 +23,15 @@ def join_deltas(deltas: Iterable[Delta]) -> list[Delta]:
             match last:
                 case ArgumentsDelta(index):
                     joined[-1] = ArgumentsDelta(index, text)
+                case TextDelta() | TextAside() | ReasoningDelta():
+                    joined[-1] = replace(last, text=text)
                 case _:
-                    joined[-1] = ReasoningDelta(text) if isinstance(last, ReasoningDelta) else TextDelta(text)
+                    pass
         pieces.clear()
 
     for delta in deltas:
         last = joined[-1] if pieces else None
-        if isinstance(delta, TextDelta | ReasoningDelta | ArgumentsDelta):
+        if isinstance(delta, TextDelta | TextAside | ReasoningDelta | ArgumentsDelta):
             if last is not None and _continues(last, delta):
                 pieces.append(delta.text)
                 continue

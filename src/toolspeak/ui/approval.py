@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from toolspeak.agent.turns import Watched
+from toolspeak.agent.recorder import Watched
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
 from toolspeak.execute.judge import no_unasked_repair

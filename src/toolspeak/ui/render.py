@@ -6,7 +6,7 @@ from typing import Any, Literal, TextIO
 
 from rich.console import Console
 
-from toolspeak.agent.turns import Watched
+from toolspeak.agent.recorder import Watched
 from toolspeak.data.deltas import (
     DIALECT_NOTE,
     BatchEnded,
@@ -16,6 +16,7 @@ from toolspeak.data.deltas import (
     CallStarted,
     ForgedResults,
     ReasoningDelta,
+    TextAside,
     TextDelta,
     ToolProgress,
     other_dialects,
@@ -81,7 +82,7 @@ class Renderer:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._at_start = True  # of a line
-        self._streaming: Literal["", "text", "reasoning", "call"] = ""  # what may go on with the next delta
+        self._streaming: Literal["", "text", "aside", "reasoning", "call"] = ""  # what may go on with the next delta
         self._names: dict[int, str] = {}  # of the turn's calls, by index
         self._calls: dict[str, ToolCall | MalformedCall] = {}  # of the batch, by id
         self._requests: dict[str, ApprovalRequested] = {}
@@ -91,6 +92,8 @@ class Renderer:
         match item:
             case TextDelta(text):
                 self._stream("text", text, "")
+            case TextAside(text):
+                self._stream("aside", text, "dim")
             case ReasoningDelta(text):
                 self._stream("reasoning", text, "dim italic")
             case CallStarted() | CallCompleted() | CallMalformed() | CallIgnored():
@@ -112,7 +115,7 @@ class Renderer:
             write(self._console, "")
         self._at_start, self._streaming = True, ""
 
-    def _stream(self, kind: Literal["text", "reasoning"], text: str, style: str) -> None:
+    def _stream(self, kind: Literal["text", "aside", "reasoning"], text: str, style: str) -> None:
         if self._streaming != kind:
             self.end_line()
             text = text.lstrip("\n")

@@ -92,7 +92,9 @@ class AnthropicFormat:
         request = ModelRequest(messages, tools, choice, parallel, output, fields, reader.cached)
         return WireRequest(request, model, stream)
 
-    def encode_response(self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
+    def encode_response(
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+    ) -> JSON:
         """See `WireFormat`. An answer of this API tells no time: `created` is not used."""
         return write_message(deltas, model=model, response_id=response_id)
 

@@ -148,8 +148,11 @@ class WireFormat(Protocol):
         field."""
         ...
 
-    def encode_response(self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
-        """A whole turn as one answer. `created`: Unix time in seconds."""
+    def encode_response(
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+    ) -> JSON:
+        """A whole turn as one answer. `created`: Unix time in seconds. `asked`: what the answer repeats, where
+        the API does so."""
         ...
 
     def encoder(self, asked: WireRequest, *, response_id: str, created: int) -> Encoder: ...

@@ -109,7 +109,9 @@ class Gemini:
         fields = {**cast("dict[str, JSON]", body), "model": model} if isinstance(body, dict) else body
         return replace(gemini_asked.decode_request(fields), stream=stream)
 
-    def encode_response(self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
+    def encode_response(
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+    ) -> JSON:
         """`created` has no place in this format."""
         parts, end = _whole(deltas, _Parts(response_id))
         return _response(parts, model, response_id, end)

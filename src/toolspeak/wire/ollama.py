@@ -60,7 +60,9 @@ class Ollama:
         its tool that has none. Raises FormatError naming the field."""
         return ollama_request.decode_request(body)
 
-    def encode_response(self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
+    def encode_response(
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+    ) -> JSON:
         writer = _Writer(model, response_id, created)
         texts: list[str] = []
         thoughts: list[str] = []

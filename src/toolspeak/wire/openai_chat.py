@@ -94,7 +94,9 @@ class OpenAIChat:
         """See `WireFormat`."""
         return decode_request(body)
 
-    def encode_response(self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
+    def encode_response(
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+    ) -> JSON:
         """See `WireFormat`."""
         return encode_response(deltas, model=model, response_id=response_id, created=created)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from toolspeak.data.deltas import Delta
@@ -68,19 +68,27 @@ class OpenAIResponses:
     def decode_request(self, body: JSON) -> WireRequest:
         return decode_request(body)
 
-    def encode_response(self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
-        return encode_response(deltas, model=model, response_id=response_id, created=created)
+    def encode_response(
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+    ) -> JSON:
+        asking = {"model": model} if asked is None else _repeated(asked)
+        return encode_response(deltas, asking, response_id=response_id, created=created)
 
     def encoder(self, asked: WireRequest, *, response_id: str, created: int) -> ResponseEncoder:
-        # The answer repeats what was asked, and clients read it there.
-        asking = encode_request(asked.request, model=asked.model, stream=asked.stream)
-        return ResponseEncoder(asking, response_id=response_id, created=created)
+        return ResponseEncoder(_repeated(asked), response_id=response_id, created=created)
 
     def encode_error(self, message: str, status: int) -> JSON:
         return encode_error(message, status)
 
 
 OPENAI_RESPONSES = OpenAIResponses()
+
+
+def _repeated(asked: WireRequest) -> dict[str, JSON]:
+    """What clients read in the answer of what they asked: all but the conversation."""
+    request = asked.request
+    instructions = [message for message in request.messages[:1] if message.role == "system"]
+    return encode_request(replace(request, messages=instructions), model=asked.model, stream=asked.stream)
 
 
 def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:

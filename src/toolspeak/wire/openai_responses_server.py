@@ -58,8 +58,8 @@ def encode_error(message: str, status: int) -> JSON:
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
-def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
-    encoder = ResponseEncoder({"model": model}, response_id=response_id, created=created)
+def encode_response(deltas: Iterable[Delta], asked: Mapping[str, JSON], *, response_id: str, created: int) -> JSON:
+    encoder = ResponseEncoder(asked, response_id=response_id, created=created)
     frames: list[Frame] = []
     for delta in deltas:
         frames = encoder.feed(delta)

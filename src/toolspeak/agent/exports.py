@@ -1,0 +1,166 @@
+"""A session as lines of JSON: the session's own, then the records of its runs, in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from toolspeak.agent.sessions import known_session
+from toolspeak.data.checks import Misfit, integer, kind_of, number, text
+from toolspeak.data.codec import dump, dumps, load, load_text, loads
+from toolspeak.data.events import Record
+from toolspeak.data.messages import Message
+from toolspeak.errors import FormatError
+from toolspeak.journal import Journal, RunInfo, SessionInfo
+from toolspeak.journal.texts import plain
+
+EXPORT = 1
+"""The version of the lines."""
+
+_YEAR_10_000 = 253_402_300_800  # what comes later, no calendar can show
+
+
+async def export_session(journal: Journal, session_id: str) -> AsyncGenerator[str]:
+    """The session as it stands, as lines of JSON without line ends; nothing is left out.
+
+    Raises RunError if there is none.
+    """
+    info, runs = await _standing(journal, session_id)
+    head: dict[str, Any] = {"toolspeak_session": EXPORT, "records": sum(run.records for run in runs)}
+    head |= {name: getattr(info, name) for name in _FIELDS}
+    yield json.dumps({**head, "history": [dump(message) for message in info.history]})
+    for run in runs:
+        for record in (await journal.read(run.run_id))[: run.records]:
+            yield dumps(record)
+
+
+async def _standing(journal: Journal, session_id: str) -> tuple[SessionInfo, Sequence[RunInfo]]:
+    """A session and its runs, the oldest first, at one moment: somebody may be going on with it."""
+    while True:
+        info = await known_session(journal, session_id)
+        runs = await journal.runs(session_id=session_id)
+        if (await known_session(journal, session_id)).version == info.version:
+            return info, runs[::-1]
+
+
+async def import_session(journal: Journal, lines: Iterable[str]) -> SessionInfo:
+    """Adds what `export_session` wrote, as it was, or nothing.
+
+    Raises FormatError for anything else, naming the line, and if lines are missing; RunConflict if the session is
+    there already.
+    """
+    head: SessionInfo | None = None
+    expected, records = 0, list[Record]()
+    for line_number, line in enumerate(lines, 1):
+        try:
+            if head is None:
+                head, expected = _head(load_text(line))
+            elif line.strip():
+                record = loads(line)
+                if not isinstance(record, Record):
+                    raise FormatError(f"expected a record, found {type(record).__name__}")
+                _read("time", _time, record.time)
+                records.append(record)
+        except FormatError as error:
+            raise FormatError(f"line {line_number}: {error}") from error
+    if head is None:
+        raise FormatError("line 1: expected a session, found nothing")
+    if len(records) != expected:
+        raise FormatError(
+            f"{len(records)} records where the first line says {expected}: a part of the file is missing, or was"
+            " added; export the session again"
+        )
+    await journal.add_session(head, records)
+    return head
+
+
+def _head(data: Any) -> tuple[SessionInfo, int]:
+    """The session of a first line, and how many records follow."""
+    if not isinstance(data, dict):
+        raise FormatError("expected a session's own line, an object")
+    found = cast("dict[str, Any]", data)
+    if found.get("toolspeak_session") != EXPORT:
+        raise FormatError(f"expected 'toolspeak_session': {EXPORT}; this is no exported session, or of a later version")
+    for name in (*_FIELDS, *_BEYOND):
+        if name not in found:
+            raise FormatError(f"the field {name!r} is missing")
+    fields = {name: _read(name, check, found[name]) for name, check in _FIELDS.items()}
+    beyond = {name: _read(name, check, found[name]) for name, check in _BEYOND.items()}
+    return SessionInfo(**fields, history=beyond["history"]), beyond["records"]
+
+
+def _read(name: str, check: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return check(value)
+    except (Misfit, FormatError) as error:
+        raise FormatError(f"the field {name!r}: {error}") from error
+
+
+def _plain(value: Any) -> str:
+    if plain(text(value)) != value:
+        raise Misfit("expected text without NUL and lone surrogates")
+    return value
+
+
+def _name(value: Any) -> str:
+    if not _plain(value):
+        raise Misfit("expected an id, found no text")
+    return value
+
+
+def _title(value: Any) -> str:
+    return plain(text(value))
+
+
+def _count(value: Any) -> int:
+    if not 0 <= integer(value) < 1 << 63:
+        raise Misfit("expected a number of things, 0 or more")
+    return value
+
+
+def _time(value: Any) -> float:
+    if not 0 <= number(value) < _YEAR_10_000:
+        raise Misfit("expected a time: seconds since 1970, before the year 10,000")
+    return float(value)
+
+
+def _or_none(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else check(value)
+
+
+def _place(value: Any) -> tuple[str, int]:
+    items = _items(value)
+    if len(items) != 2:
+        raise Misfit("expected a run and how many of its records")
+    return _name(items[0]), _count(items[1])
+
+
+def _messages(value: Any) -> tuple[Message, ...]:
+    messages = tuple(load(item) for item in _items(value))
+    for message in messages:
+        if not isinstance(message, Message):
+            raise Misfit(f"expected messages, found {type(message).__name__}")
+    return messages
+
+
+def _items(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Misfit(f"expected a list, found {kind_of(value)}")
+    return cast("list[Any]", value)
+
+
+_FIELDS: Mapping[str, Callable[[Any], Any]] = {
+    "session_id": _name,
+    "title": _title,
+    "created": _time,
+    "updated": _time,
+    "version": _count,
+    "runs": _count,
+    "last_run": _or_none(_name),
+    "principal": _or_none(_plain),
+    "forked_from": _or_none(_place),
+}
+"""The fields of a session that are written as they are, and how each is read."""
+
+_BEYOND: Mapping[str, Callable[[Any], Any]] = {"records": _count, "history": _messages}

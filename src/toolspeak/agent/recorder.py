@@ -1,0 +1,95 @@
+"""Recording what happens in a run: durable first, then true, then visible."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from toolspeak.agent.fold import apply
+from toolspeak.agent.settings import RunSettings
+from toolspeak.agent.state import RunState
+from toolspeak.data.deltas import Delta
+from toolspeak.data.events import Event, ModelAsked, Record, SubRunUsed
+from toolspeak.data.messages import Message
+from toolspeak.errors import RunError
+from toolspeak.journal.base import Lease
+
+Watched: TypeAlias = Delta | Record
+"""What `Run.stream` yields: the transient pieces of a turn, and every record once it is durable."""
+
+Publish: TypeAlias = Callable[[Watched], Awaitable[None] | None]
+"""Shows a piece or a record; what it returns is awaited, unless it is None."""
+
+
+class Recorder:
+    """Records one run's events, one after the other, whichever of its tasks they come from.
+
+    `current` is the run's state, None before its first record; `before` are the messages of the runs it follows,
+    `lease` what the run is held by, `publish` is told of every record.
+    """
+
+    def __init__(
+        self, settings: RunSettings, run_id: str, state: RunState | None = None, before: Sequence[Message] = ()
+    ) -> None:
+        self.current = state
+        self.lease: Lease | None = None
+        self.publish: Publish | None = None
+        self._settings = settings
+        self._run_id = run_id
+        self._before = before
+        self._lock = asyncio.Lock()
+
+    @property
+    def state(self) -> RunState:
+        """The run's state. Raises RunError before its first record."""
+        if self.current is None:
+            raise RunError(f"run {self._run_id} has not started; await finish() or iterate over it first")
+        return self.current
+
+    async def record(self, event: Event) -> None:
+        """Makes an event durable, then true, then visible."""
+        lock = self._lock
+        await lock.acquire()
+        try:
+            await self._append(event)
+        finally:
+            lock.release()
+
+    async def record_all(self, events: Iterable[Event]) -> None:
+        """Records each, in order."""
+        for event in events:
+            await self.record(event)
+
+    async def add_sub_run(self, used: SubRunUsed) -> bool:
+        """Records what a sub-run has used. False for one that outlives the run: of that nothing is recorded."""
+        async with self._lock:
+            running = self.state.status == "running"
+            if running:
+                await self._append(used)
+        return running
+
+    async def _append(self, event: Event) -> None:
+        settings, state = self._settings, self.current
+        seq, step = (0, 0) if state is None else (state.seq, state.step)
+        if isinstance(event, ModelAsked):
+            step += 1
+        of: RunState | RunSettings = settings if state is None else state
+        record = Record(
+            event,
+            self._run_id,
+            seq,
+            step,
+            settings.clock(),
+            settings.agent,
+            getattr(event, "call_id", None),
+            of.parent_run_id,
+            of.principal,
+            of.traceparent,
+        )
+        await settings.journal.append(record, self.lease)
+        self.current = apply(state, record, self._before)
+        if self.publish is not None:  # before the next one is recorded, so that a watcher sees the journal's order
+            waits = self.publish(record)
+            if waits is not None:
+                await waits

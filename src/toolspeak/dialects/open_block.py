@@ -1,0 +1,56 @@
+"""What makes a dialect of marked blocks, and the block that is being read: what becomes of its calls when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta
+from toolspeak.data.values import quick
+from toolspeak.dialects.base import BatchRule
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.markers import Marker, Table
+from toolspeak.dialects.scan import Caps, EndMarker, Problem
+
+NewBody = Callable[[Marker, int, Caps], Body]
+"""Makes the reader of one block, given its marker and the index of its first call."""
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class BlockFormat:
+    """What makes a dialect of this family. The first reasoning marker is the one a prompt may have opened.
+    `text_aside`: the text behind a block of calls is none of the answer (`DialectInfo.text_aside`)."""
+
+    table: Table
+    batch: BatchRule
+    new_body: NewBody
+    caps: Caps = Caps()
+    text_aside: bool = False
+
+
+@dataclass(slots=True)
+class OpenBlock:
+    """A block's body. With a `problem`, at the turn's `offset`, none of its calls counts."""
+
+    marker: Marker
+    end: EndMarker | None
+    body: Body
+    notes: tuple[str, ...]
+    fenced: bool
+    problem: Problem | None = None
+    offset: int = 0
+
+    @property
+    def count(self) -> int:
+        """The indexes that the block takes: one for each call, and one for what could not be read."""
+        return len(self.body.calls) + (self.problem is not None)
+
+    def settle(self, first_index: int, out: list[Delta]) -> set[int]:
+        """The block is over; which of its calls are malformed."""
+        calls, problem = self.body.calls, self.problem
+        if problem is not None:
+            out.extend(CallIgnored(call.index, "its block could not be read to the end") for call in calls)
+            index, raw = first_index + len(calls), self.body.raw.value()
+            out.append(CallMalformed(index, raw, problem.code, problem.reason, self.offset, None, True))
+        return {call.index for call in calls if isinstance(call, CallMalformed)}

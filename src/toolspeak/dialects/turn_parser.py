@@ -1,0 +1,82 @@
+"""What the parsers of turns share: the loop over the states, what is held back, the run of a body, and the batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta
+from toolspeak.data.messages import NORMAL_END, FinishReason
+from toolspeak.dialects.base import BatchRule
+from toolspeak.dialects.batch import Batch
+from toolspeak.dialects.body import Body, Run
+
+
+class TurnParser(ABC):
+    """Implements `Parser` for states: each takes what it can from text[position:] and returns where the next begins;
+    one that needs more characters puts the rest into `_held`."""
+
+    _state: Callable[[str, int, list[Delta]], int]
+
+    def __init__(self, rule: BatchRule) -> None:
+        self._held: str = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
+        self._quoting: bool = False  # whether the text so far ends inside inline code
+        self._position: int = 0  # of the turn, at the start of held + chunk
+        self._run: Run | None = None
+        self._calls: int = 0
+        self._batch = Batch(rule)
+        self._reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
+
+    def feed(self, chunk: str) -> list[Delta]:
+        if self._run is not None:
+            taken = self._run.take(chunk)
+            if taken is not None:
+                return taken
+            self._end_run(self._run)
+        plain = self._plain(chunk)
+        if plain is not None:
+            return plain
+        out: list[Delta] = []
+        text = self._held + chunk if self._held else chunk
+        position, end = 0, len(text)
+        self._held = ""
+        while position < end and not self._held:
+            position = self._state(text, position, out)
+        self._position += end - len(self._held)
+        return out
+
+    def close(self, reason: FinishReason) -> list[Delta]:
+        out: list[Delta] = []
+        if self._run is not None:
+            self._end_run(self._run)
+            out += self.feed("")
+        self._end(out, reason in NORMAL_END)
+        self._held = ""
+        self._batch.close(out)
+        return out
+
+    def keep_reasoning(self) -> None:
+        self._reasoning_kind = TextDelta
+
+    def _plain(self, chunk: str) -> list[Delta] | None:
+        """The deltas of a chunk in which nothing can begin, if the states need not see it."""
+        return None
+
+    @abstractmethod
+    def _end(self, out: list[Delta], normal: bool) -> None:
+        """Nothing follows what is held; the batch is closed then."""
+
+    def _end_run(self, run: Run) -> None:
+        self._position += run.end()
+        self._held, self._run = run.rest, None
+
+    def _hold(self, text: str, position: int) -> int:
+        self._held = text[position:]
+        return len(text)
+
+    def _go_on(self, body: Body, text: str, stop: int) -> int:
+        """The body wants more than the text up to `stop`: the rest comes again, or a run takes the next chunks."""
+        if stop < len(text):
+            return self._hold(text, stop)
+        self._run = body.run()
+        return stop

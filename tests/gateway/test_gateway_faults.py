@@ -1,0 +1,189 @@
+"""Faults of the gateway's own, and what its log holds of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from loopback_server import dropped, event, says, serve
+from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, texts, written
+
+from toolspeak.agent.driver import TextDriver
+from toolspeak.agent.native import NativeDriver
+from toolspeak.data.deltas import Delta, TextDelta
+from toolspeak.data.messages import Message, ToolChoice
+from toolspeak.dialects import get_dialect
+from toolspeak.gateway.app import Gateway
+from toolspeak.gateway.config import Settings, Upstream
+from toolspeak.gateway.routing import Route
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.wire.base import ModelRequest
+
+REQUEST = ModelRequest([Message.system("Be brief."), Message.user("How is it?")], TOOLS, ToolChoice("auto"))
+PATHS = pytest.mark.parametrize("path", ENDPOINTS)
+STREAMS = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+
+
+class FaultyProvider:
+    """One with a bug: it fails as nothing of ours is meant to, after so many pieces of text."""
+
+    name = "faulty:m"
+    capabilities = Capabilities()
+
+    def __init__(self, said: int) -> None:
+        self._said = said
+
+    async def stream(self, _request: ModelRequest) -> AsyncGenerator[Delta]:
+        for _ in range(self._said):
+            yield TextDelta("Let me look. ")
+        raise LookupError("insides")
+
+    async def aclose(self) -> None:
+        pass
+
+
+class OneRoute:
+    names = ("m",)
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+
+    @contextmanager
+    def route(self, _model: str) -> Generator[Route]:
+        yield self._route
+
+    async def aclose(self) -> None:
+        pass
+
+
+def faulty(path: str, said: int, *, stream: bool) -> tuple[int, str, bool, str]:
+    """The status, what was sent, whether it was ended, and the metrics."""
+    provider = FaultyProvider(said)
+    driver = TextDriver(provider, get_dialect("hermes"))
+    route = Route(Upstream(dialect="hermes"), provider, driver, NativeDriver(provider), "openai-chat", False)
+    content = json.dumps(ENDPOINTS[path].encode_request(REQUEST, model="m", stream=stream)).encode()
+    sent: list[dict[str, Any]] = []
+
+    async def run() -> str:
+        served = Gateway(Settings((Upstream(url="http://127.0.0.1:9/v1"),)), {})
+        served.router = OneRoute(route)  # pyright: ignore[reportAttributeAccessIssue]
+        received = iter([{"type": "http.request", "body": content, "more_body": False}])
+
+        async def receive() -> Any:
+            return next(received, None) or await asyncio.Event().wait()
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"x-request-id", b"mine-1")]
+        await served({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, send)
+        return served.metrics.text().decode()
+
+    metrics = asyncio.run(run())
+    text = b"".join(message.get("body", b"") for message in sent[1:]).decode()
+    return sent[0]["status"], text, not sent[-1].get("more_body"), metrics
+
+
+@PATHS
+def test_a_fault_in_the_midst_of_a_stream_is_told_and_ends_it(path: str, caplog: pytest.LogCaptureFixture):
+    status, text, ended, metrics = faulty(path, 2, stream=True)
+    assert (status, ended) == (200, True)
+    assert "Let me look." in text
+    last = events(text)[-1]
+    assert "mine-1" in json.dumps(last.get("error") or last["response"]["error"])
+    assert "[DONE]" not in text
+    assert "insides" not in text
+    (told,) = [record for record in caplog.records if record.getMessage() == "failed"]
+    assert told.fields == {"id": "mine-1"}
+    assert told.exc_info is not None
+    assert isinstance(told.exc_info[1], LookupError)
+    assert f'toolspeak_broken_streams_total{{code="gateway_failed",endpoint="{path}",model="m"}} 1.0' in metrics
+
+
+@PATHS
+@pytest.mark.parametrize(("said", "stream"), [(0, True), (0, False), (2, False)])
+def test_a_fault_before_the_answer_has_begun_has_a_status(path: str, said: int, stream: bool):
+    status, text, _, metrics = faulty(path, said, stream=stream)
+    assert status == 500
+    assert "mine-1" in json.loads(text)["error"]["message"]
+    assert "insides" not in text
+    assert 'status="500"' in metrics
+
+
+def test_a_stream_that_its_upstream_breaks_off_is_counted_by_why():
+    async def run() -> str:
+        begun = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
+        async with serve(begun) as server, gateway(at(server, dialect="hermes")) as served:
+            path = "/v1/chat/completions"
+            await served.client.post(path, json=ENDPOINTS[path].encode_request(REQUEST, model="m", stream=True))
+            return (await served.client.get("/metrics")).text
+
+    assert 'toolspeak_broken_streams_total{code="upstream_connection",' in asyncio.run(run())
+
+
+# --- the log -----------------------------------------------------------------------------------------------------
+
+
+@STREAMS
+@PATHS
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_log_holds_the_answer_if_it_is_to(path: str, stream: bool, shown: bool, caplog: pytest.LogCaptureFixture):
+    said = "Let me look. " + written("hermes", ("weather", {"city": "Genoa"}))
+
+    async def run() -> None:
+        upstream = serve(in_turn(texts(*pieces(said))))
+        async with upstream as server, gateway(at(server, dialect="hermes"), log_content=shown) as served:
+            await served.ask(path, REQUEST, stream=stream)
+
+    with caplog.at_level("INFO", "toolspeak.gateway"):
+        asyncio.run(run())
+    (fields,) = [record.fields for record in caplog.records if record.getMessage() == "request"]
+    assert ("answer" in fields, "Genoa" in str(fields)) == (shown, shown)
+    if shown:
+        answer = json.dumps(json.loads(fields["answer"]))
+        assert "Let me look." in answer
+        assert "Genoa" in answer
+
+
+def test_the_log_holds_what_was_said_until_a_stream_broke(caplog: pytest.LogCaptureFixture):
+    begun = dropped(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", event(says("Let me ")))
+
+    async def run() -> None:
+        async with serve(begun) as server, gateway(at(server, dialect="hermes"), log_content=True) as served:
+            for path, wire in ENDPOINTS.items():
+                await served.client.post(path, json=wire.encode_request(REQUEST, model="m", stream=True))
+            bad = await served.client.post(
+                "/v1/messages", content=b"{oops", headers={"content-type": "application/json"}
+            )
+            assert bad.status_code == 400
+
+    with caplog.at_level("INFO", "toolspeak.gateway"):
+        asyncio.run(run())
+    *broken, bad = [record.fields for record in caplog.records if record.getMessage() == "request"]
+    assert len(broken) == len(ENDPOINTS)
+    assert all("Let me" in fields["answer"] and fields["code"] == "upstream_connection" for fields in broken)
+    assert (bad["request"], "answer" in bad) == ("{oops", False)
+
+
+# --- what an answer repeats --------------------------------------------------------------------------------------
+
+
+@STREAMS
+def test_a_response_repeats_what_was_asked(stream: bool):
+    path = "/v1/responses"
+    asked = ModelRequest(REQUEST.messages, TOOLS, ToolChoice("none"), parallel=False, options={"metadata": {"a": "b"}})
+
+    async def run() -> Any:
+        async with serve(in_turn(texts("Fine."))) as server, gateway(at(server, dialect="hermes")) as served:
+            body = ENDPOINTS[path].encode_request(asked, model="m", stream=stream)
+            response = await served.client.post(path, json=body)
+            return body, events(response.text)[-1]["response"] if stream else response.json()
+
+    body, found = asyncio.run(run())
+    repeated = ("tools", "tool_choice", "instructions", "metadata", "parallel_tool_calls", "model")
+    assert {name: found[name] for name in repeated} == {name: body[name] for name in repeated}
+    assert found["output"][0]["content"][0]["text"] == "Fine."
