@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from toolspeak.data.values import quick
 from toolspeak.dialects.openings import Alone, Answer, Opening, Signature, Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE, EndMarker
 
@@ -50,6 +51,7 @@ class Marker:
         return found[1] if found else ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Found:
     """A start marker of `length` characters; for a block the body's first character follows it. `reader` is who reads

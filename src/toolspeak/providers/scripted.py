@@ -34,9 +34,9 @@ class ScriptedCall:
 class ScriptedTurn:
     """One turn of a playbook. `error` is raised after `reasoning`, `text` and `calls` have been streamed.
 
-    In `text`, `{{last}}` stands for the text of the last message (native results are text too) and `{{find:REGEX}}` for what REGEX finds, searching
-    the messages from the newest back: in the first that matches, its last match (group 1 if REGEX has one). Braces
-    in REGEX are balanced or escaped.
+    In `text`, `{{last}}` stands for the text of the last message (that of native results too) and `{{find:REGEX}}` for
+    what REGEX finds, searching the messages from the newest back: in the first that matches, its last match (group 1 if
+    REGEX has one). Braces in REGEX are balanced or escaped.
     """
 
     text: str
@@ -190,12 +190,10 @@ def _said(message: Message | TextMessage) -> str:
     """The text of a message, and of the native results in it."""
     if isinstance(message, TextMessage):
         return message.text
-    shown = [message.text]
-    for result in message.results:
-        for part in result.content:
-            if isinstance(part, TextPart | JsonPart):
-                shown.append(part.text if isinstance(part, TextPart) else json.dumps(part.value, ensure_ascii=False))
-    return "\n".join(filter(None, shown))
+    found = [part for result in message.results for part in result.content]
+    texts = [part.text for part in found if isinstance(part, TextPart)]
+    values = [json.dumps(part.value, ensure_ascii=False) for part in found if isinstance(part, JsonPart)]
+    return "\n".join(filter(None, (message.text, *texts, *values)))
 
 
 def _cut(text: str, chunk: Chunk) -> Iterator[str]:
