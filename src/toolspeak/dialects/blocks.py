@@ -101,7 +101,8 @@ class BlockParser(TurnParser):
                 continue
             position = at + 3
             if self._fencing:
-                quoting, seen = False, position
+                position = start = seen = self._emit(TextDelta, text, start, position, out)
+                self._quoting = quoting = False
             self._fencing = not self._fencing
 
     def _open(self, found: Found, at: int) -> int:
