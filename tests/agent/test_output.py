@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import date
+from enum import Enum
 from typing import Any, Literal
 
 import pytest
@@ -175,3 +177,47 @@ def test_a_tool_of_the_answers_name_is_refused():
 
     with pytest.raises(UsageError, match="rename it"):
         Agent(ScriptedProvider([]), [final_answer], output=Town, output_mode="tool")
+
+
+class Renamed(BaseModel):
+    full: str = Field(validation_alias="fullName", serialization_alias="name")
+    kept: int = Field(exclude=True)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@MODES
+def test_an_answer_is_read_as_it_was_written_whatever_its_own_json_would_be(mode):
+    _, result = run(mode, [said(mode, '{"fullName": "Ulm", "kept": 1}')], Renamed)
+    assert result.output == Renamed(fullName="Ulm", kept=1)
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        (str, 'Write {"a": 1} or [1].', 'Write {"a": 1} or [1].'),
+        (str, "5", "5"),
+        (str, "true", "true"),
+        (Town | str, "I see [1] of them.", "I see [1] of them."),
+        (Colour, "red", Colour.RED),
+        (date, "2026-01-02", date(2026, 1, 2)),
+        (Literal["a", "b"], "a", "a"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["native", "prompted"])
+def test_a_plain_text_is_an_answer_where_the_type_is_one(mode, type_, text, value):
+    _, result = run(mode, [text], type_, output_retries=0)
+    assert (result.status, result.output) == ("answered", value)
+
+
+def test_an_object_with_a_mistake_is_no_text_though_the_type_may_be_one():
+    _, result = run("prompted", ['{"name": "Ulm", "people": -1}', GOOD], Town | str)
+    assert result.output == Town(name="Ulm", people=129000)
+
+
+@pytest.mark.parametrize("type_", [int, bool, Town])
+def test_a_number_in_quotes_or_in_prose_is_no_answer(type_):
+    _, result = run("prompted", ['It is "forty-two", I think.'], type_, output_retries=0)
+    assert result.output is None

@@ -425,3 +425,8 @@ def test_a_signature_is_decided_at_its_first_wrong_character():
     assert decide('{"name": "f", "x', False) == "undecided"
     assert decide('{"name": "f", "x"', False) == "text"
     assert decide('{"nam', False, final=True) == "text"
+
+
+def test_a_code_block_that_ends_within_a_line_is_the_same_however_the_text_is_cut():
+    action = 'Action:\n```json\n[{"tool_name": "f", "parameters": {}}]\n```'
+    check_splits(get_dialect("command-r-plus"), f"```Action:\n```json{action}", TOOLS)

@@ -7,7 +7,7 @@ import contextlib
 import gc
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -268,12 +268,22 @@ def test_closing_does_not_wait_for_a_loop_that_stands_still():
     other.close()
 
 
+@pytest.fixture
+def new_objects_alone() -> Iterator[None]:
+    """The garbage collector looks at what a test makes, not at all that the tests before have left."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def kept_requests() -> int:
-    """How many requests the connections of this process still know of."""
+    """How many requests the connections still know of."""
     gc.collect()
     return sum(isinstance(each, httpcore2.Request) for each in gc.get_objects())
 
 
+@pytest.mark.usefixtures("new_objects_alone")
 @pytest.mark.parametrize(
     "answer",
     [dropped(STREAM_HEAD + b"connection: close\r\n\r\n", *EVENTS), ANSWER, hangs(CHUNKED_HEAD, chunked(EVENTS[:1]))],

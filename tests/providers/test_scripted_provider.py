@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
-from toolspeak.data.messages import TextMessage, Usage
+from toolspeak.data.messages import JsonPart, Message, TextMessage, TextPart, ToolResult, Usage
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers import ModelRequest
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
@@ -74,6 +74,21 @@ def test_a_turn_may_be_a_function_of_the_messages():
 )
 def test_quotations(text: str, filled: str):
     assert said(ScriptedProvider([text]), "old thing id=1", "id=77 id=78 new") == filled
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [("{{last}}", 'found 42\n{"n": "é"}'), ("{{find:found (\\d+)}}", "42"), ('{{find:"n": "(.)"}}', "é")],
+)
+def test_native_results_are_quoted(text: str, filled: str):
+    found = (TextPart("found 42"),), (JsonPart({"n": "é"}),)
+    results = tuple(ToolResult(f"c{i}", "look", "success", content) for i, content in enumerate(found))
+    asked = ModelRequest([Message.user("Look."), Message("tool", results)])
+
+    async def run() -> list[Delta]:
+        return [delta async for delta in ScriptedProvider([text]).stream(asked)]
+
+    assert asyncio.run(run())[0] == TextDelta(filled)
 
 
 def test_a_quoted_text_is_not_searched_for_quotations():

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from toolspeak.agent.driver import Driver, schema_asked
 from toolspeak.agent.native import NativeDriver
-from toolspeak.data.messages import JSON
-from toolspeak.dialects.extract import json_values
+from toolspeak.data.messages import JSON, ToolCall
+from toolspeak.dialects.extract import json_values, only_object
 from toolspeak.errors import AgentStop, UsageError
 from toolspeak.tools import Tool, Toolset, tool
 from toolspeak.wire.base import OutputSchema
@@ -71,10 +71,10 @@ class Output:
 
     def tool(self) -> Tool:
         """The tool whose argument is the answer; calling it ends the run."""
-        adapter = self._adapter
 
-        def final_answer(answer: Any) -> None:
-            raise AgentStop(FINAL_TOOL, answer=adapter.dump_json(answer).decode())
+        def final_answer(answer: Any, call: ToolCall) -> None:
+            # As the model wrote it: a value's own JSON may have other names, and less in it, than it is read from.
+            raise AgentStop(FINAL_TOOL, answer=json.dumps(call.arguments["answer"]))
 
         final_answer.__annotations__["answer"] = self._type
         return tool(final_answer, description="Gives the final answer and ends the task.", read_only=True)
@@ -88,11 +88,12 @@ class Output:
                     return self._adapter.validate_json(json.dumps(value))
                 except ValidationError as error:
                     problems = problems or _told(error)
-        if not problems:
-            try:  # a plain text is an answer where the type is one
-                return self._adapter.validate_python(answer, strict=True)
+        # Of an object with a mistake in it no text is made because the type may be one too.
+        if self._plain.get("type") == "string" or only_object(answer) is None:
+            try:  # a plain text is an answer where the type is one: a string, a word of an enumeration, a date
+                return self._adapter.validate_json(json.dumps(answer.strip()), strict=True)
             except ValidationError:
-                problems = ["it holds no JSON"]
+                problems = problems or ["it holds no JSON"]
         how = f"call {FINAL_TOOL}" if self.mode == "tool" else "write the corrected JSON alone"
         raise UsageError(f"Your answer is not what was asked for: {'; '.join(problems)}. Please {how}.")
 

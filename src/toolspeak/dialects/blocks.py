@@ -102,7 +102,8 @@ class BlockParser(TurnParser):
                 continue
             position = at + 3
             if self._fencing:
-                quoting, seen = False, position
+                position = start = seen = self._emit(TextDelta, text, start, position, out)
+                self._quoting = quoting = False
             self._fencing = not self._fencing
 
     def _open(self, found: Found, at: int) -> int:
@@ -180,8 +181,8 @@ class BlockParser(TurnParser):
         block = self._expect_block()
         body = block.body
         stop = body.feed(text, position, out)
-        if body.problem is not None:
-            stop = self._skip_frame(block, text, stop)
+        if body.problem is not None and (behind := self._skip_frame(block, text, stop)) > stop:
+            return behind
         if body.problem is not None:
             self._fail(block, body.problem, body.start + body.problem_offset)
         elif body.done and block.end is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast, get_args
 
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
-from toolspeak.data.messages import JSON, FinishReason, Message, TextMessage, Usage, no_extra
+from toolspeak.data.messages import JSON, FinishReason, JsonPart, Message, TextMessage, TextPart, Usage, no_extra
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
@@ -34,9 +34,9 @@ class ScriptedCall:
 class ScriptedTurn:
     """One turn of a playbook. `error` is raised after `reasoning`, `text` and `calls` have been streamed.
 
-    In `text`, `{{last}}` stands for the text of the last message and `{{find:REGEX}}` for what REGEX finds, searching
-    the messages from the newest back: in the first that matches, its last match (group 1 if REGEX has one). Braces
-    in REGEX are balanced or escaped.
+    In `text`, `{{last}}` stands for the text of the last message (that of native results too) and `{{find:REGEX}}` for
+    what REGEX finds, searching the messages from the newest back: in the first that matches, its last match (group 1 if
+    REGEX has one). Braces in REGEX are balanced or escaped.
     """
 
     text: str
@@ -172,18 +172,28 @@ def _filled(text: str, messages: Sequence[Message | TextMessage], turn: str) -> 
         if pattern is None:
             if not messages:
                 raise ProviderError(f"{turn} quotes {{{{last}}}}, and there is no message")
-            return messages[-1].text
+            return _said(messages[-1])
         try:
             regex = re.compile(pattern)
         except re.error as error:
             raise ProviderError(f"{turn}: {pattern!r} is no regular expression: {error}") from error
         for message in reversed(messages):
-            found = list(regex.finditer(message.text))
+            found = list(regex.finditer(_said(message)))
             if found:
                 return found[-1].group(1 if regex.groups else 0) or ""
         raise ProviderError(f"{turn}: {pattern!r} matches nothing in the {len(messages)} messages")
 
     return _QUOTATION.sub(quoted, text)
+
+
+def _said(message: Message | TextMessage) -> str:
+    """The text of a message, and of the native results in it."""
+    if isinstance(message, TextMessage):
+        return message.text
+    found = [part for result in message.results for part in result.content]
+    texts = [part.text for part in found if isinstance(part, TextPart)]
+    values = [json.dumps(part.value, ensure_ascii=False) for part in found if isinstance(part, JsonPart)]
+    return "\n".join(filter(None, (message.text, *texts, *values)))
 
 
 def _cut(text: str, chunk: Chunk) -> Iterator[str]:
