@@ -79,6 +79,22 @@ def test_a_start_that_no_call_follows_is_content(name: str):
     assert read(dialect, text.replace("@@", value)) == [("write", {"file": "x", "content": value})]
 
 
+@pytest.mark.parametrize(
+    ("name", "begun"),
+    [
+        ("qwen3-coder", "<tool_call>"),
+        ("qwen3-coder", "<tool_call>\n<func"),
+        ("hermes", "<tool_ca"),
+        ("hermes", "<tool_call>\n"),
+    ],
+)
+def test_what_may_begin_another_block_at_the_end_of_the_turn_is_text(name: str, begun: str):
+    dialect = get_dialect(name)
+    cut = written(dialect, FIRST).strip().removesuffix("</tool_call>")
+    assert read(dialect, cut + begun) == [BOTH[0]]
+    assert read_turn(dialect, cut + begun, TOOLS).text == begun
+
+
 def test_muses_message_ends_the_block_in_it():
     dialect = get_dialect("muse")
     first, second = written(dialect, FIRST, SECOND).split("<|eom|>")

@@ -335,6 +335,15 @@ class BlockParser(TurnParser):
             ending = block.end is not None and block.end.viable(self._held, 0)
             if not self._held or ending or block.body.may_end(self._held):
                 block.body.end(out)
+        behind = normal and self._held != "" and self._state == self._closing
+        if (
+            behind
+            and not self._expect_end(block).viable(self._held, 0)
+            and self._follows(block, self._held, 0) == "undecided"
+        ):
+            self._finish_unclosed(block, out)
+            self._close_candidate(out, normal)
+            return
         if block.problem is None and normal and block.body.done:
             block.notes = (*block.notes, "missing_closer") if block.end is not None else block.notes
         elif block.problem is None:
