@@ -248,6 +248,11 @@ class BlockParser(TurnParser):
             return "yes" if verdict.marker.kind == "calls" else "no"
         return "no" if verdict == "text" else "undecided"
 
+    def _holds_another(self, block: OpenBlock) -> bool:
+        """Whether what is held behind a complete body may only be another block's start."""
+        ending = self._expect_end(block).viable(self._held, 0)
+        return not ending and self._follows(block, self._held, 0) == "undecided"
+
     def _finish_unclosed(self, block: OpenBlock, out: list[Delta]) -> None:
         block.notes = (*block.notes, "missing_closer")
         self._finish(block, out)
@@ -335,12 +340,7 @@ class BlockParser(TurnParser):
             ending = block.end is not None and block.end.viable(self._held, 0)
             if not self._held or ending or block.body.may_end(self._held):
                 block.body.end(out)
-        behind = normal and self._held != "" and self._state == self._closing
-        if (
-            behind
-            and not self._expect_end(block).viable(self._held, 0)
-            and self._follows(block, self._held, 0) == "undecided"
-        ):
+        if normal and self._state == self._closing and self._held and self._holds_another(block):
             self._finish_unclosed(block, out)
             self._close_candidate(out, normal)
             return
