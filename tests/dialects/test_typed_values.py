@@ -43,7 +43,7 @@ FRAMES = {
         "</ifm|tool_call></ifm|tool_calls>"
     ),
 }
-GUESSING = {"muse", "glm45", "glm47", "spark25", "ling3", "poolside-v1", "hy-v3", "k2-horizon"}
+GUESSING = {"muse", "glm45", "glm47", "spark25", "ling3", "poolside-v1", "k2-horizon"}
 """Their templates write JSON for all but strings, so text that is JSON is that JSON where nothing else is said."""
 TEXT, INTEGER, NUMBER, BOOLEAN, NULL = ({"type": kind} for kind in ("string", "integer", "number", "boolean", "null"))
 ARRAY, OBJECT = {"type": "array"}, {"type": "object"}
