@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from loop_turns import turns_of_the_loop
 
 from toolspeak import Agent, Message, ToolCall, get_dialect, tool
 from toolspeak.agent.load import load_state
@@ -41,16 +42,6 @@ def use(journal, work):
             await journal.aclose()
 
     return asyncio.run(main())
-
-
-async def turns_of_the_loop(work):
-    """How often others get their turn until the work is done."""
-    task, turns = asyncio.ensure_future(work), 0
-    while not task.done():
-        await asyncio.sleep(0)
-        turns += 1
-    await task
-    return turns
 
 
 def test_others_go_on_while_a_record_is_synced(tmp_path):

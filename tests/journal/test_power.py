@@ -83,17 +83,21 @@ def a_run(journal: Seen) -> list[int]:
     return entered
 
 
-def test_nothing_of_a_run_waits_for_the_disk_when_an_effect_begins_or_its_result_is_used(tmp_path):
+@pytest.fixture
+def disk(tmp_path):
+    """A folder of which the kernel tells what is on the disk."""
     if not kernel_tells(tmp_path):
         pytest.skip("the kernel does not tell what is on the disk: Linux 6.5 and a folder on a disk are needed")
-    journal = Seen(tmp_path / "journal.db")
+    return tmp_path
+
+
+def test_nothing_of_a_run_waits_for_the_disk_when_an_effect_begins_or_its_result_is_used(disk):
+    journal = Seen(disk / "journal.db")
     assert a_run(journal) == [0, 0]
     told = [left for event, left in journal.seen if event in (ToolStarted, ToolFinished, RunFinished)]
     assert told == [0] * 5
 
 
-def test_without_syncs_it_waits_for_the_disk(tmp_path):
+def test_without_syncs_it_waits_for_the_disk(disk):
     """That the test before can fail."""
-    if not kernel_tells(tmp_path):
-        pytest.skip("the kernel does not tell what is on the disk: Linux 6.5 and a folder on a disk are needed")
-    assert max(a_run(Seen(tmp_path / "journal.db", sync="never"))) > 0
+    assert max(a_run(Seen(disk / "journal.db", sync="never"))) > 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loop_turns import turns_of_the_loop
 
 from toolspeak.data.events import Record, RunFinished, RunResumed, UserMessageQueued
 from toolspeak.data.messages import Message
@@ -51,19 +52,13 @@ def test_whatever_was_the_last_syncs_decide(before, fast, slow):
 
 @pytest.mark.skipif(not IN_MEMORY.is_dir(), reason="a folder in memory is needed, where syncs are short")
 def test_short_syncs_are_made_in_the_loop_and_others_still_get_their_turn():
-    async def turns(work):
-        task, count = asyncio.ensure_future(work), 0
-        while not task.done():
-            await asyncio.sleep(0)
-            count += 1
-        await task
-        return count
-
     async def main(journal):
         await write(journal, a_run("r"))
-        unsynced = [await turns(journal.append(Record(RunResumed(), "r", seq, 0, 2.0))) for seq in range(1, 4)]
+        unsynced = [
+            await turns_of_the_loop(journal.append(Record(RunResumed(), "r", seq, 0, 2.0))) for seq in range(1, 4)
+        ]
         ended = RunFinished("answered", "yes", "answer")
-        synced = [await turns(journal.append(Record(ended, "r", seq, 0, 2.0))) for seq in range(4, 200)]
+        synced = [await turns_of_the_loop(journal.append(Record(ended, "r", seq, 0, 2.0))) for seq in range(4, 200)]
         await journal.aclose()
         return unsynced, synced
 

@@ -231,10 +231,10 @@ def _answered(state: RunState, _: Record, event: ModelAnswered) -> _Changes:
     history = state.history.append(message) if message.parts else state.history
     answer, fruitless = None, 0
     # The server works at the turn with tools of its own, and goes on with it when it is asked again.
-    pauses = event.finish == "pause" and not calls and bool(event.message.parts) and not state.limit
+    pauses = event.finish == "pause" and not calls and bool(message.parts) and not state.limit
     if not calls and not pauses:
         # An answer that rests on results the model made up is none.
-        answer = None if event.forged and not state.limit else event.message.text.strip() or None
+        answer = None if event.forged and not state.limit else message.text.strip() or None
         if answer is None and not state.limit:
             fruitless = state.fruitless_turns + 1
             history = history.append(Message.user(_FORGED_TURN if event.forged else _EMPTY_TURN))
@@ -258,7 +258,7 @@ def _answered(state: RunState, _: Record, event: ModelAnswered) -> _Changes:
         "begun": NOTHING,
         "calls": state.calls + len([call for call in calls if isinstance(call, ToolCall)]),
         "tokens_estimated": state.tokens_estimated or event.usage_estimated,
-        "context": usage.total or state.context + tokens_of(event.message),
+        "context": usage.total or state.context + tokens_of(message),
         "compacted": False,
         "wrapped_up": state.limit is not None,
         "fruitless_turns": fruitless,

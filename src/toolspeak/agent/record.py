@@ -23,8 +23,6 @@ def answered(
     """The event of a turn, with placeholders for secrets. In a wrap-up answer no call counts, so none enters the
     history."""
     message, ignored = turn.message, [entry.call for entry in turn.ignored]
-    if not wrapping_up and not ignored and not turn.forged and not secrets:  # as nearly all turns
-        return ModelAnswered(message, turn.finish, usage, estimated, (), (), turn.notes, cost)
     if wrapping_up and message.calls:
         ignored += message.calls
         kept = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))

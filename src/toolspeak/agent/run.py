@@ -102,8 +102,7 @@ class Run:
     @property
     def state(self) -> RunState:
         """Where the run stands. Raises RunError before it has started."""
-        state = self._recorder.current
-        return self._recorder.state if state is None else state
+        return self._recorder.state
 
     def say(self, text: str) -> None:
         """Queues a user message; the model reads it at the next step. Raises RunError once the run has ended or

@@ -245,13 +245,12 @@ class Usage:
     def plus(self, more: Usage) -> Usage:
         """The two together; what is unknown of one adds nothing to the other (`cached`, say, which many APIs leave
         out). Of turns whose tokens are unknown they are estimated first."""
-        # Most APIs say nothing of the last three.
         return Usage(
             _sum(self.input, more.input),
             _sum(self.output, more.output),
-            self.cached if more.cached is None else _sum(self.cached, more.cached),
-            self.reasoning if more.reasoning is None else _sum(self.reasoning, more.reasoning),
-            self.cache_write if more.cache_write is None else _sum(self.cache_write, more.cache_write),
+            _sum(self.cached, more.cached),
+            _sum(self.reasoning, more.reasoning),
+            _sum(self.cache_write, more.cache_write),
         )
 
     def since(self, earlier: Usage) -> Usage:
