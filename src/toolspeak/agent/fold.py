@@ -69,7 +69,7 @@ def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()
     `before` are the messages of the runs this one follows, needed where it starts.
     """
     event = record.event
-    if isinstance(event, RunStarted):
+    if type(event) is RunStarted:
         if state is not None:
             raise RunError(f"run {record.run_id} starts twice; one run's records were written over another's")
         return _started(record, event, before)

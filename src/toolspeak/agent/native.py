@@ -82,7 +82,7 @@ class NativeDriver:
                     waits = heard(piece)
                     if waits is not None:
                         await waits
-                    ended = isinstance(piece, TurnEnded)
+                    ended = type(piece) is TurnEnded
                     if ended and self._resume and piece.response_id is not None:
                         sent.earlier = Earlier(piece.response_id, len(sent.messages))
                     if text is None:

@@ -342,7 +342,7 @@ class Run:
 
     async def _emit(self, event: Event) -> None:
         """Records a fact of a batch, a result with what has changed in the tools' memory."""
-        if not isinstance(event, ToolFinished) or not self._may_remember(event.result.name):
+        if type(event) is not ToolFinished or not self._may_remember(event.result.name):
             await self.record(event)
             return
         if self._remembered is None:

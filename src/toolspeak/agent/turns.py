@@ -161,9 +161,9 @@ class Turns:
                     collector.add(delta)
                     if not partial.heard and (waits := partial.add(delta)) is not None:
                         await waits
-                    if starts_early and isinstance(delta, CallCompleted):
+                    if starts_early and type(delta) is CallCompleted:
                         self._offer(collector.call(delta.index))
-                    if show is not None and (show is not publish or not isinstance(delta, TurnEnded)):
+                    if show is not None and (show is not publish or type(delta) is not TurnEnded):
                         waits = show(delta)
                         if waits is not None:
                             await waits
@@ -181,7 +181,7 @@ class Turns:
     def _offer(self, call: ToolCall | MalformedCall) -> None:
         """Has a complete call begin early, if it may, as soon as the event loop goes round. Most turns with an API's
         own calls are over by then: of those nothing is early."""
-        if not isinstance(call, ToolCall):
+        if type(call) is not ToolCall:
             return
         self._offered.append(call)
         if self._starting is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, final
 
 from toolspeak.data.values import JSON, no_extra, value
 
@@ -100,6 +100,7 @@ class FilePart:
 ContentPart: TypeAlias = TextPart | JsonPart | ImagePart | FilePart
 
 
+@final
 @value
 @dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -120,6 +121,7 @@ class ToolCall:
     repaired_from: str | None = None
 
 
+@final
 @value
 @dataclass(frozen=True, slots=True)
 class MalformedCall:
@@ -138,6 +140,7 @@ class MalformedCall:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
+@final
 @value
 @dataclass(frozen=True, slots=True)
 class ToolResult:

@@ -50,7 +50,8 @@ _KEPT = frozenset({"__doc__", "__module__", "__qualname__", "__dataclass_fields_
 def quick(cls: type[ValueT]) -> type[ValueT]:
     """Has a dataclass with slots made in C, for values that are made by the thousand: it becomes a
     `msgspec.Struct` of the same fields. 0.1 in place of 0.9 µs for the 11 fields of a Record. It is made as its fields
-    say: what it does in `__init__` or `__post_init__` is lost."""
+    say: what it does in `__init__` or `__post_init__` is lost, and nothing can be derived from it. So `type(it) is …`
+    tells what it is; `isinstance` takes five times as long to say no, for classes whose own class is not `type`."""
     return _struct(cls, gc=True)
 
 

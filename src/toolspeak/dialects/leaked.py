@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from toolspeak.data.deltas import (
     LEAKED,
@@ -21,6 +20,7 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
+from toolspeak.data.values import changed
 from toolspeak.dialects.base import Parser
 from toolspeak.dialects.extract import only_object
 
@@ -60,14 +60,11 @@ class LeakedCalls:
         self._behind: list[tuple[int, ReasoningDelta | PartEnded]] = []
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
-        if isinstance(delta, TextDelta):
+        if type(delta) is TextDelta:
             return self._text(delta)
-        if isinstance(delta, ArgumentsDelta):  # most pieces of a turn with calls
-            number = self._number(False, delta.index)
-            return (delta if number == delta.index else replace(delta, index=number),)
-        if isinstance(delta, TurnEnded):
+        if type(delta) is TurnEnded:
             return [*self._end(delta), delta]
-        if isinstance(delta, ReasoningDelta | PartEnded):
+        if type(delta) is ReasoningDelta or type(delta) is PartEnded:
             return self._behind_text(delta)
         return self._renumbered(delta, leaked=False)
 
@@ -146,34 +143,24 @@ class LeakedCalls:
         return []
 
     def _renumbered(self, delta: Delta, *, leaked: bool) -> list[Delta]:
-        if isinstance(delta, ReasoningDelta):
-            return [delta]
-        match delta:
-            case BatchEnded():
-                self._ends.append(self._own_numbers(delta, leaked))
-                return []
-            case CallStarted() | ArgumentsDelta() | CallIgnored():
-                number = self._number(leaked, delta.index)
-                return [delta if number == delta.index else replace(delta, index=number)]
-            case CallCompleted():
-                number = self._number(leaked, delta.index)
-                own = delta if number == delta.index else replace(delta, index=number)
-                if leaked:
-                    own = replace(own, notes=(*own.notes, LEAKED))
-                    self._leaked.append(own)
-                else:
-                    self._native.append(own)
-                return [own]
-            case CallMalformed():
-                own = replace(delta, index=self._number(leaked, delta.index))
-                if not leaked:
-                    self._native.append(own)
-                return [own]
-            case ForgedResults(raw):
-                # A server that has calls of its own has results of its own: in its text they are an example.
-                return [TextDelta(raw)]
-            case _:
-                return [delta]
+        if type(delta) is BatchEnded:
+            self._ends.append(self._own_numbers(delta, leaked))
+            return []
+        if type(delta) is ForgedResults:
+            # A server that has calls of its own has results of its own: in its text they are an example.
+            return [TextDelta(delta.raw)]
+        if type(delta) is ArgumentsDelta or type(delta) is CallStarted or type(delta) is CallIgnored:
+            number = self._number(leaked, delta.index)
+            return [delta if number == delta.index else changed(delta, index=number)]
+        if type(delta) is CallCompleted or type(delta) is CallMalformed:
+            own = changed(delta, index=self._number(leaked, delta.index))
+            if not leaked:
+                self._native.append(own)
+            elif type(own) is CallCompleted:
+                own = changed(own, notes=(*own.notes, LEAKED))
+                self._leaked.append(own)
+            return [own]
+        return [delta]
 
     def _number(self, leaked: bool, index: int) -> int:
         numbers = self._numbers
@@ -181,7 +168,7 @@ class LeakedCalls:
 
     def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
         selected = tuple([self._number(leaked, index) for index in ended.selected])
-        return ended if selected == ended.selected else replace(ended, selected=selected)
+        return ended if selected == ended.selected else changed(ended, selected=selected)
 
     def _end(self, ended: TurnEnded) -> list[Delta]:
         out: list[Delta] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 from toolspeak.data.messages import FailureCode, MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import Effects
@@ -15,6 +15,7 @@ from toolspeak.execute.early import Begun
 from toolspeak.tools.tool import Tool
 
 
+@final
 @quick
 @dataclass(slots=True)
 class Ready:
@@ -32,6 +33,7 @@ class Ready:
     note: str = ""
 
 
+@final
 @quick
 @dataclass(frozen=True, slots=True)
 class Settled:
@@ -43,6 +45,7 @@ class Settled:
     by: str = ""
 
 
+@final
 @dataclass(slots=True)
 class Held:
     """A call that waits for an answer; `in_doubt` if it is one that was started before."""

@@ -119,7 +119,7 @@ class Execution:
         entry, course = turn.entry, self._course
         if course.stopping or course.pause.asked or turn.task is not None or turn.result is not None:
             return
-        if isinstance(entry, Settled):
+        if type(entry) is Settled:
             if entry.recorded:
                 self._finish(turn, entry.result)
                 return
