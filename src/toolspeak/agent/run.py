@@ -176,10 +176,11 @@ class Run:
 
     async def _advance(self) -> bool:
         """Goes on until there is a step more; False once the run has come to its end, or to rest."""
-        while self.state.status not in _FINAL:
+        recorder = self._recorder
+        while recorder.state.status not in _FINAL:
             if self._inbox:
                 await self._read_inbox()
-            action = decide(self.state, self._settings.window)
+            action = decide(recorder.state, self._settings.window)
             if self._pause.asked and not isinstance(action, AwaitApproval | Finish):
                 await self._suspend()
                 break
@@ -193,9 +194,10 @@ class Run:
                     break
                 case Finish():
                     await self._accept(action)
-            if self.state.status == "running":
+            status = recorder.state.status
+            if status == "running":
                 return True
-            if self.state.status == "suspended":
+            if status == "suspended":
                 break
         if self._frame is not None and self.state.status in PAUSED:
             await self._recorder.record_all((await self._frame.end(Finish(self.state.status, "", "")))[1])
@@ -290,7 +292,7 @@ class Run:
                 await self._end(ended)
             if self._inbox:
                 await self._read_inbox()
-            state = self.state
+            state = self._recorder.state
             following = decide(state)
             if not state.batch or not isinstance(following, RunTools):
                 await self._turns.drop_early()
@@ -362,7 +364,7 @@ class Run:
         return reached or self._hooked
 
     async def _run_tools(self, action: RunTools) -> None:
-        state, settings = self.state, self._settings
+        state, settings = self._recorder.state, self._settings
         early = self._turns.take_early()
         seconds, loop = seconds_left(state, settings.clock), asyncio.get_running_loop()
         until = None if seconds is None else loop.time() + seconds
@@ -370,7 +372,7 @@ class Run:
             batch = await settings.executor.run(
                 action.calls,
                 emit=self._emit,
-                context=self.batch_context(),
+                context=self.batch_context(state),
                 approver=settings.approver,
                 decided={decided.call_id: decision_of(decided) for decided in state.decisions},
                 finished={result.call_id: result for result in state.results},

@@ -46,7 +46,9 @@ class LeakedCalls:
     def __init__(self, new_parser: Callable[[], Parser], *, echoes: bool = True, late: bool = False) -> None:
         self._new_parser = new_parser
         self._parser: Parser | None = None
-        self._numbers: dict[tuple[bool, int], int] = {}
+        # The numbers of the calls that came natively, and of those that stand in the text.
+        self._natives: dict[int, int] = {}
+        self._strays: dict[int, int] = {}
         self._native: list[CallCompleted | CallMalformed] = []
         self._leaked: list[CallCompleted] = []
         self._ends: list[BatchEnded] = []
@@ -163,14 +165,19 @@ class LeakedCalls:
         return [delta]
 
     def _number(self, leaked: bool, index: int) -> int:
-        numbers = self._numbers
-        return numbers.setdefault((leaked, index), len(numbers))
+        numbers = self._strays if leaked else self._natives
+        number = numbers.get(index)
+        if number is None:
+            number = numbers[index] = len(self._natives) + len(self._strays)
+        return number
 
     def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
-        selected = tuple([self._number(leaked, index) for index in ended.selected])
+        selected = tuple(sorted([self._number(leaked, index) for index in ended.selected]))
         return ended if selected == ended.selected else changed(ended, selected=selected)
 
     def _end(self, ended: TurnEnded) -> list[Delta]:
+        if self._parser is None and not self._echo and not self._behind and len(self._ends) == 1:
+            return [self._ends[0]]  # a turn without text, as most that call tools are
         out: list[Delta] = []
         if self._echo and self._is_echo(_text_of(self._echo)):
             self._echo = [delta for delta in self._echo if not isinstance(delta, TextDelta)]
@@ -181,7 +188,7 @@ class LeakedCalls:
         if not self._ends:
             return out + (self._late or [])
         if not self._leaked and not self._late and len(self._ends) == 1:
-            return [*out, BatchEnded(tuple(sorted(self._ends[0].selected)), self._ends[0].ok)]
+            return [*out, BatchEnded(self._ends[0].selected, self._ends[0].ok)]
         selected = {index for end in self._ends for index in end.selected}
         for call in self._leaked:
             if any(_same(call, native) for native in self._native):
