@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias, final
 
 from toolspeak.data.values import JSON, no_extra, value
@@ -36,8 +36,7 @@ FailureCode = Literal[
 """Why a call failed, for programs; the model reads the content."""
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Opaque:
     """Provider data that travels with a part (a reasoning signature, say): sent back verbatim to the
     provider and model it came from, ignored elsewhere."""
@@ -47,16 +46,14 @@ class Opaque:
     data: JSON
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class TextPart:
     text: str
     opaque: Opaque | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ReasoningPart:
     """What the model thought; kept, never shown to the model again unless its API asks for it."""
 
@@ -65,16 +62,14 @@ class ReasoningPart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class JsonPart:
     value: JSON
     opaque: Opaque | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ImagePart:
     """An image by its bytes or by its URL; exactly one of `data` and `url` is set."""
 
@@ -85,8 +80,7 @@ class ImagePart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class FilePart:
     """Bytes with a name, for what is neither text, JSON nor an image."""
 
@@ -101,8 +95,7 @@ ContentPart: TypeAlias = TextPart | JsonPart | ImagePart | FilePart
 
 
 @final
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ToolCall:
     """One call the model made.
 
@@ -122,8 +115,7 @@ class ToolCall:
 
 
 @final
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class MalformedCall:
     """Something that was meant as a call and cannot be one; it holds its position in the batch.
 
@@ -141,8 +133,7 @@ class MalformedCall:
 
 
 @final
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ToolResult:
     """What came of one call. `structured` keeps the tool's value when it is richer than `content`."""
 
@@ -171,8 +162,7 @@ Part: TypeAlias = TextPart | ReasoningPart | JsonPart | ImagePart | FilePart | T
 _CALLS = (ToolCall, MalformedCall)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Message:
     """A role and its parts, in the order they were written."""
 
@@ -206,8 +196,7 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class TextMessage:
     """A message as a text-only model API takes it: a dialect has turned calls and results into text."""
 
@@ -215,8 +204,7 @@ class TextMessage:
     text: str
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Usage:
     """Tokens of one or more turns. None is *unknown* (the provider did not say, or we closed the stream).
 
@@ -273,8 +261,7 @@ def _sum(count: int | None, other: int | None, sign: int = 1) -> int | None:
     return sign * other if count is None else count + sign * other
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ToolChoice:
     """What the model is asked to do with its tools; `name` goes with `specific` alone.
 

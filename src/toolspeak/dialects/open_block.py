@@ -16,8 +16,7 @@ NewBody = Callable[[Marker, int, Caps], Body]
 """Makes the reader of one block, given its marker and the index of its first call."""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class BlockFormat:
     """What makes a dialect of this family. The first reasoning marker is the one a prompt may have opened.
     `text_aside`: the text behind a block of calls is none of the answer (`DialectInfo.text_aside`)."""

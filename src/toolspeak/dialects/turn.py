@@ -45,8 +45,7 @@ class IgnoredCall:
     reason: str
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ParsedTurn:
     """What the runtime sees in a reply.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar, cast
 
 from toolspeak.data.approvals import Decision, Escalate
@@ -42,8 +42,7 @@ class _TooLateError(Exception):
     """The run's time was over while a call was being admitted."""
 
 
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class Admission:
     """Admits the calls of one batch; make a new one for each. `waited` are the seconds an approver took so far.
 

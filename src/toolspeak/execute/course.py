@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from toolspeak.data.events import StopRequested
@@ -19,8 +18,7 @@ from toolspeak.execute.timers import Timers
 from toolspeak.execute.turns import Watch
 
 
-@quick
-@dataclass(slots=True, eq=False)
+@quick(frozen=False, eq=False)
 class Course:
     """One batch under way; see `begun`.
 

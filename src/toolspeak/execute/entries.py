@@ -16,8 +16,7 @@ from toolspeak.tools.tool import Tool
 
 
 @final
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class Ready:
     """A call that may run. `arguments` hold revealed secrets and are for the function alone. `begun` is set when the
     function was entered already, while the model still wrote. `changed`: it is no longer what the model wrote; `note`
@@ -34,8 +33,7 @@ class Ready:
 
 
 @final
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class Settled:
     """A call that has its result without running now; `recorded` says whether the journal has it already. `by` is what
     refused it: an interceptor's name, or who decided."""

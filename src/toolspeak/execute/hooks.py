@@ -45,8 +45,7 @@ class Kept:
     change: Callable[[JSON], JSON] | None = None
 
 
-@quick
-@dataclass(slots=True, eq=False)
+@quick(frozen=False, eq=False)
 class HookNotes:
     """What the hooks around one thing leave behind: metadata to keep, and which of them failed.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import time
 
@@ -29,8 +29,7 @@ _BY_CHANCE = frozenset({"skipped", "unknown_outcome"})
 """The codes of calls that another time, or a process that had not died, would have let run."""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class Passing:
     """Takes the turns of one batch. `recalls`: a read may be answered from memory."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -31,8 +31,7 @@ _PREVIEW_BYTES = 64 * 1024
 """More than a person reads before saying yes, and small enough to record."""
 
 
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class Questions:
     """Makes the questions of one batch; nobody is asked here."""
 
