@@ -47,12 +47,11 @@ def _read_id_of_one_tool(text: str, name: str) -> Header | None:
 
 
 def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    single = marker.text == _CALL
-    shape = _ONE if single else _SHAPE
+    shape = _ONE if marker.text == _CALL else _SHAPE
     if len(tools) == 1:
         (name,) = tools
         shape = replace(shape, read_header=partial(_read_id_of_one_tool, name=name))
-    return NamedCalls(shape, first_index, caps, single=single)
+    return NamedCalls(shape, first_index, caps)
 
 
 _CALL_START = re.compile(rf"\s*{NAME}\s*{re.escape(_ARGUMENT)}")
