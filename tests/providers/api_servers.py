@@ -167,7 +167,11 @@ class Model:
         encoder = self.api.wire.encoder(self.asked[-1], response_id=f"r{number}", created=1)
         if isinstance(step, Breaks):
             frames = [frame for delta in said[:-1] for frame in encoder.feed(delta)]
-            frames += encoder.fail("it broke off", 503) if step.how == "error" else []
+            frames += (
+                encoder.fail("an error was encountered while running the model: unexpected EOF", 503)
+                if step.how == "error"
+                else []
+            )
             await exchange.send(self.api.head, chunked(_cut(self.api.write(frames))))
             if step.how == "stall":
                 await exchange.reader.read()  # until the client leaves
