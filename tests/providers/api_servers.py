@@ -61,6 +61,10 @@ class Api:
         return "".join(_event(name, data) for name, data in frames).encode()
 
     @property
+    def nonsense(self) -> bytes:
+        return b"{nonsense\n" if self.lines else b"data: {nonsense\n\n"
+
+    @property
     def head(self) -> bytes:
         kind = "application/x-ndjson" if self.lines else "text/event-stream"
         return f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
@@ -135,13 +139,35 @@ class Status:
 
 @dataclass(frozen=True)
 class Breaks:
-    """The turn begins, and before its end `how` happens: `reset`, `stall`, or an `error` in the stream."""
+    """The turn begins, and before its end `how` happens: `reset`, `stall`, an `error` in the stream, or `nonsense` that
+    is no JSON."""
 
     how: str
     turn: list[Delta] = field(default_factory=lambda: turn("It begins well and"))
 
 
-Step: TypeAlias = "list[Delta] | str | Status | Breaks"
+@dataclass(frozen=True)
+class Odd:
+    """A whole turn with something between its events: an `unknown` one, or an `empty` choice."""
+
+    what: str
+    turn: list[Delta]
+
+
+_ODD: dict[tuple[str, str], Frame] = {
+    ("openai-chat", "unknown"): ("weird", {"object": "weird.event", "weird": [1]}),
+    ("openai-chat", "empty"): (None, {"choices": [{}]}),
+    ("openai-responses", "unknown"): ("response.weird.delta", {"type": "response.weird.delta", "weird": [1]}),
+    ("openai-responses", "empty"): (None, {"type": "response.output_text.delta", "output_index": 0, "delta": ""}),
+    ("anthropic", "unknown"): ("weird", {"type": "weird", "weird": [1]}),
+    ("anthropic", "empty"): ("message_delta", {"type": "message_delta", "delta": {}}),
+    ("gemini", "unknown"): (None, {"weird": [1]}),
+    ("gemini", "empty"): (None, {"candidates": [{}]}),
+    ("ollama", "unknown"): (None, {"weird": [1], "message": {"weird": 1}}),
+    ("ollama", "empty"): (None, {"message": {}}),
+}
+
+Step: TypeAlias = "list[Delta] | str | Status | Breaks | Odd"
 
 
 @dataclass
@@ -163,7 +189,7 @@ class Model:
             body = json.dumps(self.api.wire.encode_error(step.message, int(step.line[:3]))).encode()
             await whole(step.line, body, "application/json", *step.headers)(exchange)
             return
-        said = turn(step) if isinstance(step, str) else step.turn if isinstance(step, Breaks) else step
+        said = turn(step) if isinstance(step, str) else step.turn if isinstance(step, Breaks | Odd) else step
         encoder = self.api.wire.encoder(self.asked[-1], response_id=f"r{number}", created=1)
         if isinstance(step, Breaks):
             frames = [frame for delta in said[:-1] for frame in encoder.feed(delta)]
@@ -172,12 +198,16 @@ class Model:
                 if step.how == "error"
                 else []
             )
-            await exchange.send(self.api.head, chunked(_cut(self.api.write(frames))))
+            data = self.api.write(frames) + (self.api.nonsense if step.how == "nonsense" else b"")
+            await exchange.send(self.api.head, chunked(_cut(data)))
             if step.how == "stall":
                 await exchange.reader.read()  # until the client leaves
             exchange.writer.close()
             return
         frames = [frame for delta in said for frame in encoder.feed(delta)]
+        if isinstance(step, Odd):
+            odd = _ODD[self.api.wire.name, step.what]
+            frames = [each for frame in frames[:-1] for each in (frame, odd)] + frames[-1:]
         await exchange.send(self.api.head, chunked(_cut(self.api.write(frames))), b"0\r\n\r\n")
 
 
@@ -196,7 +226,7 @@ async def reach(api: Api, *script: Step, silence: float = 20, **settings: Any) -
     """The provider of a server that plays the script; `settings` are the provider's."""
     model, clock = Model(api, script), TestClock()
     async with serve(model) as server:
-        more = {"timeout": Timeouts(first_byte=20, silence=silence), **settings}
+        more = {"timeout": Timeouts(first_byte=silence, silence=silence), **settings}
         provider = api.make(f"http://127.0.0.1:{server.port}", api_key=KEY, clock=clock, **more)
         try:
             yield Reached(provider, model, clock, server)
