@@ -186,7 +186,7 @@ class Run:
                 break
             match action:
                 case AskModel() | RunTools():
-                    await (self._step(action) if self._stage.has("step") else self._take_step(action))
+                    await (self._step(action) if "step" in self._stage.levels else self._take_step(action))
                 case Compact(plan):
                     await self._turns.compact(plan)
                     continue
@@ -222,7 +222,7 @@ class Run:
         for event in self._opening:
             if isinstance(event, RunStarted):
                 start = RunStart(event.messages)
-                if self._stage.has("run"):
+                if "run" in self._stage.levels:
                     verdict, facts = await self._stage.before("run", start)
                     if isinstance(verdict, RunStart):
                         start = verdict
@@ -232,7 +232,7 @@ class Run:
             await self.record(event)
         self._opening = ()
         await self._recorder.record_all(facts)
-        if self._stage.has("run") and self.state.stop is None:
+        if "run" in self._stage.levels and self.state.stop is None:
             self._frame = RunFrame(self._stage, start, lambda: self.state.metadata)
             if not await self._frame.enter():
                 await self._end(Finish("no_answer", "", ""))

@@ -66,7 +66,7 @@ class Turns:
         if action.reached is not None:
             await run.record(action.reached)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
-        heard, intercepted = self._hear, self._stage.has("model")
+        heard, intercepted = self._hear, "model" in self._stage.levels
         request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo, heard, output)
         ready, own_messages = None, False
         if intercepted:
@@ -133,7 +133,7 @@ class Turns:
 
     async def _turn(self, request: TurnRequest, ready: ParsedTurn | None) -> ParsedTurn | None:
         """The turn with what surrounds it; None when the run is to end. `ready` stands for the model's."""
-        if not self._stage.has("model"):
+        if "model" not in self._stage.levels:
             return await self._read_turn(request)
         if ready is not None:
             return ready
