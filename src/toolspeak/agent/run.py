@@ -342,11 +342,13 @@ class Run:
         step = 0 if state is None else state.step
         return HookContext(self.run_id, step, self._settings.deps, self.memory, state, notes, name)
 
-    async def _emit(self, event: Event) -> None:
+    def _emit(self, event: Event) -> Awaitable[None]:
         """Records a fact of a batch, a result with what has changed in the tools' memory."""
-        if type(event) is not ToolFinished or not self._may_remember(event.result.name):
-            await self.record(event)
-            return
+        if type(event) is ToolFinished and self._may_remember(event.result.name):
+            return self._record_with_memory(event)
+        return self.record(event)
+
+    async def _record_with_memory(self, event: ToolFinished) -> None:
         if self._remembered is None:
             self._remembered = Memory(self.memory, self.state.memory, self._settings.secrets)
         changes, refused = self._remembered.changes()

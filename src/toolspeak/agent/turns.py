@@ -78,7 +78,7 @@ class Turns:
             ready = turn_of(given.value) if isinstance(given, Answer) else None
             request = sent if isinstance(given, Answer) else given
             own_messages = request.messages is not sent.messages
-        await self._record_asked(request)
+        await run.record(self._asked(request))
         state = run.state
         # A driver keeps what it has rendered of a run's messages: it must not take others for those.
         if own_messages:
@@ -122,14 +122,14 @@ class Turns:
         await run.record(answered(turn, usage, estimated, spent, settings.secrets, wrapping_up=choice.mode == "none"))
         return None
 
-    async def _record_asked(self, request: TurnRequest) -> None:
+    def _asked(self, request: TurnRequest) -> ModelAsked:
         driver = self._settings.driver
         prompt = driver.prompt(request)
         if prompt is not self._prompt:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
         tools = self._settings.toolset
         digest = tools.digest if request.tools is self._specs else tools_digest(request.tools)
-        await self._run.record(ModelAsked(driver.name, digest, self._prompt_digest, request.choice))
+        return ModelAsked(driver.name, digest, self._prompt_digest, request.choice)
 
     async def _turn(self, request: TurnRequest, ready: ParsedTurn | None) -> ParsedTurn | None:
         """The turn with what surrounds it; None when the run is to end. `ready` stands for the model's."""
