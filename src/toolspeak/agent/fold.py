@@ -37,6 +37,7 @@ from toolspeak.data.messages import (
     Message,
     ToolCall,
     ToolChoice,
+    ToolResult,
     Usage,
 )
 from toolspeak.data.values import changed
@@ -278,12 +279,10 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
     if len(results) < len(state.batch):
         return changed(state, results=results, memory=memory)
     parts = tuple(results)
-    if [part.call_id for part in parts] != [call.id for call in state.batch]:  # they come in the order they finish
-        by_id = {part.call_id: part for part in parts}
-        missing = [call.id for call in state.batch if call.id not in by_id]
-        if missing:
-            raise RunError(f"run {state.run_id} has results that belong to no call; {', '.join(missing)} have none")
-        parts = tuple([by_id[call.id] for call in state.batch])
+    for part, call in zip(parts, state.batch, strict=True):
+        if part.call_id != call.id:
+            parts = _in_order(state, parts)
+            break
     progress = state.progress.after(state.batch, parts, state.limits, polled=state.polled)
     message = Message("tool", parts)
     history = state.history.append(message)
@@ -300,6 +299,15 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
         polled=False,
         context=state.context + tokens_of(message),
     )
+
+
+def _in_order(state: RunState, results: Sequence[ToolResult]) -> tuple[ToolResult, ...]:
+    """A batch's results, which come in the order they finish, in the order of the calls."""
+    by_id = {result.call_id: result for result in results}
+    missing = [call.id for call in state.batch if call.id not in by_id]
+    if missing:
+        raise RunError(f"run {state.run_id} has results that belong to no call; {', '.join(missing)} have none")
+    return tuple([by_id[call.id] for call in state.batch])
 
 
 def _spent(state: RunState, usage: Usage, cost: float | None) -> RunState:
