@@ -57,7 +57,7 @@ Action: TypeAlias = AskModel | Compact | RunTools | AwaitApproval | Finish
 def decide(state: RunState, window: Window | None = None) -> Action:
     """The next action. Reads no clock: the state's time is that of its last record."""
     action = _next(state)
-    if isinstance(action, AskModel) and window is not None and not state.compacted:
+    if window is not None and isinstance(action, AskModel) and not state.compacted:
         plan = plan_compaction(state.history, state.context, state.task, window)
         if plan is not None:
             return Compact(plan)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import repeat
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, dataclass_transform, get_origin
 
 import msgspec
 
@@ -61,7 +61,9 @@ class _Making:
 def quick(*, frozen: bool = True, eq: bool = True) -> _Making:
     """A dataclass with slots that is made in C, for values that are made by the thousand: a `msgspec.Struct` of the
     fields that the class lists. 0.1 in place of 0.9 µs for the 11 fields of a Record, and 0.1 in place of 0.6 ms when
-    its module is imported. It is made as its fields say: there is no `__post_init__`."""
+    its module is imported. It is made as its fields say: there is no `__post_init__`, and nothing can be derived from
+    it. So `type(it) is …` tells what it is: `isinstance` takes five times as long to say no, for classes whose own
+    class is not `type`."""
     return _Making(gc=True, frozen=frozen, eq=eq)
 
 
@@ -89,7 +91,9 @@ def _struct(cls: type[ValueT], *, gc: bool, frozen: bool, eq: bool) -> type[Valu
     for one in fields(template):
         default: Any = msgspec.NODEFAULT if one.default is MISSING else one.default
         if one.default_factory is not MISSING:
-            factory = repeat(_NOTHING).__next__ if one.default_factory is no_extra else one.default_factory
+            factory: Any = get_origin(one.default_factory) or one.default_factory  # list, in place of list[str]
+            if factory is no_extra:
+                factory = repeat(_NOTHING).__next__
             default = msgspec.field(default_factory=factory)
         specified.append((one.name, one.type, default))
     names = {name for name, _, _ in specified}

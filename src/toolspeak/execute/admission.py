@@ -79,19 +79,19 @@ class Admission:
             if call.id in finished:
                 entries.append(Settled(finished[call.id], recorded=True))
                 continue
-            counted += not isinstance(call, MalformedCall)
+            counted += type(call) is ToolCall
             over = max_calls is not None and counted > max_calls
             entry = self._refused(call, over=over)
             if entry is None:
                 asked = cast("ToolCall", call)  # every malformed one was refused
                 ready = None if self.pipeline else self._ready(asked)
                 entry = self._at_once(ready) or await self._entry(asked, ready)
-            if isinstance(entry, Settled):
+            if type(entry) is Settled:
                 if isinstance(call, ToolCall):
                     entry = replace(entry, result=self.doubts.told(call, entry.result))
                 self._consider(entry)
             else:
-                self.holds = self.holds or isinstance(entry, Held)
+                self.holds = self.holds or type(entry) is Held
                 if looks_back:
                     self._earlier.append(entry.call if isinstance(entry, Ready) else entry.ready.call)
             entries.append(entry)
@@ -120,7 +120,7 @@ class Admission:
         """What becomes of a call that is not looked at."""
         if self._rest:
             return self._skipped(call)
-        if isinstance(call, MalformedCall):
+        if type(call) is MalformedCall:
             return Settled(failure(call, "malformed", call.reason))
         if over:
             return Settled(failure(call, "skipped", "the run's limit on calls is reached"))

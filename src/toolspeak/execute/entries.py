@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 from toolspeak.data.messages import FailureCode, MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import Effects
@@ -15,6 +15,7 @@ from toolspeak.execute.early import Begun
 from toolspeak.tools.tool import Tool
 
 
+@final
 @quick(frozen=False)
 class Ready:
     """A call that may run. `arguments` hold revealed secrets and are for the function alone. `begun` is set when the
@@ -31,6 +32,7 @@ class Ready:
     note: str = ""
 
 
+@final
 @quick()
 class Settled:
     """A call that has its result without running now; `recorded` says whether the journal has it already. `by` is what
@@ -41,6 +43,7 @@ class Settled:
     by: str = ""
 
 
+@final
 @dataclass(slots=True)
 class Held:
     """A call that waits for an answer; `in_doubt` if it is one that was started before."""

@@ -49,7 +49,7 @@ class Questions:
             known = suggest(call.name, (one.name for one in self.tools))
             return Settled(failure(call, "unknown_tool", f"no tool is called {known}"))
         arguments = read_arguments(tool, call, self.secrets)
-        if isinstance(arguments, ToolResult):
+        if type(arguments) is ToolResult:
             return Settled(arguments)
         return Ready(call, tool, arguments, tool.effects_of(arguments), key_of(self.context.run_id, call.id))
 
