@@ -161,7 +161,7 @@ class Agent:
             raise UsageError(f"in_doubt is {', '.join(map(repr, _IN_DOUBT))}, not {in_doubt!r}")
         pipelines = by_level(interceptors)
         self.rules = StandingRules() if rules is None else rules
-        if recording is not None and recording.replays:
+        if recording is not None and recording.playback is not None:
             self.rules = StandingRules(self.rules)  # what is kept now was said when it was recorded
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
@@ -181,7 +181,8 @@ class Agent:
                 policy=policy,
                 rules=self.rules,
                 observers=tuple(observers),
-                tape=recording,
+                tape=None if recording is None else recording.tape,
+                playback=None if recording is None else recording.playback,
             ),
             journal=self._run_journal(),
             secrets=self.secrets,

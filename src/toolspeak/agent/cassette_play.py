@@ -22,7 +22,7 @@ from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolCall, ToolResult
 from toolspeak.errors import ReplayDiverged, UsageError
-from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Taped
+from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Playback, Secrets, Taped
 from toolspeak.execute.approval import Answer, StandingApprover
 from toolspeak.execute.doubts import ASKED
 from toolspeak.execute.judge import no_unasked_repair
@@ -33,7 +33,7 @@ from toolspeak.wire.base import ModelRequest
 _AGAIN = "If the change is meant, record the run again"
 
 
-class Player(Recording):
+class Player(Recording, Playback):
     """Asks no model, calls no function and bothers nobody. See `Cassette.replay`."""
 
     def __init__(self, path: Path, *, pauses: bool = True) -> None:
@@ -46,8 +46,12 @@ class Player(Recording):
         """The answer whose other arguments are being asked about."""
 
     @property
-    def replays(self) -> bool:
-        return True
+    def tape(self) -> None:
+        return None
+
+    @property
+    def playback(self) -> Playback:
+        return self
 
     @property
     def left(self) -> int:
@@ -147,9 +151,6 @@ class Player(Recording):
                 f"behind model request {self._asked}, {where} {call.id}: it was {name} {was} and is {call.name} {said}"
             )
 
-    def keep(self, call: ToolCall, taped: Taped) -> None:
-        raise NotImplementedError("nothing is recorded while it is played")
-
     def spent(self, used: SubRunUsed) -> None:
         """It is on the tape."""
 
@@ -159,9 +160,6 @@ class Player(Recording):
         if self.revising is not None:
             return self.revising.revised or ""
         return next((each.preview for each in self._answers(call.id, in_doubt=False)), "")
-
-    def keep_preview(self, call: ToolCall, shown: str) -> None:
-        raise NotImplementedError("nothing is recorded while it is played")
 
     def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
         waiting = state.undecided

@@ -36,9 +36,9 @@ from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.codec import dump
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
-from toolspeak.data.messages import JSON, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.errors import AgentStop, ProviderError, UsageError
-from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Taped
+from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Tape, Taped
 from toolspeak.execute.approval import Answer, StandingApprover, ask, ask_together
 from toolspeak.execute.doubts import ASKED
 from toolspeak.execute.questions import is_of_a_revision
@@ -48,7 +48,7 @@ from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
 
 
-class Recorder(Recording):
+class Recorder(Recording, Tape):
     """Writes a line as soon as there is something to say. See `Cassette.record`."""
 
     def __init__(self, path: Path, *, go_on: bool = False) -> None:
@@ -82,8 +82,12 @@ class Recorder(Recording):
             self._path.write_bytes(kept)
 
     @property
-    def replays(self) -> bool:
-        return False
+    def tape(self) -> Tape:
+        return self
+
+    @property
+    def playback(self) -> None:
+        return None
 
     @property
     def left(self) -> int:
@@ -131,18 +135,6 @@ class Recorder(Recording):
         if isinstance(approver, StandingApprover):
             return approver
         return _AskedTogether(approver, self) if isinstance(approver, BatchApprover) else _Asked(approver, self)
-
-    def play(self, call: ToolCall) -> Taped:
-        raise NotImplementedError("nothing is played while it is recorded")
-
-    def recalled(self, call: ToolCall) -> ToolResult | None:
-        return None
-
-    def skipped(self, call: ToolCall) -> ToolResult | None:
-        return None
-
-    def preview(self, call: ToolCall) -> str:
-        raise NotImplementedError("nothing is played while it is recorded")
 
     def keep(self, call: ToolCall, taped: Taped) -> None:
         line: dict[str, JSON] = {"call": call.id, "name": call.name}

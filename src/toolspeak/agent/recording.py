@@ -10,7 +10,7 @@ from toolspeak.agent.driver import Driver
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.errors import ReplayDiverged
-from toolspeak.execute import Approver, BatchApprover, Secrets, Tape
+from toolspeak.execute import Approver, BatchApprover, Playback, Secrets, Tape
 from toolspeak.providers.base import Provider
 
 
@@ -19,8 +19,18 @@ class TurnCutOff(ReplayDiverged):
     it, and is cut off again."""
 
 
-class Recording(Tape, Protocol):
+class Recording(Protocol):
     """One side of a cassette. It goes with one agent, whose runs come one after the other."""
+
+    @property
+    @abstractmethod
+    def tape(self) -> Tape | None:
+        """What keeps the calls' results, if it records."""
+
+    @property
+    @abstractmethod
+    def playback(self) -> Playback | None:
+        """What says them, if it plays."""
 
     @property
     @abstractmethod
