@@ -196,7 +196,7 @@ class Agent:
             window=Window(window) if isinstance(window, int) else window,
             prices={**PRICES, **prices} if prices else PRICES,
             recording=recording,
-            clock=clock,
+            clock=clock if recording is None else recording.clock(clock),
         )
 
     def start(self, task: str | Message, **options: Unpack[RunOptions]) -> Run:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -62,6 +63,8 @@ class Recorder(Recording, Tape):
         self._previews: dict[tuple[str, str], str] = {}
         self._standing: Mapping[str, JSON] = {}
         self._id = uuid.uuid4().hex
+        self._clock: Callable[[], float] = time.time
+        self._mark: float | None = None  # when the last turn ended, or the run went on
         if go_on:
             self._take_up()
             return
@@ -131,13 +134,20 @@ class Recorder(Recording, Tape):
         self._attached = True
         return reached, self._asking(approver)
 
+    def clock(self, own: Callable[[], float]) -> Callable[[], float]:
+        self._clock = own
+        return own
+
+    def _at(self) -> dict[str, JSON]:
+        return {} if self._mark is None else {"at": round(self._clock() - self._mark, 6)}
+
     def _asking(self, approver: Approver | BatchApprover | None) -> Approver | BatchApprover | None:
         if isinstance(approver, StandingApprover):
             return approver
         return _AskedTogether(approver, self) if isinstance(approver, BatchApprover) else _Asked(approver, self)
 
     def keep(self, call: ToolCall, taped: Taped) -> None:
-        line: dict[str, JSON] = {"call": call.id, "name": call.name}
+        line: dict[str, JSON] = {"call": call.id, "name": call.name, **self._at()}
         if not taped.skipped:
             line["arguments"] = call.arguments
         line["result"] = bare(dump(taped.result))
@@ -154,6 +164,7 @@ class Recorder(Recording, Tape):
         self._write({"spent": bare(dump(used))})
 
     def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
+        self._mark = self._clock()
         done = {result.call_id for result in state.results}
         answered = {decision.call_id for decision in state.decisions}
         calls = [call.id for call in state.batch]
@@ -185,12 +196,23 @@ class Recorder(Recording, Tape):
                 self._answer(call, None, stop=stop_json(answer), in_doubt=in_doubt, preview=shown)
 
     def _answer(self, call: ToolCall, fact: ApprovalDecided | None, **more: JSON) -> None:
-        line: dict[str, JSON] = {"approval": call.id, "name": call.name, "arguments": call.arguments}
+        line: dict[str, JSON] = {"approval": call.id, "name": call.name, "arguments": call.arguments, **self._at()}
         if fact is not None:
             line["answer"] = fact_json(fact)
         self._write(line | {name: value for name, value in more.items() if value or name == "escalated"})
 
-    def turn(self, request: ModelRequest, answer: Sequence[Delta], error: ProviderError | None, provider: int) -> None:
+    def now(self) -> float:
+        return self._clock()
+
+    def turn(
+        self,
+        request: ModelRequest,
+        answer: Sequence[Delta],
+        error: ProviderError | None,
+        provider: int,
+        began: float,
+    ) -> None:
+        self._mark = self._clock()
         asked = plain(self._secrets.hide(plain(request_json(request))))
         self._turns += 1
         line: dict[str, JSON] = {
@@ -198,6 +220,7 @@ class Recorder(Recording, Tape):
             "asked": shortened(asked, self._before),
             "digest": digest_of(asked),
             "answer": [delta_json(delta) for delta in without_secrets(answer, self._secrets)],
+            "took": round(self._mark - began, 6),
         }
         if error is not None:
             line["error"] = {name: getattr(error, name) for name in ERROR_FIELDS} | {"message": str(error)}
@@ -280,6 +303,7 @@ class _Recorded:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         # Drivers add to a run's messages: those that were asked are these.
         asked, answer, failed = replace(request, messages=list(request.messages)), list[Delta](), None
+        began = self.recorder.now()
         try:
             async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(request))) as stream:
                 async for delta in stream:
@@ -289,7 +313,7 @@ class _Recorded:
             failed = error
             raise
         finally:  # a driver need not read to the end
-            self.recorder.turn(asked, answer, failed, self.number)
+            self.recorder.turn(asked, answer, failed, self.number, began)
 
     async def aclose(self) -> None:
         await self.provider.aclose()

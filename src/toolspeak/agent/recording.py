@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from toolspeak.agent.driver import Driver
@@ -57,6 +57,10 @@ class Recording(Protocol):
     ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
         """The model as the agent reaches it, and who answers its questions. Raises UsageError for a second agent, and
         for a Driver whose providers are not of this cassette."""
+
+    @abstractmethod
+    def clock(self, own: Callable[[], float]) -> Callable[[], float]:
+        """The clock that the agent's runs go by, in Unix seconds; `own` is the agent's."""
 
     @abstractmethod
     def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
