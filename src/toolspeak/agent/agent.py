@@ -149,8 +149,9 @@ class Agent:
         if recording is not None:
             model, approver = recording.attach(model, approver, self.secrets)
         self.driver, chosen = choose_driver(model, dialect, starts_in, observers)
-        wanted = choose_output(output, output_mode, output_retries, self.driver)
-        self.toolset = with_output(tools if isinstance(tools, Toolset) else Toolset(tools), wanted)
+        own = tools if isinstance(tools, Toolset) else Toolset(tools)
+        wanted = choose_output(output, output_mode, output_retries, self.driver, tools=bool(own.specs))
+        self.toolset = with_output(own, wanted)
         if wanted is not None:
             instructions = "\n\n".join(part for part in (instructions, wanted.instructions) if part)
         if schedule == "native":

@@ -117,9 +117,10 @@ def _told(error: ValidationError) -> list[str]:
     return [*told, f"and {len(found) - _MAX_PROBLEMS} more"] if len(found) > _MAX_PROBLEMS else told
 
 
-def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver) -> Output | None:
-    """The output that an agent asks for, None without a type. `auto` is native where the API takes a schema beside its
-    own calls, a tool where it has calls alone, and words where calls are text. Raises UsageError."""
+def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver, *, tools: bool) -> Output | None:
+    """The output that an agent asks for, None without a type. `auto` is native where the API takes a schema, beside
+    calls if there are `tools`; a tool where it does not, and has calls; and words where calls are text. Raises
+    UsageError."""
     if mode not in _MODES:
         raise UsageError(f"output_mode: one of {', '.join(_MODES)}, not {mode!r}")
     if type_ is None:
@@ -129,7 +130,8 @@ def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver) ->
     if mode == "native" and not schemas:
         raise UsageError("output_mode='native' needs an API that takes a schema beside its own tool calls")
     if mode == "auto":
-        mode = "native" if schemas else "tool" if native else "prompted"
+        beside = schemas and (not tools or driver.provider.capabilities.output_with_tools)
+        mode = "native" if beside else "tool" if native else "prompted"
     return Output(type_, mode, retries)
 
 
