@@ -67,7 +67,8 @@ def test_the_rows_say_where_they_come_from():
         assert ".toml" in row.source or row.source.startswith("https://github.com/")
         assert datetime.date.fromisoformat(row.date) <= datetime.date(2030, 1, 1)
         assert row.context is None or 4_000 < row.context < 20_000_000
-        assert [row.context, row.tools, row.parallel, row.output, row.reasoning] != [None] * 5
+        known = [row.context, row.tools, row.parallel, row.output, row.output_with_tools, row.reasoning]
+        assert known != [None] * 6
 
 
 def test_a_model_has_no_more_than_its_api_and_less_where_it_is_known():
