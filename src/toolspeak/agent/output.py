@@ -125,13 +125,12 @@ def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver, *,
         raise UsageError(f"output_mode: one of {', '.join(_MODES)}, not {mode!r}")
     if type_ is None:
         return None
-    native = isinstance(driver, NativeDriver)
-    schemas = native and driver.provider.capabilities.output
-    if mode == "native" and not schemas:
+    can = driver.provider.capabilities if isinstance(driver, NativeDriver) else None
+    if mode == "native" and (can is None or not can.output):
         raise UsageError("output_mode='native' needs an API that takes a schema beside its own tool calls")
     if mode == "auto":
-        beside = schemas and (not tools or driver.provider.capabilities.output_with_tools)
-        mode = "native" if beside else "tool" if native else "prompted"
+        held = can is not None and can.output and (not tools or can.output_with_tools)
+        mode = "prompted" if can is None else "native" if held else "tool"
     return Output(type_, mode, retries)
 
 
