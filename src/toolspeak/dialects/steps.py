@@ -17,6 +17,7 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.body import Body, Run
 from toolspeak.dialects.scan import (
     Buffer,
@@ -40,12 +41,12 @@ class Steps(Body):
     """
 
     _state: State
+    _wait = False
+    _base = 0  # the body's offset of the current chunk's character 0
 
     def __init__(self, first_index: int, caps: Caps) -> None:
         super().__init__(caps)
         self._index: int = first_index
-        self._wait = False
-        self._base = 0  # the body's offset of the current chunk's character 0
         self._said: list[str] = []  # of the open call's arguments, not yet told
 
     def feed(self, text: str, start: int, out: list[Delta]) -> int:
@@ -85,6 +86,7 @@ class Steps(Body):
         self._index += 1
 
 
+@quick
 @dataclass(slots=True)
 class OpenCall:
     """The call being read; without a name it has not started, and is malformed. `written`: its arguments came as one
