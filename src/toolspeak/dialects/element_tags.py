@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from toolspeak.data.values import quick
-from toolspeak.dialects.element_values import Explicit, escape_name, unescape_name
+from toolspeak.dialects.element_values import CDATA, Explicit, escape_name, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.steps import begins, without
+from toolspeak.dialects.whole_call import WholeCall, text_without, whole_call
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'
 # Ġ is a blank that a byte-level detokenizer left as it was (MiniCPM).
 _NAMED = r"""[\sĠ]*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))(?=[\s/>])((?:[^<>/]|/(?!>))*)(/?)>"""
+_PLAIN_NAME = r"[^<>&\s\"']{1,100}"
+_PLAIN_TYPE = '(?: string="(?:true|false)")?+'
 _STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
 _JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
 
@@ -54,6 +57,7 @@ class ElementSyntax:
     ends: re.Pattern[str] = field(init=False)
     flow: Callable[[str], object] = field(init=False, hash=False, compare=False)
     _patterns: dict[str, re.Pattern[str]] = field(init=False, hash=False, compare=False)
+    _whole: dict[tuple[str, str], WholeCall] = field(init=False, hash=False, compare=False)
 
     def __post_init__(self) -> None:
         patterns = {
@@ -67,6 +71,28 @@ class ElementSyntax:
         set_(self, "ends", re.compile("|".join(map(re.escape, texts))))
         set_(self, "flow", without("<", f"/{self.argument[1]}", r"[\r\n]" if self.trims else ""))
         set_(self, "_patterns", patterns)
+        set_(self, "_whole", {})
+
+    def whole(self, block: tuple[str, str]) -> WholeCall:
+        """A call with plain names that is there to its end, in a block of these markers."""
+        found = self._whole.get(block)
+        if found is None:
+            tags = (
+                self.argument_end,
+                self.argument,
+                self.call_end,
+                self.call,
+                *(tag for tag in block if tag[:1] == "<"),
+            )
+            key = _plain_tag(self.argument, f"(?P<key>{_PLAIN_NAME})")
+            line_break = r"\n?+" if self.trims else ""
+            value = rf"(?!\s*+{re.escape(CDATA)}|\r){line_break}(?P<value>{text_without(*tags)})"
+            found = self._whole[block] = whole_call(
+                _plain_tag(self.call, f"({_PLAIN_NAME})"),
+                key + value + re.escape(self.argument_end),
+                re.escape(self.call_end),
+            )
+        return found
 
     def match(self, opener: str, text: str, position: int) -> Tag | Literal["undecided"] | None:
         """The start tag at `position`, at most `MAX_CANDIDATE` characters long; None if there is none."""
@@ -79,7 +105,7 @@ class ElementSyntax:
         if opener.endswith("="):
             return Tag(_name(found[1]), "json" if found[2] else "", False, len(found[0]))
         name = next(group for group in found.group(1, 2, 3) if group is not None)
-        return Tag(_name(name), _explicit(found[4]), bool(found[5]), len(found[0]))
+        return Tag(_name(name), explicit_type(found[4]), bool(found[5]), len(found[0]))
 
     def open(self, opener: str, name: str, attribute: str = "") -> str:
         name = escape_name(name)
@@ -102,11 +128,16 @@ class ElementSyntax:
         return cut - (crlf and cut == end and text.endswith("\r", start, end))
 
 
+def _plain_tag(opener: str, name: str) -> str:
+    start = re.escape(opener)
+    return f"{start}{name}(?P<said>)>" if opener.endswith("=") else rf'{start} name="{name}"(?P<said>{_PLAIN_TYPE})>'
+
+
 def _name(text: str) -> str:
     return unescape_name(text.strip())
 
 
-def _explicit(attributes: str) -> Explicit:
+def explicit_type(attributes: str) -> Explicit:
     if not attributes:
         return ""
     said = _STRING.search(attributes)

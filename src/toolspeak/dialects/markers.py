@@ -157,8 +157,8 @@ class MarkerTable:
         return marker.opening.plain != "" and not signed and not any(text.startswith(marker.text) for text in others)
 
     def _plain_start(self, marker: Marker) -> str:
-        # Special tokens may stand in between, so nothing that may be the beginning of one does.
-        specials = "|".join(rf"{re.escape(text[0])}(?:{re.escape(text[1])}|\Z)" for text in self._specials)
+        # Special tokens may stand in between, whole or cut by the end of the text.
+        specials = "|".join(map(_start_of, self._specials))
         return f"({re.escape(marker.text)})" + (rf"(?!\s*+(?:{specials}))" if specials else "") + marker.opening.plain
 
     @property
@@ -242,12 +242,16 @@ def candidate_pattern(starts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _word_start(word: str) -> str:
-    """Finds a word by its first four letters, or what there is of them at the end of the text: a letter alone is
-    everywhere in prose."""
+    """Finds a word by its first four letters: a letter alone is everywhere in prose."""
+    return _start_of(word[:4])
+
+
+def _start_of(text: str) -> str:
+    """Finds a text, or what there is of it at the end."""
     pattern = ""
-    for char in reversed(word[1:4]):
+    for char in reversed(text[1:]):
         pattern = rf"(?=\Z|{re.escape(char)}{pattern})"
-    return re.escape(word[0]) + pattern
+    return re.escape(text[0]) + pattern
 
 
 def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:

@@ -29,6 +29,7 @@ from toolspeak.dialects.scan import (
     string_content,
 )
 from toolspeak.dialects.typed_text import as_mapping
+from toolspeak.dialects.whole_call import WholeCall
 
 State = Callable[[str, int, list[Delta]], int]
 _SPACE = re.compile(r"[ \t\r\n]*")  # XML's and JSON's: any other is text, and may begin a value
@@ -110,12 +111,13 @@ class CallSteps(Steps):
     """A body of calls whose arguments are text, each typed on its own. It begins, and goes on behind a call, in the
     state `_between`."""
 
+    _call: OpenCall | None = None
+    _text = Buffer(0)  # of the value, or of the JSON that all arguments are; each begins one of its own
+    _scanner = JsonScanner(Caps())  # of that JSON
+
     def __init__(self, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
         super().__init__(first_index, caps)
         self._tools = tools
-        self._call: OpenCall | None = None
-        self._text = Buffer(caps.characters)  # of the value, or of the JSON that all arguments are
-        self._scanner = JsonScanner(caps)  # of that JSON
         self._state = self._between
 
     @abstractmethod
@@ -143,6 +145,30 @@ class CallSteps(Steps):
     def book(self, taken: str) -> None:
         self.raw.add(taken)
         self._text.add(taken)
+
+    def _take_whole(self, whole: WholeCall, text: str, position: int, out: list[Delta]) -> int:
+        """Reads a call that is there to its end in one step; returns `position` where the states have to read it."""
+        found = whole.call.match(text, position)
+        if found is None or found.end() - position > self.caps.characters:
+            return position
+        name, spec = found[1], self._tools.get(found[1])
+        arguments: dict[str, JSON] = {}
+        written: list[str] = []
+        for key, said, content in whole.argument.findall(found[2]):
+            value = self._whole_value(spec, key, said, content)
+            if isinstance(value, Problem) or key in arguments:
+                return position
+            arguments[key] = value
+            shown = encode_basestring(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            written.append(f"{encode_basestring_ascii(key)}: {shown}")
+        out.append(CallStarted(self._index, name))
+        out.append(ArgumentsDelta(self._index, f"{{{', '.join(written)}}}"))
+        self._add_call(CallCompleted(self._index, name, arguments), out)
+        return found.end()
+
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        """The value of an argument in a call that is there to its end; a problem where the states have to say what it is."""
+        raise NotImplementedError
 
     def _start_call(self, name: str, position: int, out: list[Delta]) -> OpenCall:
         self._call = OpenCall(name, self._tools.get(name), self._base + position)
