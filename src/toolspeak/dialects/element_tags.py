@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 from toolspeak.data.values import quick
@@ -52,7 +53,6 @@ class ElementSyntax:
     call_end: str = field(init=False)
     argument_end: str = field(init=False)
     ends: re.Pattern[str] = field(init=False)
-    flow: Callable[[str], object] = field(init=False, hash=False, compare=False)
     _patterns: dict[str, re.Pattern[str]] = field(init=False, hash=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -65,7 +65,6 @@ class ElementSyntax:
         set_(self, "argument_end", f"</{self.argument[1:].removesuffix('=')}>")
         texts = (self.argument_end, self.call_end, self.argument)
         set_(self, "ends", re.compile("|".join(map(re.escape, texts))))
-        set_(self, "flow", without("<", f"/{self.argument[1]}", r"[\r\n]" if self.trims else ""))
         set_(self, "_patterns", patterns)
 
     def match(self, opener: str, text: str, position: int) -> Tag | Literal["undecided"] | None:
@@ -90,16 +89,35 @@ class ElementSyntax:
         mark = "\r\n" if crlf else "\n"
         return stop - len(mark) if self.trims and text.endswith(mark, start, stop) else stop
 
+
+@dataclass(frozen=True, slots=True)
+class Landmarks:
+    """The tags that a value may hold and that may end it: those of a syntax, and a block's markers. `flow` says whether
+    a chunk of a value holds none."""
+
+    tags: re.Pattern[str]
+    flow: Callable[[str], object]
+    _syntax: ElementSyntax
+    _texts: tuple[str, ...]
+
     def hold_from(self, text: str, start: int, crlf: bool) -> int:
         """Where the end of this text may turn out to be the beginning of what ends a value."""
         end = len(text)
         at = text.rfind("<", max(start, end - 32), end)
         if at >= 0:
             rest = text[at:]
-            if any(each.startswith(rest) for each in (self.argument_end, self.call_end, self.argument)):
+            if any(each.startswith(rest) for each in self._texts):
                 end = at
-        cut = self.line_break(text, start, end, crlf)
+        cut = self._syntax.line_break(text, start, end, crlf)
         return cut - (crlf and cut == end and text.endswith("\r", start, end))
+
+
+@cache
+def landmarks(syntax: ElementSyntax, block: tuple[str, ...]) -> Landmarks:
+    texts = (syntax.argument_end, syntax.call_end, syntax.argument, syntax.call, *block)
+    seconds = "".join(dict.fromkeys(text[1] for text in texts))
+    flow = without("<", seconds, r"[\r\n]" if syntax.trims else "")
+    return Landmarks(re.compile("|".join(map(re.escape, texts))), flow, syntax, texts)
 
 
 def _name(text: str) -> str:
