@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 from toolspeak.data.values import quick
@@ -33,7 +34,7 @@ class Tag:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # each is one of its own, and the key of a cache that every block asks
 class ElementSyntax:
     """`call` and `argument` are the beginnings of start tags: with a final `=` the name follows, else `name="…"`.
 
@@ -55,9 +56,7 @@ class ElementSyntax:
     call_end: str = field(init=False)
     argument_end: str = field(init=False)
     ends: re.Pattern[str] = field(init=False)
-    flow: Callable[[str], object] = field(init=False, hash=False, compare=False)
-    _patterns: dict[str, re.Pattern[str]] = field(init=False, hash=False, compare=False)
-    _whole: dict[tuple[str, str], WholeCall] = field(init=False, hash=False, compare=False)
+    _patterns: dict[str, re.Pattern[str]] = field(init=False)
 
     def __post_init__(self) -> None:
         patterns = {
@@ -69,30 +68,7 @@ class ElementSyntax:
         set_(self, "argument_end", f"</{self.argument[1:].removesuffix('=')}>")
         texts = (self.argument_end, self.call_end, self.argument)
         set_(self, "ends", re.compile("|".join(map(re.escape, texts))))
-        set_(self, "flow", without("<", f"/{self.argument[1]}", r"[\r\n]" if self.trims else ""))
         set_(self, "_patterns", patterns)
-        set_(self, "_whole", {})
-
-    def whole(self, block: tuple[str, str]) -> WholeCall:
-        """A call with plain names that is there to its end, in a block of these markers."""
-        found = self._whole.get(block)
-        if found is None:
-            tags = (
-                self.argument_end,
-                self.argument,
-                self.call_end,
-                self.call,
-                *(tag for tag in block if tag[:1] == "<"),
-            )
-            key = _plain_tag(self.argument, f"(?P<key>{_PLAIN_NAME})")
-            line_break = r"\n?+" if self.trims else ""
-            value = rf"(?!\s*+{re.escape(CDATA)}|\r){line_break}(?P<value>{text_without(*tags)})"
-            found = self._whole[block] = whole_call(
-                _plain_tag(self.call, f"({_PLAIN_NAME})"),
-                key + value + re.escape(self.argument_end),
-                re.escape(self.call_end),
-            )
-        return found
 
     def match(self, opener: str, text: str, position: int) -> Tag | Literal["undecided"] | None:
         """The start tag at `position`, at most `MAX_CANDIDATE` characters long; None if there is none."""
@@ -116,16 +92,45 @@ class ElementSyntax:
         mark = "\r\n" if crlf else "\n"
         return stop - len(mark) if self.trims and text.endswith(mark, start, stop) else stop
 
+
+@dataclass(frozen=True, slots=True)
+class Landmarks:
+    """The tags that a value may hold and that may end it: those of a syntax, and a block's markers. `flow` says whether
+    a chunk of a value holds none, `whole` is a call that has none in its values."""
+
+    tags: re.Pattern[str]
+    flow: Callable[[str], object]
+    whole: WholeCall
+    _syntax: ElementSyntax
+    _texts: tuple[str, ...]
+
     def hold_from(self, text: str, start: int, crlf: bool) -> int:
         """Where the end of this text may turn out to be the beginning of what ends a value."""
         end = len(text)
         at = text.rfind("<", max(start, end - 32), end)
         if at >= 0:
             rest = text[at:]
-            if any(each.startswith(rest) for each in (self.argument_end, self.call_end, self.argument)):
+            if any(each.startswith(rest) for each in self._texts):
                 end = at
-        cut = self.line_break(text, start, end, crlf)
+        cut = self._syntax.line_break(text, start, end, crlf)
         return cut - (crlf and cut == end and text.endswith("\r", start, end))
+
+
+@cache
+def landmarks(syntax: ElementSyntax, block: tuple[str, ...]) -> Landmarks:
+    texts = (syntax.argument_end, syntax.call_end, syntax.argument, syntax.call, *block)
+    seconds = "".join(dict.fromkeys(text[1] for text in texts))
+    flow = without("<", seconds, r"[\r\n]" if syntax.trims else "")
+    return Landmarks(re.compile("|".join(map(re.escape, texts))), flow, _whole(syntax, texts), syntax, texts)
+
+
+def _whole(syntax: ElementSyntax, texts: tuple[str, ...]) -> WholeCall:
+    """A call with plain names and none of these texts in its values."""
+    key = _plain_tag(syntax.argument, f"(?P<key>{_PLAIN_NAME})")
+    line_break = r"\n?+" if syntax.trims else ""
+    value = rf"(?!\s*+{re.escape(CDATA)}|\r){line_break}(?P<value>{text_without(*texts)})"
+    start = _plain_tag(syntax.call, f"({_PLAIN_NAME})")
+    return whole_call(start, key + value + re.escape(syntax.argument_end), re.escape(syntax.call_end))
 
 
 def _plain_tag(opener: str, name: str) -> str:

@@ -2,8 +2,10 @@
 `<invoke name="f"><parameter name="k">v</parameter></invoke>`, and DSML.
 
 Values are text, byte for byte (some dialects drop one line break on each side). An end tag counts if white space and
-a known sibling, the call's end or the block's end follow. A sibling's start tag, or the call's and the block's end
-together, end a value that was left open (noted as `missing_closer`). `<![CDATA[…]]>` holds any text.
+a known sibling, the call's end or the block's end follow, and if it does not end what began in the value: a whole call
+in a value is text. A sibling's start tag, or the call's end and another call or the block's end together, end a value
+that was left open (noted as `missing_closer`). Where nobody can tell where a value ends, its call is malformed, and the
+next one is read. `<![CDATA[…]]>` holds any text.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.element_ends import Lookahead
-from toolspeak.dialects.element_tags import ElementSyntax, Tag, explicit_type
+from toolspeak.dialects.element_tags import ElementSyntax, Tag, explicit_type, landmarks
 from toolspeak.dialects.element_values import CDATA, CDATA_END, Explicit, is_text, leaning, read_value, value_types
 from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
@@ -66,7 +68,7 @@ class ElementCalls(CallSteps):
         self._breaks = breaks
         self._unclosed = () if bare else (block[0], *breaks)  # what ends a block without its end
         self._bare = bare
-        self._whole = syntax.whole(block)
+        self._landmarks = landmarks(syntax, () if bare else block)
 
     @cached_property
     def _lookahead(self) -> Lookahead:
@@ -77,7 +79,7 @@ class ElementCalls(CallSteps):
             return None
         if self._state == self._in_cdata:
             return without("]")
-        return self._syntax.flow if self._state == self._in_value else None
+        return self._landmarks.flow if self._state == self._in_value else None
 
     def hint(self) -> str:
         if self._value is None or not (rejected := self._lookahead.rejected):
@@ -90,7 +92,7 @@ class ElementCalls(CallSteps):
     # States, as in `Steps`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
-        while (stop := self._take_whole(self._whole, text, position, out)) > position:
+        while (stop := self._take_whole(self._landmarks.whole, text, position, out)) > position:
             if self._bare:
                 self.done = True
                 return stop - len(self._syntax.call_end)
@@ -126,6 +128,7 @@ class ElementCalls(CallSteps):
         if self._syntax.doubled and name == f"{half}.{half}" and name not in self._tools:
             name = half
         self._start_call(name, position, out)
+        self._lookahead.stray = False
         self._state = self._in_call
         if tag.empty:
             self._end_call(text, position + tag.length, out)
@@ -144,8 +147,7 @@ class ElementCalls(CallSteps):
             return self._end_unclosed(text, position, out)
         if text.startswith(self._unclosed, position):
             # Never a call of which nothing says that it is whole.
-            reason = f"the call of {shorten(call.name)!r} has no end; write {syntax.call_end} before the next one"
-            call.problem = call.problem or Problem("unclosed", reason)
+            call.problem = call.problem or self._unended(call)
             self._end_call(text, position, out)
             self.done = True
             return position
@@ -159,9 +161,11 @@ class ElementCalls(CallSteps):
             self._start_value(call, argument)
             return position + argument.length
         following = syntax.match(syntax.call, text, position)
-        if isinstance(following, Tag) and not self._bare:
+        between = text.startswith(syntax.skipped, position)  # no call holds that
+        if isinstance(following, Tag) or between:
+            self.done = self._bare
             return self._end_unclosed(text, position, out)
-        begun = begins(text, position, syntax.call_end, self._block_end, *self._unclosed)
+        begun = begins(text, position, syntax.call_end, self._block_end, *self._unclosed, *syntax.skipped)
         if "undecided" in (argument, following) or begun:
             self._wait = True
         else:
@@ -169,7 +173,10 @@ class ElementCalls(CallSteps):
         return position
 
     def _end_unclosed(self, text: str, position: int, out: list[Delta]) -> int:
-        self._open_call().notes.append("missing_closer")
+        call = self._open_call()
+        call.notes.append("missing_closer")
+        if self._bare or self._lookahead.stray:
+            call.problem = call.problem or self._unended(call)
         self._end_call(text, position, out)
         return position
 
@@ -179,6 +186,10 @@ class ElementCalls(CallSteps):
             return Problem("wrapped", "all arguments may be in it")
         text = text.removesuffix("\n") if self._syntax.trims else text
         return text if _streams(types, explicit) else read_value(text, types, explicit, self.caps)
+
+    def _unended(self, call: OpenCall) -> Problem:
+        reason = f"the call of {shorten(call.name)!r} has no end; write {self._syntax.call_end} before the next one"
+        return Problem("unclosed", reason)
 
     def _in_json(self, text: str, position: int, out: list[Delta]) -> int:
         """A call whose body is one JSON object in place of elements."""
@@ -194,6 +205,7 @@ class ElementCalls(CallSteps):
         streams = not wrapper and _streams(types, tag.explicit)
         held = wrapper or (not streams and (tag.explicit != "" or "string" not in types))
         self._value = _Value(tag.name, types, tag.explicit, streams, held, wrapper)
+        self._lookahead.start_value()
         # A wrapper's own name is only said if its value turns out to be none.
         self._start_argument(tag.name, said=not wrapper)
         if streams:
@@ -223,34 +235,35 @@ class ElementCalls(CallSteps):
 
     def _in_value(self, text: str, start: int, out: list[Delta]) -> int:
         syntax, call, value = self._syntax, self._open_call(), self._open_value()
-        position = start
-        while (found := syntax.ends.search(text, position)) is not None:
+        landmarks, position = self._landmarks, start
+        while (found := landmarks.tags.search(text, position)) is not None:
             at = found.start()
             cut = syntax.line_break(text, start, at, value.crlf)
-            if found[0] == syntax.argument_end:
-                verdict, stop = self._lookahead.ends_value(text, at), found.end()
-            elif found[0] == syntax.call_end:
-                verdict, stop = self._lookahead.ends_call(text, at), at
-            else:
-                alone = not syntax.trims or cut < at or (at == start and not self._text.length)
-                given = {value.name, *call.arguments}
-                verdict, stop = self._lookahead.starts_sibling(text, at, given, call.spec) if alone else "no", at
-            if verdict == "no":
+            alone = not syntax.trims or cut < at or (at == start and not self._text.length)
+            given = {value.name, *call.arguments}
+            outcome = self._lookahead.outcome(text, at, found[0], alone, given, call.spec)
+            if outcome == "content":
                 position = at + 1
                 continue
             if self._grow(text, start, cut):
                 return cut
-            if verdict == "undecided":
+            if outcome == "undecided":
                 self._wait = True
                 return cut
-            if stop == at:
+            if outcome == "open":
                 call.notes.append("missing_closer")
+            elif outcome == "broken":
+                call.problem = call.problem or self._no_end(value)
             self._end_value()
-            return stop
-        hold = syntax.hold_from(text, max(position, start), value.crlf)
+            return found.end() if outcome == "closed" else at
+        hold = landmarks.hold_from(text, max(position, start), value.crlf)
         if not self._grow(text, start, hold):
             self._wait = hold < len(text)
         return hold
+
+    def _no_end(self, value: _Value) -> Problem:
+        reason = self.hint() or f"the value of {value.name!r} has no end; write {self._syntax.argument_end} behind it"
+        return Problem("unclosed", f"{reason}; a text that holds such tags goes into {CDATA}…{CDATA_END}")
 
     def _in_cdata(self, text: str, start: int, out: list[Delta]) -> int:
         position = start
@@ -292,8 +305,7 @@ class ElementCalls(CallSteps):
 
     def _end_value(self) -> None:
         value, text = self._open_value(), self._text.value()
-        self._value, self._lookahead.rejected = None, ""
-        self._state = self._in_call
+        self._value, self._state = None, self._in_call
         if value.wrapper:
             if self._unwrap(value.name, text):
                 return

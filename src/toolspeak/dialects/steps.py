@@ -167,7 +167,7 @@ class CallSteps(Steps):
         return found.end()
 
     def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
-        """The value of an argument in a call that is there to its end; a problem where the states have to say what it is."""
+        """The value of an argument in such a call; a problem where the states have to say what it is."""
         raise NotImplementedError
 
     def _start_call(self, name: str, position: int, out: list[Delta]) -> OpenCall:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-
+_GAP = r"[ \t\r\n]*+"
 _NAMED = re.compile(r"\(\?P<\w+>")
 
 
@@ -25,7 +25,7 @@ class WholeCall:
 def whole_call(start: str, argument: str, end: str) -> WholeCall:
     """The patterns of a call: `start` has one group, and `argument` has three, named `key`, `said` and `value`."""
     start, nameless = _NAMED.sub("(?:", start), _NAMED.sub("(?:", argument)
-    return WholeCall(re.compile(rf"\s*+{start}\s*+((?:{nameless}\s*+)*+){end}"), re.compile(argument))
+    return WholeCall(re.compile(rf"{_GAP}{start}{_GAP}((?:{nameless}{_GAP})*+){end}"), re.compile(argument))
 
 
 def text_without(*tags: str) -> str:
