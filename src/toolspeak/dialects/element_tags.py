@@ -12,13 +12,13 @@ from toolspeak.data.values import quick
 from toolspeak.dialects.element_values import CDATA, Explicit, escape_name, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.steps import begins, without
-from toolspeak.dialects.whole_call import WholeCall, text_without, whole_call
+from toolspeak.dialects.whole_call import GAP, WholeCall, text_without, whole_call
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'
 # Ġ is a blank that a byte-level detokenizer left as it was (MiniCPM).
 _NAMED = r"""[\sĠ]*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))(?=[\s/>])((?:[^<>/]|/(?!>))*)(/?)>"""
 _PLAIN_NAME = r"[^<>&\s\"']{1,100}"
-_PLAIN_TYPE = '(?: string="(?:true|false)")?+'
+_PLAIN_TYPE = '(?P<said>(?: string="(?:true|false)")?+)'
 _STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
 _JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
 
@@ -126,16 +126,17 @@ def landmarks(syntax: ElementSyntax, block: tuple[str, ...]) -> Landmarks:
 
 def _whole(syntax: ElementSyntax, texts: tuple[str, ...]) -> WholeCall:
     """A call with plain names and none of these texts in its values."""
-    key = _plain_tag(syntax.argument, f"(?P<key>{_PLAIN_NAME})")
+    key = _plain_tag(syntax.argument, f"(?P<key>{_PLAIN_NAME})", _PLAIN_TYPE)
     line_break = r"\n?+" if syntax.trims else ""
     value = rf"(?!\s*+{re.escape(CDATA)}|\r){line_break}(?P<value>{text_without(*texts)})"
-    start = _plain_tag(syntax.call, f"({_PLAIN_NAME})")
+    start = GAP + _plain_tag(syntax.call, f"({_PLAIN_NAME})", "")
     return whole_call(start, key + value + re.escape(syntax.argument_end), re.escape(syntax.call_end))
 
 
-def _plain_tag(opener: str, name: str) -> str:
-    start = re.escape(opener)
-    return f"{start}{name}(?P<said>)>" if opener.endswith("=") else rf'{start} name="{name}"(?P<said>{_PLAIN_TYPE})>'
+def _plain_tag(opener: str, name: str, said: str) -> str:
+    """The pattern of a start tag around that of the name; `said` is that of what may stand behind a quoted one."""
+    opener = re.escape(opener)
+    return f"{opener}{name}{said and '(?P<said>)'}>" if opener.endswith("=") else f'{opener} name="{name}"{said}>'
 
 
 def _name(text: str) -> str:

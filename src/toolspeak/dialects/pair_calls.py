@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from functools import cache
 
 from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues
+from toolspeak.dialects.raw_values import CDATA, TEXT, Answer, EndTag, OpenValue, RawValues, read_value
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.steps import begins, skip_space, stands
 from toolspeak.dialects.typed_text import Types, admits_argument, argument_types
+from toolspeak.dialects.whole_call import GAP, WholeCall, text_without, whole_call
 
 # A model that escapes the whole call once too often writes `\\n` for a line break between its tags.
 _BREAK = "\\n"
 _NAME = re.compile(r"\s*([^\s<>{}\"'`\\]*)(?:\s|\\n)*")
+_PLAIN_NAME = r"[\w.:/-]{1,100}+"
 _GAP = re.compile(r"(?:\s|\\n)*")
 _JSON_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
 
@@ -65,6 +68,12 @@ class PairTags:
         said = self.guesses or (spec is not None and admits_argument(spec, name))
         return argument_types(spec, name) if said else TEXT
 
+    def plain(self, name: str = _PLAIN_NAME) -> str:
+        """The pattern of how a call begins as most do, around that of its name."""
+        gap = r"[ \t\r\n]{0,9}+"
+        name_end = rf"(?:{re.escape(self.start(self.name_end))})?+" if self.name_end else ""
+        return f"{gap}{name}{gap}{name_end}(?={gap}{re.escape(self.start('arg_key'))})"
+
     def call_follows(self, rest: str) -> bool | None:
         """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
         found = _NAME.match(rest)
@@ -101,6 +110,7 @@ class _Written:
     follow: tuple[str, ...]
     between: tuple[str, ...]
     in_key: tuple[str, ...]
+    whole: WholeCall
 
 
 @cache
@@ -110,6 +120,16 @@ def _written(tags: PairTags, wrapped: bool) -> _Written:
 
     call, call_end, key = tags.start("tool_call"), tags.end("tool_call"), tags.start("arg_key")
     block_end = tags.end(tags.block) if wrapped else ""
+    in_key = (
+        tags.end("arg_key"),
+        tags.start("arg_value"),
+        tags.end("arg_value"),
+        start(tags.kind),
+        key,
+        call,
+        call_end,
+    )
+    in_key = tuple(tag for tag in (*in_key, block_end) if tag)
     return _Written(
         call=call,
         call_end=call_end,
@@ -123,21 +143,23 @@ def _written(tags: PairTags, wrapped: bool) -> _Written:
         block_end=block_end,
         follow=(key, call_end, block_end) if wrapped else (key, call_end),
         between=(call, block_end) if wrapped else (call,),
-        in_key=tuple(
-            tag
-            for tag in (
-                tags.end("arg_key"),
-                tags.start("arg_value"),
-                tags.end("arg_value"),
-                start(tags.kind),
-                key,
-                call,
-                call_end,
-                block_end,
-            )
-            if tag
-        ),
+        in_key=in_key,
+        whole=_whole(tags, wrapped, text_without(*in_key)),
     )
+
+
+def _whole(tags: PairTags, wrapped: bool, text: str) -> WholeCall:
+    """A call with a plain name and plain keys, whose values are `text`."""
+
+    def literal(tag: str) -> str:
+        return re.escape(tag)
+
+    key = rf"{literal(tags.start('arg_key'))}(?P<key>[^<>\s]++){literal(tags.end('arg_key'))}{GAP}"
+    said = rf"(?:{literal(tags.start(tags.kind))}(?P<said>[a-z]++){literal(tags.end(tags.kind))}{GAP})?+"
+    value = rf"(?!{literal(CDATA)})(?P<value>{text}){literal(tags.end('arg_value'))}"
+    argument = key + (said if tags.kind else "(?P<said>)") + literal(tags.start("arg_value")) + value
+    end = literal(tags.end("tool_call"))
+    return whole_call(tags.plain(f"({_PLAIN_NAME})"), argument, end if wrapped else f"(?={end})")
 
 
 def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
@@ -154,16 +176,18 @@ def _skip_gap(text: str, position: int) -> int:
 class PairCalls(RawValues):
     """Implements `Body`; string values leave as they come. `wrapped`: the block holds several calls."""
 
+    _tag_text = Buffer(0)  # of a key or type whose end is not there yet; each begins one of its own
+    _key = ""
+    _json: JsonCalls | None = None
+    _breaks: tuple[str, ...] = ()
+
     def __init__(
         self, tags: PairTags, wrapped: bool, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
     ) -> None:
         super().__init__(tools, first_index, caps)
         self._json_calls, self._types = tags.json, tags.types
         self._wrapped = wrapped
-        self._tag_text = Buffer(caps.characters)  # of a key or type whose end is not there yet
-        self._key = ""
-        self._json: JsonCalls | None = None
-        self._gap, self._breaks = skip_space, tuple[str, ...]()
+        self._gap = skip_space
         self._tags = _written(tags, wrapped)
         if not wrapped:
             self._state = self._name
@@ -214,6 +238,9 @@ class PairCalls(RawValues):
 
     def _name(self, text: str, position: int, out: list[Delta]) -> int:
         """The name ends at the first tag; it is short, so it may wait for it."""
+        if (stop := self._take_whole(self._tags.whole, text, position, out)) > position:
+            self._gap, self._breaks, self._state, self.done = skip_space, (), self._between, not self._wrapped
+            return stop
         found = _NAME.match(text, position, position + MAX_CANDIDATE)
         stop = found.end() if found else position
         if stop == len(text) or begins(text, stop, _BREAK):
@@ -239,6 +266,10 @@ class PairCalls(RawValues):
         self._start_call(name, position, out)
         self._state = self._in_call
         return stop
+
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        types = (KINDS.get(said) if said else None) or self._types(spec, name)
+        return text if types == TEXT else read_value(text, types, self.caps)
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._gap(text, position)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_GAP = r"[ \t\r\n]*+"
-_NAMED = re.compile(r"\(\?P<\w+>")
+GAP = r"[ \t\r\n]*+"
+"""White space between tags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,8 @@ class WholeCall:
 
 
 def whole_call(start: str, argument: str, end: str) -> WholeCall:
-    """The patterns of a call: `start` has one group, and `argument` has three, named `key`, `said` and `value`."""
-    start, nameless = _NAMED.sub("(?:", start), _NAMED.sub("(?:", argument)
-    return WholeCall(re.compile(rf"{_GAP}{start}{_GAP}((?:{nameless}{_GAP})*+){end}"), re.compile(argument))
+    """The patterns of a call: `start` has one group, the name; `argument` has three, `key`, `said` and `value`."""
+    return WholeCall(re.compile(rf"{start}{GAP}((?:{argument}{GAP})*+){end}"), re.compile(argument))
 
 
 def text_without(*tags: str) -> str:
