@@ -169,7 +169,8 @@ class Lookahead:
             return "undecided" if begins(rest, position, self._block_start) else "no"
         position = self._skip(rest, position + len(self._block_start))
         tag = self._syntax.match(self._syntax.call, rest, position)
-        return "yes" if isinstance(tag, Tag) else "undecided" if position == len(rest) or tag == "undecided" else "no"
+        open_ = position == len(rest) or tag == "undecided" or begins(rest, position, *self._syntax.skipped)
+        return "yes" if isinstance(tag, Tag) else "undecided" if open_ else "no"
 
     def _begins_block(self, rest: str, position: int) -> Verdict:
         """Whether a block begins here, and in it a call."""

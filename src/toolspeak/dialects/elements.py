@@ -80,6 +80,7 @@ class ElementCalls(CallSteps):
             call.problem = call.problem or self._no_end(self._value)
             self._end_value()
             self._end_call("", 0, out)
+        self._state = self._between if self._state == self._prose else self._state
         super().end(out)
 
     def hint(self) -> str:
@@ -117,12 +118,20 @@ class ElementCalls(CallSteps):
         if tag == "undecided" or begins(text, position, *ends, *self._syntax.skipped):
             self._wait = True
         elif text[position] != "<" and self.calls and not self._bare:
-            at = text.find("<", position)
-            out.append(TextAside(text[position : at if at >= 0 else len(text)]))
-            return at if at >= 0 else len(text)
+            self._state = self._prose
         else:
             self._expected(f"{self._syntax.call}… or {self._block_end}", text, position)
         return position
+
+    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
+        """Text between calls is none of the answer."""
+        at = text.find("<", position)
+        stop = at if at >= 0 else len(text)
+        if stop > position:
+            out.append(TextAside(text[position:stop]))
+        if at >= 0:
+            self._state = self._between
+        return stop
 
     def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
         name, half = tag.name, tag.name[: len(tag.name) // 2]
