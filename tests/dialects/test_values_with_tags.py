@@ -187,3 +187,24 @@ def element_block(dialect: Dialect) -> tuple[str, str, str, str]:
     first, second = reply.index(end) + len(end), reply.rindex(end) + len(end)
     at = reply.index("<", 1)
     return reply[:at], reply[at:first], reply[first:second], reply[second:]
+
+
+GEMMA = {"gemma4": '<|"|>', "functiongemma": "<escape>"}
+
+
+@pytest.mark.parametrize("name", GEMMA)
+def test_a_string_without_its_end_swallows_no_other_call(name: str):
+    dialect, quote = get_dialect(name), GEMMA[name]
+    for call in (SEARCH, ToolCall("b", "write", {"path": "b.txt", "content": "there"})):
+        reply = written(dialect, WRITE, call).replace(f"@@{quote}", "@@")
+        assert read(dialect, reply) == ["unclosed", (call.name, dict(call.arguments))]
+
+
+@pytest.mark.parametrize("name", GEMMA)
+def test_a_whole_reply_in_a_string_stays_as_it_is(name: str):
+    dialect = get_dialect(name)
+    example = written(dialect, WRITE, SEARCH)
+    for before, behind in (("", ""), ("Write: ", ", to search."), (example, "")):
+        text = f"{before}{example}{behind}"
+        reply = written(dialect, WRITE, SEARCH).replace("@@", text)
+        assert read(dialect, reply) == [("write", {"path": "a.txt", "content": text}), BOTH[1]]
