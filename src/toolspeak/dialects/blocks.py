@@ -183,6 +183,8 @@ class BlockParser(TurnParser):
         stop = body.feed(text, position, out)
         if body.problem is not None and (behind := self._skip_frame(block, text, stop)) > stop:
             return behind
+        if body.problem is not None and body.recover():
+            return stop
         if body.problem is not None:
             self._fail(block, body.problem, body.start + body.problem_offset)
         elif body.done and block.end is None:

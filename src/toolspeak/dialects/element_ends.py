@@ -22,7 +22,7 @@ whose end nobody can tell (`broken`)."""
 class Lookahead:
     """Looks behind a tag at `at`, and no further than it must. `rejected` is what followed an end tag that ended
     nothing. `stray`: a value of the call holds an end tag that nothing in it opened, so that the call only counts if
-    it ends as it should."""
+    it ends as it should. `waits`: nothing has come yet behind a block's end in a value."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Lookahead:
         self._tools = tools
         self._bare = bare
         self.rejected = ""
-        self.stray = False
+        self.stray = self.waits = False
         self._blocks = self._calls = 0  # that began in the value and have not ended
         self._argument = False  # whether an argument of the inner call is open
 
@@ -51,6 +51,7 @@ class Lookahead:
         """What `tag` is, one of the landmarks; `alone`: nothing stands before it on its line; `given` are the arguments that
         are there."""
         syntax, rest = self._syntax, text[at : at + MAX_CANDIDATE]
+        self.waits = False
         if tag == syntax.argument_end:
             return self._argument_end(rest)
         if tag == syntax.argument:
@@ -102,6 +103,9 @@ class Lookahead:
             self._blocks, self._calls, self._argument = self._blocks - 1, 0, False
             return "content"
         position = skip_space(rest, len(self._block_end))
+        self.waits = position == len(rest) < MAX_CANDIDATE
+        if self.waits:
+            return "undecided"
         if rest.startswith(self._breaks, position):
             return "broken"
         verdict = self._begins_block(rest, position)
@@ -164,7 +168,8 @@ class Lookahead:
             return "undecided" if begins(rest, position, self._block_start) else "no"
         position = self._skip(rest, position + len(self._block_start))
         tag = self._syntax.match(self._syntax.call, rest, position)
-        return "yes" if isinstance(tag, Tag) else "undecided" if position == len(rest) or tag == "undecided" else "no"
+        open_ = position == len(rest) or tag == "undecided" or begins(rest, position, *self._syntax.skipped)
+        return "yes" if isinstance(tag, Tag) else "undecided" if open_ else "no"
 
     def _begins_block(self, rest: str, position: int) -> Verdict:
         """Whether a block begins here, and in it a call."""
@@ -176,10 +181,10 @@ class Lookahead:
         """Whether a call begins here, and with it its first argument, or its end: less may be a mention of its tag."""
         syntax = self._syntax
         tag = syntax.match(syntax.call, rest, position)
-        if not isinstance(tag, Tag):
+        if not isinstance(tag, Tag) or tag.empty:
             return self._within(rest, "undecided" if tag == "undecided" else "no")
         position = skip_space(rest, position + tag.length)
-        if tag.empty or rest.startswith(syntax.call_end, position):
+        if rest.startswith(syntax.call_end, position):
             return "yes"
         argument = syntax.match(syntax.argument, rest, position)
         if isinstance(argument, Tag):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from toolspeak.data.deltas import Delta
+from toolspeak.data.deltas import Delta, TextAside
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.element_ends import Lookahead
@@ -51,6 +51,8 @@ class ElementCalls(CallSteps):
     only call. Another start, or one of `breaks`, ends a block whose own end is missing."""
 
     _value: _Value | None = None
+    _lost = False  # whether something in the open call could not be read
+    _depth = 0  # calls and blocks that began behind that
 
     def __init__(
         self,
@@ -80,6 +82,19 @@ class ElementCalls(CallSteps):
         if self._state == self._in_cdata:
             return without("]")
         return self._landmarks.flow if self._state == self._in_value else None
+
+    def may_end(self, rest: str) -> bool:
+        return self._lookahead.waits
+
+    def end(self, out: list[Delta]) -> None:
+        """Where the turn ends behind the block's end, though a value is open, its call alone fails."""
+        if self._value is not None and self._lookahead.waits:
+            call = self._open_call()
+            call.problem = call.problem or self._no_end(self._value)
+            self._end_value()
+            self._end_call("", 0, out)
+        self._state = self._between if self._state == self._prose else self._state
+        super().end(out)
 
     def hint(self) -> str:
         if self._value is None or not (rejected := self._lookahead.rejected):
@@ -119,16 +134,28 @@ class ElementCalls(CallSteps):
         ends = (self._block_end, *self._unclosed) if self.calls else (self._block_end,)
         if tag == "undecided" or begins(text, position, *ends, *self._syntax.skipped):
             self._wait = True
+        elif text[position] != "<" and self.calls and not self._bare:
+            self._state = self._prose
         else:
             self._expected(f"{self._syntax.call}… or {self._block_end}", text, position)
         return position
+
+    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
+        """Text between calls is none of the answer."""
+        at = text.find("<", position)
+        stop = at if at >= 0 else len(text)
+        if stop > position:
+            out.append(TextAside(text[position:stop]))
+        if at >= 0:
+            self._state = self._between
+        return stop
 
     def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
         name, half = tag.name, tag.name[: len(tag.name) // 2]
         if self._syntax.doubled and name == f"{half}.{half}" and name not in self._tools:
             name = half
         self._start_call(name, position, out)
-        self._lookahead.stray = False
+        self._lookahead.stray = self._lost = False
         self._state = self._in_call
         if tag.empty:
             self._end_call(text, position + tag.length, out)
@@ -138,6 +165,10 @@ class ElementCalls(CallSteps):
         position = skip_space(text, position)
         if position == len(text):
             return position
+        if self._lost:
+            stop = self._skip_lost(call, text, position)
+            if stop > position or self._wait:
+                return stop
         if text.startswith(syntax.call_end, position):
             stop = position + len(syntax.call_end)
             self._end_call(text, stop, out)
@@ -151,7 +182,7 @@ class ElementCalls(CallSteps):
             self._end_call(text, position, out)
             self.done = True
             return position
-        if not call.written and not call.arguments and text[position] == "{":
+        if not call.written and not call.arguments and not self._lost and text[position] == "{":
             self._start_json()
             call.notes.append("json_arguments")
             self._state = self._in_json
@@ -171,6 +202,39 @@ class ElementCalls(CallSteps):
         else:
             self._expected(f"{syntax.argument}… or {syntax.call_end}", text, position)
         return position
+
+    def recover(self) -> bool:
+        """A call in which something cannot be read fails alone, and so does one whose tag cannot be read."""
+        problem = self.problem
+        if problem is None or problem.code != "invalid_xml":
+            return False
+        if self._call is None:
+            self._call = OpenCall("", None, self.problem_offset)
+        self._call.problem = self._call.problem or problem
+        self.problem, self._lost, self._depth, self._state = None, True, 0, self._in_call
+        return True
+
+    def _skip_lost(self, call: OpenCall, text: str, position: int) -> int:
+        """Behind what could not be read in a call: up to an argument or the call's own end. A call that begins in
+        between may be part of a value whose tag could not be read: it never runs."""
+        syntax, ends = self._syntax, (self._syntax.call_end, self._block_end)
+        inner = syntax.match(syntax.call, text, position)
+        if isinstance(inner, Tag) or text.startswith(self._unclosed[:1], position):
+            self._depth += 1
+        elif self._depth and text.startswith(ends, position):
+            self._depth -= 1
+        elif not self._depth and text.startswith((*ends, *self._unclosed, *syntax.skipped), position):
+            return position
+        else:
+            argument = syntax.match(syntax.argument, text, position)
+            if isinstance(argument, Tag) and not self._depth and not call.written:
+                return position
+            begun = begins(text, position, *ends, *self._unclosed, *syntax.skipped)
+            if "undecided" in (inner, argument) or begun:
+                self._wait = True
+                return position
+        at = text.find("<", position + 1)
+        return at if at >= 0 else len(text)
 
     def _end_unclosed(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._open_call()

@@ -1,7 +1,8 @@
 """The body of calls whose arguments are elements of their own name, nested as the values are (MiniMax M3).
 
 Every tag stands behind a prefix that is a token of its own, `]<]minimax[>[<city>`, so a value ends at its own end tag
-and nothing else in it is markup. An array's elements are `<item>`; what an element holds, the schema says.
+and nothing else in it is markup, but what tells that it has none: the call's end and what can only follow that, unless
+the call began in the value. An array's elements are `<item>`; what an element holds, the schema says.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.element_ends import Verdict
 from toolspeak.dialects.element_values import CDATA, CDATA_END, TEXT, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, without
@@ -25,16 +27,20 @@ ITEM = "item"
 
 @dataclass(slots=True)
 class _Node:
-    """An element that is open. `streams`: a text argument, which leaves as it comes."""
+    """An element that is open. `streams`: a text argument, which leaves as it comes. `marks` finds its end, and what
+    stands in its text of other calls."""
 
     name: str
     end: str
+    marks: re.Pattern[str]
     schema: JSON
     types: Types
     is_json: bool
     streams: bool = False
     cdata: bool = False
     children: list[tuple[str, JSON]] | None = None
+    calls: int = 0  # that began in the text and have not ended
+    argument: bool = False  # of such a call, and of this name
 
 
 class NestedCalls(CallSteps):
@@ -113,7 +119,8 @@ class NestedCalls(CallSteps):
             self._start_argument(name)
         types = _types(schema, call.root)
         end = f"{self._prefix}</{tag[1].strip()}>"
-        self._open.append(_Node(name, end, schema, types, bool(tag[2])))
+        marks = _marks(self._prefix, tag[1].strip(), self._block_end)
+        self._open.append(_Node(name, end, marks, schema, types, bool(tag[2])))
         if len(self._open) > self.caps.depth - 2:
             self._fail("too_deep", f"the elements are nested deeper than {self.caps.depth} levels", tag.end())
         self._state = self._node_start
@@ -159,17 +166,54 @@ class NestedCalls(CallSteps):
             self._say('"')
 
     def _in_text(self, text: str, start: int, out: list[Delta]) -> int:
-        node = self._open[-1]
-        at = text.find(node.end, start)
-        if at >= 0:
-            if self._grow(node, text, start, at):
+        node, position = self._open[-1], start
+        while (found := node.marks.search(text, position)) is not None:
+            at, position = found.start(), found.end()
+            if found["end"] and not node.argument:
+                if self._grow(node, text, start, at):
+                    return at
+                self._end_node()
+                return position
+            verdict = self._ends_call(node, found, text)
+            if verdict != "no" and self._grow(node, text, start, at):
                 return at
-            self._end_node()
-            return at + len(node.end)
-        hold = _hold_from(text, start, node.end)
+            if verdict == "undecided":
+                self._wait = True
+            elif verdict == "yes":
+                self._give_up(node)
+            if verdict != "no":
+                return at
+        hold = _hold_from(text, max(position, start), self._prefix, MAX_CANDIDATE)
         if not self._grow(node, text, start, hold):
             self._wait = hold < len(text)
         return hold
+
+    def _ends_call(self, node: _Node, found: re.Match[str], text: str) -> Verdict:
+        """Takes note of what begins and ends in the text; whether the call or the block ends here instead."""
+        if found["end"]:
+            node.argument = False
+        elif found["same"]:
+            node.argument = node.calls > 0
+        elif found["begin"]:
+            node.calls, node.argument = node.calls + 1, False
+        elif node.calls:
+            node.calls, node.argument = node.calls - 1, False
+        else:
+            rest = text[found.end() : found.end() + MAX_CANDIDATE]
+            stop = skip_space(rest, 0)
+            follow = (f"{self._prefix}<tool_call>", f"{self._prefix}<invoke", self._block_end)
+            if rest.startswith(follow, stop):
+                return "yes"
+            more = stop == len(rest) or begins(rest, stop, *follow)
+            return "undecided" if more and len(rest) < MAX_CANDIDATE else "no"
+        return "no"
+
+    def _give_up(self, node: _Node) -> None:
+        call = self._open_call()
+        reason = f"the value of {shorten(node.name)!r} has no end; write {node.end} behind it"
+        call.problem = call.problem or Problem("unclosed", reason)
+        self._open.clear()
+        self._state = self._in_call
 
     def _in_cdata(self, text: str, start: int, out: list[Delta]) -> int:
         node = self._open[-1]
@@ -299,11 +343,21 @@ def _inner_schema(schema: JSON, name: str, root: Mapping[str, JSON], depth: int 
     return as_mapping(extra) or None
 
 
-def _hold_from(text: str, start: int, literal: str) -> int:
-    """Where the end of this text may turn out to be the beginning of `literal`."""
-    at = text.find(literal[0], max(start, len(text) - len(literal) + 1))
+@lru_cache(256)
+def _marks(prefix: str, name: str, block_end: str) -> re.Pattern[str]:
+    tag, last = re.escape(f"{prefix}<"), re.escape(block_end)
+    return re.compile(
+        rf"(?P<end>{tag}/{re.escape(name)}>)|(?P<same>{tag}{re.escape(name)}>)|(?P<begin>{tag}(?:invoke\s|tool_call>))"
+        rf"|{tag}/invoke>|{last}"
+    )
+
+
+def _hold_from(text: str, start: int, prefix: str, length: int) -> int:
+    """Where the end of this text may turn out to be the beginning of a tag of at most `length` characters."""
+    at = text.find(prefix[0], max(start, len(text) - length + 1))
     while at >= 0:
-        if literal.startswith(text[at:]):
+        rest = text[at : at + length]
+        if prefix.startswith(rest) or (rest.startswith(f"{prefix}<") and ">" not in rest[len(prefix) :]):
             return at
-        at = text.find(literal[0], at + 1)
+        at = text.find(prefix[0], at + 1)
     return len(text)

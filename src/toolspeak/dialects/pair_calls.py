@@ -15,7 +15,16 @@ from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.raw_values import CDATA, TEXT, Answer, EndTag, OpenValue, RawValues, read_value
+from toolspeak.dialects.raw_values import (
+    CDATA,
+    TEXT,
+    Answer,
+    EndTag,
+    Landmark,
+    OpenValue,
+    RawValues,
+    read_value,
+)
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.steps import begins, skip_space, stands
 from toolspeak.dialects.typed_text import Types, admits_argument, argument_types
@@ -26,6 +35,9 @@ _BREAK = "\\n"
 _NAME = re.compile(r"\s*([^\s<>{}\"'`\\]*)(?:\s|\\n)*")
 _PLAIN_NAME = r"[\w.:/-]{1,100}+"
 _GAP = re.compile(r"(?:\s|\\n)*")
+_PAIR_START = re.compile(
+    r"[^<]*+(?:<[^<>]*+(?:>(?:\s|\\n)*+(?:\\|<[^<>]*+)?)?)?"
+)  # of a key and a value, behind the first tag
 _JSON_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
 
 KINDS: Mapping[str, Types] = {
@@ -63,6 +75,10 @@ class PairTags:
     def end(self, name: str) -> str:
         return f"</{self.prefix}{name}{self.suffix}>"
 
+    @property
+    def value_end(self) -> EndTag:
+        return _value_end(self)
+
     def types(self, spec: ToolSpec | None, name: str) -> Types:
         """The types of an argument."""
         said = self.guesses or (spec is not None and admits_argument(spec, name))
@@ -95,7 +111,7 @@ class PairTags:
 @dataclass(frozen=True, slots=True)
 class _Written:
     """The tags as they stand in the text. `follow`: behind a value; `between`: behind a call; `in_key`: what ends a
-    key, the first of them alone as it should be."""
+    key, the first of them alone as it should be. `pair`: a key and the beginning of its value."""
 
     call: str
     call_end: str
@@ -110,6 +126,7 @@ class _Written:
     follow: tuple[str, ...]
     between: tuple[str, ...]
     in_key: tuple[str, ...]
+    pair: re.Pattern[str]
     whole: WholeCall
 
 
@@ -136,13 +153,17 @@ def _written(tags: PairTags, wrapped: bool) -> _Written:
         key=key,
         key_end=tags.end("arg_key"),
         value=tags.start("arg_value"),
-        value_end=EndTag(tags.end("arg_value")),
+        value_end=tags.value_end,
         kind=start(tags.kind),
         kind_end=tags.end(tags.kind),
         name_end=start(tags.name_end),
         block_end=block_end,
         follow=(key, call_end, block_end) if wrapped else (key, call_end),
         between=(call, block_end) if wrapped else (call,),
+        pair=re.compile(
+            rf"{re.escape(key)}([^<]*+){re.escape(tags.end('arg_key'))}(?:\s|\\n)*+"
+            rf"(?:{re.escape(start(tags.kind) or tags.start('arg_value'))}|{re.escape(tags.start('arg_value'))})"
+        ),
         in_key=in_key,
         whole=_whole(tags, wrapped, text_without(*in_key)),
     )
@@ -160,6 +181,12 @@ def _whole(tags: PairTags, wrapped: bool, text: str) -> WholeCall:
     argument = key + (said if tags.kind else "(?P<said>)") + literal(tags.start("arg_value")) + value
     end = literal(tags.end("tool_call"))
     return whole_call(tags.plain(f"({_PLAIN_NAME})"), argument, end if wrapped else f"(?={end})")
+
+
+@cache
+def _value_end(tags: PairTags) -> EndTag:
+    call, key, value = (tags.start(name) for name in ("tool_call", "arg_key", "arg_value"))
+    return EndTag(tags.end("arg_value"), (call, tags.end("tool_call"), key, value))
 
 
 def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
@@ -185,7 +212,7 @@ class PairCalls(RawValues):
         self, tags: PairTags, wrapped: bool, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
     ) -> None:
         super().__init__(tools, first_index, caps)
-        self._json_calls, self._types = tags.json, tags.types
+        self._json_calls, self._types, self._call_follows = tags.json, tags.types, tags.call_follows
         self._wrapped = wrapped
         self._gap = skip_space
         self._tags = _written(tags, wrapped)
@@ -201,14 +228,33 @@ class PairCalls(RawValues):
             return "no" if answer == "undecided" and len(window) == MAX_CANDIDATE else answer
         return _answer(text, position, (*self._tags.follow, self._tags.call))
 
+    def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
+        tags, rest = self._tags, text[at : at + MAX_CANDIDATE]
+        more: Landmark = "undecided" if len(rest) < MAX_CANDIDATE else "content"
+        if rest.startswith(tags.call_end):
+            return "call_end"
+        if rest.startswith(tags.call):
+            follows = self._call_follows(rest[len(tags.call) :])
+            return more if follows is None else "call" if follows else "content"
+        if rest.startswith(tags.value):
+            return "argument" if value.rejected or value.calls else "content"
+        if rest.startswith(tags.key):
+            pair = tags.pair.match(rest)
+            if pair is None:
+                return more if _PAIR_START.fullmatch(rest, len(tags.key)) else "content"
+            call, key = self._open_call(), self._known(pair[1])
+            missing = key not in call.arguments and key != value.name
+            missing = missing and (call.spec is None or admits_argument(call.spec, key))
+            return "argument" if value.rejected or value.calls or missing else "content"
+        return more if begins(rest, 0, tags.call, tags.call_end, tags.key, tags.value) else "content"
+
     def _gives_up(self, text: str, position: int) -> Answer:
         rest = text[position : position + MAX_CANDIDATE]
-        if not rest.startswith(self._tags.call_end):
-            return "undecided" if self._tags.call_end.startswith(rest) else "no"
-        stop = skip_space(rest, len(self._tags.call_end))
-        if stop == len(rest):
-            return "undecided" if len(rest) < MAX_CANDIDATE else "no"
-        answer = _answer(rest, stop, self._tags.between)
+        stop, tags = self._gap(rest, len(self._tags.call_end)), self._tags
+        answer = _answer(rest, stop, tags.between)
+        if answer == "yes" and rest.startswith(tags.call, stop):
+            follows = self._call_follows(rest[stop + len(tags.call) :])
+            answer = "undecided" if follows is None else "yes" if follows else "no"
         return "no" if answer == "undecided" and len(rest) == MAX_CANDIDATE else answer
 
     def _in_vain(self, value: OpenValue) -> Problem:

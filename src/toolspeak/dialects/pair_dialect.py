@@ -24,7 +24,7 @@ _RULES = """\
 - In a block first the tool's name, then a key and a value for each argument.
 - A value is everything between its tags, exactly: text and code stand there as they are, without quotes or escapes.
   Numbers, true, false and null are written plainly; arrays and objects as JSON.
-- Only if a text contains {end} itself, wrap the whole value: <![CDATA[the text]]>"""
+- Only if a text contains such tags itself, wrap the whole value: <![CDATA[the text]]>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def pair_dialect(
         write_results=write_results,
         live=pattern,
         frame=_frame(tags, layout),
-        rules=_RULES.replace("{end}", tags.end("arg_value")) + (f"\n{rules}" if rules else ""),
+        rules=_RULES + (f"\n{rules}" if rules else ""),
     )
 
 
@@ -131,7 +131,7 @@ def _write_call(tags: PairTags, layout: Layout, call: ToolCall | MalformedCall, 
 
 
 def _write_pair(tags: PairTags, layout: Layout, spec: ToolSpec | None, name: str, value: object) -> str:
-    text = write_value(value, tags.types(spec, name), tags.end("arg_value"), Caps())
+    text = write_value(value, tags.types(spec, name), tags.value_end, Caps())
     key = f"{tags.start('arg_key')}{name}{tags.end('arg_key')}"
     return f"{key}{layout.gap}{tags.start('arg_value')}{text}{tags.end('arg_value')}{layout.after_value}"
 
@@ -148,6 +148,7 @@ def _frame(tags: PairTags, layout: Layout) -> Frame:
                 json=opening,
                 marked=None,
                 end=tags.end("arg_value"),
+                avoid=(tags.start("arg_key"), tags.end("tool_call")),
                 fixed=lambda value: _write_pair(tags, layout, spec, name, value).removesuffix(layout.after_value),
             )
             return series(argument(spec, name, schema, rules, how), layout.after_value)
