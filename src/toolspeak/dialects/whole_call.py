@@ -16,15 +16,16 @@ GAP = r"[ \t\r\n]*+"
 @dataclass(frozen=True, slots=True)
 class WholeCall:
     """`call` matches one: its name, and all its arguments. `argument` finds each of these: its name, what its tag says
-    about the value (may be empty), and the value."""
+    about the value (may be empty; there is none in function notation), and the value."""
 
     call: re.Pattern[str]
     argument: re.Pattern[str]
 
 
-def whole_call(start: str, argument: str, end: str) -> WholeCall:
-    """The patterns of a call: `start` has one group, the name; `argument` has three, `key`, `said` and `value`."""
-    return WholeCall(re.compile(rf"{start}{GAP}((?:{argument}{GAP})*+){end}"), re.compile(argument))
+def whole_call(start: str, argument: str, end: str, joint: str = GAP) -> WholeCall:
+    """The patterns of a call: `start` has one group, the name; `argument` has `key`, `said` (but in function notation)
+    and `value`. `joint` is what follows each argument."""
+    return WholeCall(re.compile(rf"{start}{GAP}((?:{argument}{joint})*+){end}"), re.compile(argument))
 
 
 def text_without(*tags: str) -> str:
