@@ -1,9 +1,9 @@
 """The arguments of a Python call, `(a='x', n=2)`, read as literals and written as JSON as they come.
 
 Nothing is evaluated: what is no literal is a problem. Models quote carelessly, so a quote ends a string only if
-something that may follow a string follows it: `'sed -n '1,5p' x'` is one string. Where such a quote begins the value of
-an argument, `'hello')search(query='tea'`, nobody can tell which quotes are whose, and nothing runs. Two literals side by
-side are one string, as in Python.
+something that may follow a string follows it: `'sed -n '1,5p' x'` is one string. Where such a quote begins the value
+of an argument, `'hello')search(query='tea'`, nobody can tell which quotes are whose, and nothing runs. Two literals
+side by side are one string, as in Python.
 """
 
 from __future__ import annotations
