@@ -206,13 +206,14 @@ class BlockParser(TurnParser):
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
         """After a complete body: white space, a code fence, then the end marker and nothing else."""
         block = self._expect_block()
-        space = _SPACE.match(text, position)
-        if space and space.end() > position:
-            block.body.raw.add(space[0])
-            position = space.end()
+        end = self._expect_end(block)
+        if text[position].isspace():
+            space = _SPACE.match(text, position)
+            stop = space.end() if space else position
+            block.body.raw.add(text[position:stop])
+            position = stop
             if position == len(text):
                 return position
-        end = self._expect_end(block)
         closed = end.match(text, position)
         if closed > 0:
             self._finish(block, out)
@@ -333,7 +334,9 @@ class BlockParser(TurnParser):
             self._text_kind = TextAside
         self._calls += block.count
         indexes = [self._calls - 1] if block.problem is not None else range(first, self._calls)
-        notes = (*block.notes, *(note for note in block.body.notes if note not in block.notes))
+        notes = block.notes
+        if block.body.notes:
+            notes = (*notes, *(note for note in block.body.notes if note not in notes))
         self._batch.add(indexes, malformed, notes, out, broken=block.problem is not None)
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:

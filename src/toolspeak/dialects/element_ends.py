@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.element_tags import ElementSyntax, Tag, landmarks
+from toolspeak.dialects.element_tags import ElementSyntax, Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.steps import begins, skip_space
 from toolspeak.dialects.typed_text import admits_argument
@@ -37,7 +37,6 @@ class Lookahead:
         self._breaks = breaks
         self._tools = tools
         self._bare = bare
-        self.landmarks = landmarks(syntax, () if bare else block)
         self.rejected = ""
         self.stray = self.waits = False
         self._blocks = self._calls = 0  # that began in the value and have not ended

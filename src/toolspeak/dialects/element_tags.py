@@ -9,13 +9,16 @@ from functools import cache
 from typing import Literal
 
 from toolspeak.data.values import quick
-from toolspeak.dialects.element_values import Explicit, escape_name, unescape_name
+from toolspeak.dialects.element_values import CDATA, Explicit, escape_name, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.steps import begins, without
+from toolspeak.dialects.whole_call import GAP, WholeCall, text_without, whole_call
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'
 # Ġ is a blank that a byte-level detokenizer left as it was (MiniCPM).
 _NAMED = r"""[\sĠ]*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))(?=[\s/>])((?:[^<>/]|/(?!>))*)(/?)>"""
+_PLAIN_NAME = r"[^<>&\s\"']{1,100}"
+_PLAIN_TYPE = '(?P<said>(?: string="(?:true|false)")?+)'
 _STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
 _JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
 
@@ -31,7 +34,7 @@ class Tag:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # each is one of its own, and the key of a cache that every block asks
 class ElementSyntax:
     """`call` and `argument` are the beginnings of start tags: with a final `=` the name follows, else `name="…"`.
 
@@ -53,7 +56,7 @@ class ElementSyntax:
     call_end: str = field(init=False)
     argument_end: str = field(init=False)
     ends: re.Pattern[str] = field(init=False)
-    _patterns: dict[str, re.Pattern[str]] = field(init=False, hash=False, compare=False)
+    _patterns: dict[str, re.Pattern[str]] = field(init=False)
 
     def __post_init__(self) -> None:
         patterns = {
@@ -78,7 +81,7 @@ class ElementSyntax:
         if opener.endswith("="):
             return Tag(_name(found[1]), "json" if found[2] else "", False, len(found[0]))
         name = next(group for group in found.group(1, 2, 3) if group is not None)
-        return Tag(_name(name), _explicit(found[4]), bool(found[5]), len(found[0]))
+        return Tag(_name(name), explicit_type(found[4]), bool(found[5]), len(found[0]))
 
     def open(self, opener: str, name: str, attribute: str = "") -> str:
         name = escape_name(name)
@@ -93,10 +96,11 @@ class ElementSyntax:
 @dataclass(frozen=True, slots=True)
 class Landmarks:
     """The tags that a value may hold and that may end it: those of a syntax, and a block's markers. `flow` says whether
-    a chunk of a value holds none."""
+    a chunk of a value holds none, `whole` is a call that has none in its values."""
 
     tags: re.Pattern[str]
     flow: Callable[[str], object]
+    whole: WholeCall
     _syntax: ElementSyntax
     _texts: tuple[str, ...]
 
@@ -117,14 +121,29 @@ def landmarks(syntax: ElementSyntax, block: tuple[str, ...]) -> Landmarks:
     texts = (syntax.argument_end, syntax.call_end, syntax.argument, syntax.call, *block)
     seconds = "".join(dict.fromkeys(text[1] for text in texts))
     flow = without("<", seconds, r"[\r\n]" if syntax.trims else "")
-    return Landmarks(re.compile("|".join(map(re.escape, texts))), flow, syntax, texts)
+    return Landmarks(re.compile("|".join(map(re.escape, texts))), flow, _whole(syntax, texts), syntax, texts)
+
+
+def _whole(syntax: ElementSyntax, texts: tuple[str, ...]) -> WholeCall:
+    """A call with plain names and none of these texts in its values."""
+    key = _plain_tag(syntax.argument, f"(?P<key>{_PLAIN_NAME})", _PLAIN_TYPE)
+    line_break = r"\n?+" if syntax.trims else ""
+    value = rf"(?!\s*+{re.escape(CDATA)}|\r){line_break}(?P<value>{text_without(*texts)})"
+    start = GAP + _plain_tag(syntax.call, f"({_PLAIN_NAME})", "")
+    return whole_call(start, key + value + re.escape(syntax.argument_end), re.escape(syntax.call_end))
+
+
+def _plain_tag(opener: str, name: str, said: str) -> str:
+    """The pattern of a start tag around that of the name; `said` is that of what may stand behind a quoted one."""
+    opener = re.escape(opener)
+    return f"{opener}{name}{said and '(?P<said>)'}>" if opener.endswith("=") else f'{opener} name="{name}"{said}>'
 
 
 def _name(text: str) -> str:
     return unescape_name(text.strip())
 
 
-def _explicit(attributes: str) -> Explicit:
+def explicit_type(attributes: str) -> Explicit:
     if not attributes:
         return ""
     said = _STRING.search(attributes)

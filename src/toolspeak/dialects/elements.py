@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.element_ends import Lookahead
-from toolspeak.dialects.element_tags import ElementSyntax, Tag
+from toolspeak.dialects.element_tags import ElementSyntax, Tag, explicit_type, landmarks
 from toolspeak.dialects.element_values import CDATA, CDATA_END, Explicit, is_text, leaning, read_value, value_types
 from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
@@ -39,9 +41,18 @@ class _Value:
     crlf: bool = False
 
 
+def _streams(types: Types, explicit: Explicit) -> bool:
+    """Whether a value of these types is text for certain."""
+    return is_text(types) if explicit == "" else explicit == "string" and "string" in types
+
+
 class ElementCalls(CallSteps):
     """Implements `Body`. `block` is its markers: the end follows the last call, and with `bare` is the end tag of the
     only call. Another start, or one of `breaks`, ends a block whose own end is missing."""
+
+    _value: _Value | None = None
+    _lost = False  # whether something in the open call could not be read
+    _depth = 0  # calls and blocks that began behind that
 
     def __init__(
         self,
@@ -55,20 +66,22 @@ class ElementCalls(CallSteps):
     ) -> None:
         super().__init__(tools, first_index, caps)
         self._syntax = syntax
-        self._block_end = block[1]
+        self._block, self._block_end = block, block[1]
+        self._breaks = breaks
         self._unclosed = () if bare else (block[0], *breaks)  # what ends a block without its end
         self._bare = bare
-        self._value: _Value | None = None
-        self._lost = False  # whether something in the open call could not be read
-        self._depth = 0  # calls and blocks that began behind that
-        self._lookahead = Lookahead(syntax, block, breaks, tools, bare)
+        self._landmarks = landmarks(syntax, () if bare else block)
+
+    @cached_property
+    def _lookahead(self) -> Lookahead:
+        return Lookahead(self._syntax, self._block, self._breaks, self._tools, self._bare)
 
     def flow(self) -> Callable[[str], object] | None:
         if self._value is None or not self._value.streams:
             return None
         if self._state == self._in_cdata:
             return without("]")
-        return self._lookahead.landmarks.flow if self._state == self._in_value else None
+        return self._landmarks.flow if self._state == self._in_value else None
 
     def may_end(self, rest: str) -> bool:
         return self._lookahead.waits
@@ -83,8 +96,7 @@ class ElementCalls(CallSteps):
         super().end(out)
 
     def hint(self) -> str:
-        rejected = self._lookahead.rejected
-        if self._value is None or not rejected:
+        if self._value is None or not (rejected := self._lookahead.rejected):
             return ""
         return (
             f"the value of {self._value.name!r} did not end at its {self._syntax.argument_end}, because {rejected!r} "
@@ -94,6 +106,11 @@ class ElementCalls(CallSteps):
     # States, as in `Steps`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        while (stop := self._take_whole(self._landmarks.whole, text, position, out)) > position:
+            if self._bare:
+                self.done = True
+                return stop - len(self._syntax.call_end)
+            position = stop
         position = skip_space(text, position)
         if position == len(text):
             return position
@@ -219,6 +236,13 @@ class ElementCalls(CallSteps):
         self._end_call(text, position, out)
         return position
 
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        explicit, types = explicit_type(said), value_types(spec, name, self._syntax.guesses)
+        if name in self._syntax.wrappers and explicit != "string":
+            return Problem("wrapped", "all arguments may be in it")
+        text = text.removesuffix("\n") if self._syntax.trims else text
+        return text if _streams(types, explicit) else read_value(text, types, explicit, self.caps)
+
     def _unended(self, call: OpenCall) -> Problem:
         reason = f"the call of {shorten(call.name)!r} has no end; write {self._syntax.call_end} before the next one"
         return Problem("unclosed", reason)
@@ -234,8 +258,7 @@ class ElementCalls(CallSteps):
         types = value_types(call.spec, tag.name, self._syntax.guesses)
         wrapper = tag.name in self._syntax.wrappers and tag.explicit != "string"
         wrapper = wrapper and call.spec is not None and not has_argument(call.spec, tag.name)
-        is_string = is_text(types) if tag.explicit == "" else tag.explicit == "string" and "string" in types
-        streams = is_string and not wrapper
+        streams = not wrapper and _streams(types, tag.explicit)
         held = wrapper or (not streams and (tag.explicit != "" or "string" not in types))
         self._value = _Value(tag.name, types, tag.explicit, streams, held, wrapper)
         self._lookahead.start_value()
@@ -268,7 +291,7 @@ class ElementCalls(CallSteps):
 
     def _in_value(self, text: str, start: int, out: list[Delta]) -> int:
         syntax, call, value = self._syntax, self._open_call(), self._open_value()
-        landmarks, position = self._lookahead.landmarks, start
+        landmarks, position = self._landmarks, start
         while (found := landmarks.tags.search(text, position)) is not None:
             at = found.start()
             cut = syntax.line_break(text, start, at, value.crlf)

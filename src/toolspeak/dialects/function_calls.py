@@ -7,11 +7,12 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
-from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
 from toolspeak.dialects.body import Run
 from toolspeak.dialects.scan import Buffer, Caps, Problem, decode_json
 from toolspeak.dialects.steps import Steps, string_text
+from toolspeak.dialects.whole_call import WholeCall
 
 MAX_NAME = 256
 """Characters a tool's name, or an argument's that stands outside of quotes, may take."""
@@ -61,6 +62,29 @@ class FunctionCalls(Steps):
         written = self._write(taken)
         self._json.add(written)
         self._size += len(written)
+
+    def _take_whole(self, whole: WholeCall, text: str, position: int, out: list[Delta]) -> int:
+        """Reads a call that is there to its end in one step; returns `position` where the states have to read it."""
+        found = whole.call.match(text, position)
+        if found is None or found.end() - position > self.caps.characters // 6:  # \u0000 is six characters in JSON
+            return position
+        items: list[str] = []
+        for key, content in whole.argument.findall(found[2]):
+            if (shown := self._whole_value(content)) is None:
+                return position
+            items.append(f'"{key}": {shown}')
+        written = f"{{{', '.join(items)}}}"
+        value = decode_json(written)
+        if isinstance(value, Problem):
+            return position
+        out.append(CallStarted(self._index, found[1]))
+        out.append(ArgumentsDelta(self._index, written))
+        self._add_call(CallCompleted(self._index, found[1], value), out)
+        return found.end()
+
+    @abstractmethod
+    def _whole_value(self, text: str) -> str | None:
+        """The JSON of a value in such a call; None where the states have to say what it is."""
 
     def _begin_raw(self, position: int) -> None:
         """A call's text begins here."""

@@ -13,6 +13,8 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from json.encoder import encode_basestring
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
@@ -22,6 +24,7 @@ from toolspeak.dialects.function_calls import Flow, FunctionCalls, json_content
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json
 from toolspeak.dialects.steps import begins, skip_space, stands, string_text
 from toolspeak.dialects.typed_text import as_mapping, json_type, resolve, schema_types
+from toolspeak.dialects.whole_call import GAP, WholeCall, whole_call
 
 _FLOW: Flow = (re.compile(r"[^<]++").fullmatch, string_text)  # both delimiters begin so
 _HEAD = re.compile(r"(?:call)?:")
@@ -44,6 +47,14 @@ class _Level:
     schema: JSON
     count: int = 0
     key: str = ""
+
+
+@cache
+def _whole(quote: str) -> WholeCall:
+    """A call whose values are strings in which nothing looks like a delimiter or a marker."""
+    quote = re.escape(quote)
+    argument = rf"(?P<key>[A-Za-z_][A-Za-z0-9_.-]{{0,99}}+):(?P<value>{quote}[^<]*+(?:<(?![\w|/])[^<]*+)*+{quote})"
+    return whole_call(r"(?:call)?:([\w.:/-]{1,100}+)\{", argument, r"\}", rf"{GAP}(?:,{GAP}|(?=\}}))")
 
 
 class GemmaCalls(FunctionCalls):
@@ -69,6 +80,9 @@ class GemmaCalls(FunctionCalls):
     def _start(self, text: str, position: int, out: list[Delta]) -> int:
         if text[position] == "<":
             return self._fail("empty_batch", "the block holds no call; write call:name{argument:value}", position)
+        if (stop := self._take_whole(_whole(self._quote), text, position, out)) > position:
+            self.done = True
+            return stop
         found = _HEAD.match(text, position)
         if found is None:
             self._wait = _HEAD_START.fullmatch(text, position) is not None
@@ -76,6 +90,9 @@ class GemmaCalls(FunctionCalls):
         self._begin_raw(position)
         self._state = self._name_start
         return found.end()
+
+    def _whole_value(self, text: str) -> str:
+        return encode_basestring(text[len(self._quote) : -len(self._quote)])
 
     def _name_start(self, text: str, position: int, out: list[Delta]) -> int:
         position = skip_space(text, position)

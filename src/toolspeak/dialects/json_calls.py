@@ -10,6 +10,7 @@ from typing import cast
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.dialects.body import Run
 from toolspeak.dialects.scan import (
     Buffer,
@@ -59,6 +60,7 @@ class CallShape:
         return f"[{call}]" if self.array else call
 
 
+@quick
 @dataclass(slots=True)
 class _Call:
     """The call being read. `arguments` is set once their key was seen."""

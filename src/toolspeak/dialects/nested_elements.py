@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
@@ -20,6 +20,7 @@ from toolspeak.dialects.element_values import CDATA, CDATA_END, TEXT, UNTYPED, i
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, without
 from toolspeak.dialects.typed_text import Types, argument_schemas, as_mapping, resolve, schema_types
+from toolspeak.dialects.whole_call import GAP, WholeCall, text_without, whole_call
 
 ITEM = "item"
 
@@ -55,6 +56,7 @@ class NestedCalls(CallSteps):
         self._call_tag = re.compile(rf"""{start}<invoke\s+name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')\s*(/?)>""")
         self._tag = re.compile(rf'{start}<([^<>/\s][^<>]*?|)(\s+type="json")?>')
         self._open: list[_Node] = []
+        self._whole = _whole(prefix)
 
     def flow(self) -> Callable[[str], object] | None:
         if not self._open or not self._open[-1].streams:
@@ -66,6 +68,7 @@ class NestedCalls(CallSteps):
     # States, as in `Steps`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        position = self._take_whole(self._whole, text, position, out)
         position = skip_space(text, position)
         if position == len(text):
             return position
@@ -83,6 +86,10 @@ class NestedCalls(CallSteps):
             return tag.end()
         self._wait_or_fail(f'{self._prefix}<invoke name="…">', text, position)
         return position
+
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        types = _types(_argument_schema(spec, name), spec.parameters if spec else {})
+        return text if is_text(types) else read_value(text, types, "", self.caps)
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._open_call()
@@ -108,9 +115,9 @@ class NestedCalls(CallSteps):
         if self._open:
             schema = _inner_schema(self._open[-1].schema, name, call.root)
         else:
-            schema = argument_schemas(call.spec).get(call.spec.aliases.get(name, name)) if call.spec else None
+            schema = _argument_schema(call.spec, name)
             self._start_argument(name)
-        types = schema_types(schema if schema is not None else {}, call.root)
+        types = _types(schema, call.root)
         end = f"{self._prefix}</{tag[1].strip()}>"
         marks = _marks(self._prefix, tag[1].strip(), self._block_end)
         self._open.append(_Node(name, end, marks, schema, types, bool(tag[2])))
@@ -285,6 +292,22 @@ class NestedCalls(CallSteps):
             self._wait = True
         else:
             self._fail("invalid_xml", f"expected {what}, found {rest[0]!r}", position)
+
+
+@cache
+def _whole(prefix: str) -> WholeCall:
+    start = re.escape(prefix)
+    value = rf"(?!\s*+{re.escape(CDATA)})(?P<value>{text_without(prefix)})"
+    argument = rf"{start}<(?P<key>[^<>/&\s]{{1,100}})(?P<said>)>{value}{start}</(?P=key)>"
+    return whole_call(rf'{GAP}{start}<invoke name="([^<>&"]{{1,100}})">', argument, f"{start}</invoke>")
+
+
+def _argument_schema(spec: ToolSpec | None, name: str) -> JSON:
+    return argument_schemas(spec).get(spec.aliases.get(name, name)) if spec else None
+
+
+def _types(schema: JSON, root: Mapping[str, JSON]) -> Types:
+    return schema_types(schema if schema is not None else {}, root)
 
 
 def _container(children: list[tuple[str, JSON]], types: Types) -> JSON:

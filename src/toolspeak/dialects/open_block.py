@@ -29,6 +29,7 @@ class BlockFormat:
     text_aside: bool = False
 
 
+@quick
 @dataclass(slots=True)
 class OpenBlock:
     """A block's body. With a `problem`, at the turn's `offset`, none of its calls counts."""

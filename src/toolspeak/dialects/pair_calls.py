@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping
 
 from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
 from toolspeak.dialects.pair_tags import BREAK, KINDS, NAME, PairTags, written_tags
-from toolspeak.dialects.raw_values import Answer, Landmark, OpenValue, RawValues
+from toolspeak.dialects.raw_values import TEXT, Answer, Landmark, OpenValue, RawValues, read_value
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.steps import begins, skip_space, stands
 from toolspeak.dialects.typed_text import admits_argument
@@ -38,16 +39,18 @@ def _skip_gap(text: str, position: int) -> int:
 class PairCalls(RawValues):
     """Implements `Body`; string values leave as they come. `wrapped`: the block holds several calls."""
 
+    _tag_text = Buffer(0)  # of a key or type whose end is not there yet; each begins one of its own
+    _key = ""
+    _json: JsonCalls | None = None
+    _breaks: tuple[str, ...] = ()
+
     def __init__(
         self, tags: PairTags, wrapped: bool, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
     ) -> None:
         super().__init__(tools, first_index, caps)
         self._json_calls, self._types, self._call_follows = tags.json, tags.types, tags.call_follows
         self._wrapped = wrapped
-        self._tag_text = Buffer(caps.characters)  # of a key or type whose end is not there yet
-        self._key = ""
-        self._json: JsonCalls | None = None
-        self._gap, self._breaks = skip_space, tuple[str, ...]()
+        self._gap = skip_space
         self._tags = written_tags(tags, wrapped)
         if wrapped:
             self.signs = (self._tags.key, self._tags.call, self._tags.call_end, self._tags.block_end)
@@ -121,6 +124,9 @@ class PairCalls(RawValues):
 
     def _name(self, text: str, position: int, out: list[Delta]) -> int:
         """The name ends at the first tag; it is short, so it may wait for it."""
+        if (stop := self._take_whole(self._tags.whole, text, position, out)) > position:
+            self._gap, self._breaks, self._state, self.done = skip_space, (), self._between, not self._wrapped
+            return stop
         found = NAME.match(text, position, position + MAX_CANDIDATE)
         stop = found.end() if found else position
         if stop == len(text) or begins(text, stop, BREAK):
@@ -146,6 +152,10 @@ class PairCalls(RawValues):
         self._start_call(name, position, out)
         self._state = self._in_call
         return stop
+
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        types = (KINDS.get(said) if said else None) or self._types(spec, name)
+        return text if types == TEXT else read_value(text, types, self.caps)
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._gap(text, position)

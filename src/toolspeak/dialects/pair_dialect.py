@@ -96,7 +96,9 @@ def pair_dialect(
 
 
 def _markers(tags: PairTags) -> list[tuple[Marker, bool]]:
-    call = Marker("calls", tags.start("tool_call"), tags.end("tool_call"), Follows(tags.call_follows))
+    call = Marker(
+        "calls", tags.start("tool_call"), tags.end("tool_call"), Follows(tags.call_follows, f"(?={tags.plain()})")
+    )
     if not tags.block:
         return [(call, False)]
     block = Marker(

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.raw_values import TEXT, EndTag
+from toolspeak.dialects.raw_values import CDATA, TEXT, EndTag
 from toolspeak.dialects.steps import stands
 from toolspeak.dialects.typed_text import Types, admits_argument, argument_types
+from toolspeak.dialects.whole_call import GAP, WholeCall, text_without, whole_call
 
 BREAK = "\\n"
 """What a model that escapes the whole call once too often writes for a line break between its tags."""
 NAME = re.compile(r"\s*([^\s<>{}\"'`\\]*)(?:\s|\\n)*")
+_PLAIN_NAME = r"[\w.:/-]{1,100}+"
 
 KINDS: Mapping[str, Types] = {
     "string": Types({"string"}),
@@ -60,6 +62,12 @@ class PairTags:
         said = self.guesses or (spec is not None and admits_argument(spec, name))
         return argument_types(spec, name) if said else TEXT
 
+    def plain(self, name: str = _PLAIN_NAME) -> str:
+        """The pattern of how a call begins as most do, around that of its name."""
+        gap = r"[ \t\r\n]{0,9}+"
+        name_end = rf"(?:{re.escape(self.start(self.name_end))})?+" if self.name_end else ""
+        return f"{gap}{name}{gap}{name_end}(?={gap}{re.escape(self.start('arg_key'))})"
+
     def call_follows(self, rest: str) -> bool | None:
         """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
         found = NAME.match(rest)
@@ -97,6 +105,7 @@ class WrittenTags:
     between: tuple[str, ...]
     in_key: tuple[str, ...]
     pair: re.Pattern[str]
+    whole: WholeCall
 
 
 @cache
@@ -106,6 +115,16 @@ def written_tags(tags: PairTags, wrapped: bool) -> WrittenTags:
 
     call, call_end, key = tags.start("tool_call"), tags.end("tool_call"), tags.start("arg_key")
     block_end = tags.end(tags.block) if wrapped else ""
+    in_key = (
+        tags.end("arg_key"),
+        tags.start("arg_value"),
+        tags.end("arg_value"),
+        start(tags.kind),
+        key,
+        call,
+        call_end,
+    )
+    in_key = tuple(tag for tag in (*in_key, block_end) if tag)
     return WrittenTags(
         call=call,
         call_end=call_end,
@@ -123,21 +142,23 @@ def written_tags(tags: PairTags, wrapped: bool) -> WrittenTags:
             rf"{re.escape(key)}([^<]*+){re.escape(tags.end('arg_key'))}(?:\s|\\n)*+"
             rf"(?:{re.escape(start(tags.kind) or tags.start('arg_value'))}|{re.escape(tags.start('arg_value'))})"
         ),
-        in_key=tuple(
-            tag
-            for tag in (
-                tags.end("arg_key"),
-                tags.start("arg_value"),
-                tags.end("arg_value"),
-                start(tags.kind),
-                key,
-                call,
-                call_end,
-                block_end,
-            )
-            if tag
-        ),
+        in_key=in_key,
+        whole=_whole(tags, wrapped, text_without(*in_key)),
     )
+
+
+def _whole(tags: PairTags, wrapped: bool, text: str) -> WholeCall:
+    """A call with a plain name and plain keys, whose values are `text`."""
+
+    def literal(tag: str) -> str:
+        return re.escape(tag)
+
+    key = rf"{literal(tags.start('arg_key'))}(?P<key>[^<>\s]++){literal(tags.end('arg_key'))}{GAP}"
+    said = rf"(?:{literal(tags.start(tags.kind))}(?P<said>[a-z]++){literal(tags.end(tags.kind))}{GAP})?+"
+    value = rf"(?!{literal(CDATA)})(?P<value>{text}){literal(tags.end('arg_value'))}"
+    argument = key + (said if tags.kind else "(?P<said>)") + literal(tags.start("arg_value")) + value
+    end = literal(tags.end("tool_call"))
+    return whole_call(tags.plain(f"({_PLAIN_NAME})"), argument, end if wrapped else f"(?={end})")
 
 
 @cache

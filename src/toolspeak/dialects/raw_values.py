@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
-from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, shorten
@@ -132,11 +131,8 @@ class RawValues(CallSteps):
 
     spaced = False
     signs: tuple[str, str, str, str] | None = None
-
-    def __init__(self, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
-        super().__init__(tools, first_index, caps)
-        self._value: OpenValue | None = None
-        self._depth = 0  # calls that began behind what could not be read
+    _value: OpenValue | None = None
+    _depth = 0  # calls that began behind what could not be read
 
     def flow(self) -> Callable[[str], object] | None:
         value = self._value

@@ -17,6 +17,7 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta, TextAside
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.body import Body, Run
 from toolspeak.dialects.scan import (
     Buffer,
@@ -28,6 +29,7 @@ from toolspeak.dialects.scan import (
     string_content,
 )
 from toolspeak.dialects.typed_text import as_mapping
+from toolspeak.dialects.whole_call import WholeCall
 
 State = Callable[[str, int, list[Delta]], int]
 _SPACE = re.compile(r"[ \t\r\n]*")  # XML's and JSON's: any other is text, and may begin a value
@@ -40,12 +42,12 @@ class Steps(Body):
     """
 
     _state: State
+    _wait = False
+    _base = 0  # the body's offset of the current chunk's character 0
 
     def __init__(self, first_index: int, caps: Caps) -> None:
         super().__init__(caps)
         self._index: int = first_index
-        self._wait = False
-        self._base = 0  # the body's offset of the current chunk's character 0
         self._said: list[str] = []  # of the open call's arguments, not yet told
 
     def feed(self, text: str, start: int, out: list[Delta]) -> int:
@@ -85,6 +87,7 @@ class Steps(Body):
         self._index += 1
 
 
+@quick
 @dataclass(slots=True)
 class OpenCall:
     """The call being read; without a name it has not started, and is malformed. `written`: its arguments came as one
@@ -108,12 +111,13 @@ class CallSteps(Steps):
     """A body of calls whose arguments are text, each typed on its own. It begins, and goes on behind a call, in the
     state `_between`."""
 
+    _call: OpenCall | None = None
+    _text = Buffer(0)  # of the value, or of the JSON that all arguments are; each begins one of its own
+    _scanner = JsonScanner(Caps())  # of that JSON
+
     def __init__(self, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
         super().__init__(first_index, caps)
         self._tools = tools
-        self._call: OpenCall | None = None
-        self._text = Buffer(caps.characters)  # of the value, or of the JSON that all arguments are
-        self._scanner = JsonScanner(caps)  # of that JSON
         self._state = self._between
 
     @abstractmethod
@@ -151,6 +155,30 @@ class CallSteps(Steps):
     def book(self, taken: str) -> None:
         self.raw.add(taken)
         self._text.add(taken)
+
+    def _take_whole(self, whole: WholeCall, text: str, position: int, out: list[Delta]) -> int:
+        """Reads a call that is there to its end in one step; returns `position` where the states have to read it."""
+        found = whole.call.match(text, position)
+        if found is None or found.end() - position > self.caps.characters:
+            return position
+        name, spec = found[1], self._tools.get(found[1])
+        arguments: dict[str, JSON] = {}
+        written: list[str] = []
+        for key, said, content in whole.argument.findall(found[2]):
+            value = self._whole_value(spec, key, said, content)
+            if isinstance(value, Problem) or key in arguments:
+                return position
+            arguments[key] = value
+            shown = encode_basestring(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            written.append(f"{encode_basestring_ascii(key)}: {shown}")
+        out.append(CallStarted(self._index, name))
+        out.append(ArgumentsDelta(self._index, f"{{{', '.join(written)}}}"))
+        self._add_call(CallCompleted(self._index, name, arguments), out)
+        return found.end()
+
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        """The value of an argument in such a call; a problem where the states have to say what it is."""
+        raise NotImplementedError
 
     def _start_call(self, name: str, position: int, out: list[Delta]) -> OpenCall:
         self._call = OpenCall(name, self._tools.get(name), self._base + position)

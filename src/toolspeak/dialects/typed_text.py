@@ -65,7 +65,7 @@ def json_type(value: JSON) -> str:
 
 def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Types:
     """The types a JSON Schema admits; all of them where it says nothing. `$ref` is looked up in `root`."""
-    mapping = as_mapping(schema)
+    mapping = cast("Mapping[str, Any]", schema) if isinstance(schema, dict) else as_mapping(schema)
     if not mapping or depth > 32:
         return _ALL
     kinds = mapping.get("type")

@@ -7,13 +7,14 @@ with `<![CDATA[` is the content of its CDATA sections. What type a value has, th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, Landmark, OpenValue, RawValues
+from toolspeak.dialects.raw_values import CDATA, TEXT, Answer, EndTag, Landmark, OpenValue, RawValues
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import OpenCall, skip_space
 from toolspeak.dialects.typed_text import (
@@ -23,7 +24,16 @@ from toolspeak.dialects.typed_text import (
     has_argument,
     read_typed,
 )
+from toolspeak.dialects.whole_call import GAP, WholeCall, whole_call
 from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, TAG_START, Tag, match_tag
+
+_PLAIN_NAME = r"[A-Za-z_][\w.-]{0,99}+"
+_WHOLE = whole_call(
+    rf"{GAP}<({_PLAIN_NAME})>",
+    rf"<(?P<key>{_PLAIN_NAME})(?P<said>)>(?!\s*+{re.escape(CDATA)})"
+    r"(?P<value>[^<]*+(?:<(?![A-Za-z_/])[^<]*+)*+)</(?P=key)>",
+    r"</\1>",
+)
 
 
 @lru_cache(256)
@@ -35,6 +45,7 @@ class XmlCalls(RawValues):
     """Implements `Body` for XML-like calls; string values leave as they come."""
 
     spaced = True
+    whole: WholeCall | None = _WHOLE
     example = "<tool><argument>value</argument></tool>"
 
     def __init__(self, block: str, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
@@ -58,6 +69,8 @@ class XmlCalls(RawValues):
     # States, as in `Steps`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        if self.whole is not None:
+            position = self._take_whole(self.whole, text, position, out)
         position = skip_space(text, position)
         tag = self._read_tag(text, position, NAMED_CALL)
         if tag is None:
@@ -81,6 +94,14 @@ class XmlCalls(RawValues):
         self._state = self._in_call
         if tag.empty:
             self._close(call, text, position + tag.length, out)
+
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        if spec is None:
+            return text
+        if not admits_argument(spec, name):
+            return Problem("unknown_argument", "it may be a part of the value before it")
+        types = argument_types(spec, name) if has_argument(spec, name) else TEXT
+        return text if "string" in types else read_typed(text, types, False, self.caps)
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._open_call()
