@@ -208,3 +208,50 @@ def test_a_whole_reply_in_a_string_stays_as_it_is(name: str):
         text = f"{before}{example}{behind}"
         reply = written(dialect, WRITE, SEARCH).replace("@@", text)
         assert read(dialect, reply) == [("write", {"path": "a.txt", "content": text}), BOTH[1]]
+
+
+@pytest.mark.parametrize("name", ["pythonic", "llama4-pythonic", "lfm2"])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "write(path='a.txt', content='hello')search(query='tea', limit=3)",
+        "write(path='a.txt', content='hello')And so on, search(query='tea', limit=3)",
+        "write(path='a.txt'content='hello')",
+        "write(path='a.txt' and content, content='hello')",
+        "write(path='a', content='[write(path='b', content='hello'), search(query='tea')]'), search(query='tea')",
+    ],
+)
+def test_no_string_with_its_own_quotes_swallows_an_argument(name: str, damaged: str):
+    dialect = get_dialect(name)
+    start, _, end = written(dialect, ToolCall("a", "now", {})).partition("now()")
+    assert not [each for each in read(dialect, start + damaged + end) if isinstance(each, tuple)]
+
+
+@pytest.mark.parametrize("name", ["pythonic", "lfm2"])
+@pytest.mark.parametrize("value", ["sed -n '1,5p' x", "print('a')", "say 'when' x=1", "grep --include='*.py' x"])
+def test_a_string_may_hold_its_own_quotes(name: str, value: str):
+    dialect = get_dialect(name)
+    start, _, end = written(dialect, ToolCall("a", "now", {})).partition("now()")
+    expected = [("write", {"path": "a", "content": value}), BOTH[1]]
+    assert read(dialect, f"{start}write(path='a', content='{value}'), search(query='tea'){end}") == expected
+
+
+@pytest.mark.parametrize("name", ["hy-v3", "k2-horizon", "kimi-k3"])
+def test_in_a_block_of_pairs_what_cannot_be_read_fails_alone(name: str):
+    dialect = get_dialect(name)
+    reply = written(dialect, WRITE, SEARCH)
+    end = call_end(dialect)
+    first, second = reply.index(end) + len(end), reply.rindex(end) + len(end)
+    for sign in ('key="path"', "<arg_key>path", "<ifm|arg_key>path"):
+        damaged = reply.replace(sign, sign.replace("key", "kei", 1), 1)
+        if damaged != reply:
+            assert read(dialect, damaged) == ["invalid_call", BOTH[1]]
+    prose = f"{reply[:first]} And then: {reply[first:second]} Done. {reply[second:]}"
+    assert read(dialect, prose) == BOTH
+    assert "And then:" in read_turn(dialect, prose, TOOLS).aside
+    # A call in a value whose tags cannot be read is part of that value, as far as anybody can tell.
+    example = written(dialect, ToolCall("b", "now", {}))
+    hidden = reply.replace("<arg_value>@@", f"<arg>{example}").replace("<|sep|>@@", f"<|{example}")
+    hidden = hidden.replace("<ifm|arg_value>@@", f"<ifm|arg>{example}")
+    assert hidden != reply
+    assert ("now", {}) not in read(dialect, hidden)

@@ -1,5 +1,5 @@
-"""Whether a tag in a value ends the value: what stands behind it decides, within `MAX_CANDIDATE` characters, and what the
-value holds of the dialect's own structure: a call that begins in a value ends in it.
+"""Whether a tag in a value ends the value: what stands behind it decides, within `MAX_CANDIDATE` characters, and what
+the value holds of the dialect's own structure: a call that begins in a value ends in it.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Lookahead:
     def outcome(
         self, text: str, at: int, tag: str, alone: bool, given: Collection[str], spec: ToolSpec | None
     ) -> Outcome:
-        """What `tag` is, one of the landmarks; `alone`: nothing stands before it on its line; `given` are the arguments that
-        are there."""
+        """What `tag` is, one of the landmarks; `alone`: nothing stands before it on its line; `given` are the
+        arguments that are there."""
         syntax, rest = self._syntax, text[at : at + MAX_CANDIDATE]
         self.waits = False
         if tag == syntax.argument_end:

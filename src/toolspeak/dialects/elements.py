@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from toolspeak.data.deltas import Delta, TextAside
+from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.element_ends import Lookahead
@@ -93,7 +93,6 @@ class ElementCalls(CallSteps):
             call.problem = call.problem or self._no_end(self._value)
             self._end_value()
             self._end_call("", 0, out)
-        self._state = self._between if self._state == self._prose else self._state
         super().end(out)
 
     def hint(self) -> str:
@@ -139,16 +138,6 @@ class ElementCalls(CallSteps):
         else:
             self._expected(f"{self._syntax.call}… or {self._block_end}", text, position)
         return position
-
-    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
-        """Text between calls is none of the answer."""
-        at = text.find("<", position)
-        stop = at if at >= 0 else len(text)
-        if stop > position:
-            out.append(TextAside(text[position:stop]))
-        if at >= 0:
-            self._state = self._between
-        return stop
 
     def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
         name, half = tag.name, tag.name[: len(tag.name) // 2]
@@ -218,6 +207,9 @@ class ElementCalls(CallSteps):
         """Behind what could not be read in a call: up to an argument or the call's own end. A call that begins in
         between may be part of a value whose tag could not be read: it never runs."""
         syntax, ends = self._syntax, (self._syntax.call_end, self._block_end)
+        if text[position] != "<":
+            at = text.find("<", position)
+            return at if at >= 0 else len(text)
         inner = syntax.match(syntax.call, text, position)
         if isinstance(inner, Tag) or text.startswith(self._unclosed[:1], position):
             self._depth += 1

@@ -1,10 +1,10 @@
 """The body of a block whose call is written as Gemma does: `call:f{k:<|"|>text<|"|>,n:2}`.
 
 Strings stand between a pair of equal delimiters and know no escapes: a delimiter ends a string only if something that
-may follow a string follows it, and if it does not end a string that began in the string: a whole call in it is text. One
-that has no end before the next block begins fails its call. A value without delimiters is what the tool's schema says; a schema that leaves it open
-lets it be JSON, and without a schema it stays text. A string in JSON's own quotes is read as JSON: so a text that holds
-the delimiter has a way to be written.
+may follow a string follows it, and if it does not end a string that began in the string: a whole call in it is text.
+One that has no end before the next block begins fails its call. A value without delimiters is what the tool's schema
+says; a schema that leaves it open lets it be JSON, and without a schema it stays text. A string in JSON's own quotes is
+read as JSON: so a text that holds the delimiter has a way to be written.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.markers import Marker
-from toolspeak.dialects.pair_calls import PairTags
 from toolspeak.dialects.pair_dialect import LINES, Responses, pair_dialect
+from toolspeak.dialects.pair_tags import PairTags
 
 K2_HORIZON = pair_dialect(
     DialectInfo(

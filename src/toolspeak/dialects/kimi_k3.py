@@ -17,7 +17,7 @@ from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.openings import followed_by
-from toolspeak.dialects.pair_calls import KINDS
+from toolspeak.dialects.pair_tags import KINDS
 from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, Landmark, OpenValue, RawValues, write_value
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
@@ -40,6 +40,8 @@ _ATTRIBUTES = re.compile(r'(?:\s*+[\w-]++\s*+=\s*+"[^"]*")*+\s*+')
 
 class KimiCalls(RawValues):
     """Implements `Body`; text leaves as it comes."""
+
+    signs = (_ARGUMENT, _CALL, _CALL_END, _TOOLS_END)
 
     def _may_follow(self, text: str, position: int) -> Answer:
         # The last two are mistakes there, but more likely a call that was not closed than content.
@@ -98,6 +100,8 @@ class KimiCalls(RawValues):
                 self._start_call(attributes.get("tool", ""), stop, out)
                 self._state = self._in_call
                 return stop + length
+        elif text[stop] != "<" and self.calls:
+            self._state = self._prose
         else:
             self._fail("invalid_call", f"expected {_CALL} or {_TOOLS_END}", stop)
         return stop
@@ -106,12 +110,20 @@ class KimiCalls(RawValues):
         call, stop = self._open_call(), skip_space(text, position)
         if stop == len(text):
             return stop
-        tag = stands(text, stop, (_ARGUMENT, _JSON, _CALL_END))
+        tag = stands(text, stop, (_ARGUMENT, _JSON, _CALL_END, _CALL, _TOOLS_END))
         if tag is None:
             self._wait = True
         elif tag == _CALL_END:
             self._end_call(text, stop + len(tag), out)
             return stop + len(tag)
+        elif tag == _TOOLS_END:
+            call.notes.append("missing_closer")
+            self._end_call(text, stop, out)
+        elif tag == _CALL:
+            # What of it would be missing nobody can say: it never runs, and the call that begins here does.
+            reason = f"the call of {shorten(call.name)!r} has no end; write {_CALL_END} before the next one"
+            call.problem = call.problem or Problem("unclosed", reason)
+            self._end_call(text, stop, out)
         elif tag and (call.written or (tag == _JSON and call.arguments)):
             self._fail("invalid_call", "arguments and a JSON object in one call, or two objects; write one", stop)
         elif tag:

@@ -8,185 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.raw_values import (
-    CDATA,
-    TEXT,
-    Answer,
-    EndTag,
-    Landmark,
-    OpenValue,
-    RawValues,
-    read_value,
-)
+from toolspeak.dialects.pair_tags import BREAK, KINDS, NAME, PairTags, written_tags
+from toolspeak.dialects.raw_values import TEXT, Answer, Landmark, OpenValue, RawValues, read_value
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.steps import begins, skip_space, stands
-from toolspeak.dialects.typed_text import Types, admits_argument, argument_types
-from toolspeak.dialects.whole_call import GAP, WholeCall, text_without, whole_call
+from toolspeak.dialects.typed_text import admits_argument
 
-# A model that escapes the whole call once too often writes `\\n` for a line break between its tags.
-_BREAK = "\\n"
-_NAME = re.compile(r"\s*([^\s<>{}\"'`\\]*)(?:\s|\\n)*")
-_PLAIN_NAME = r"[\w.:/-]{1,100}+"
 _GAP = re.compile(r"(?:\s|\\n)*")
-_PAIR_START = re.compile(
-    r"[^<]*+(?:<[^<>]*+(?:>(?:\s|\\n)*+(?:\\|<[^<>]*+)?)?)?"
-)  # of a key and a value, behind the first tag
+# The beginning of a key and a value, behind the first tag.
+_PAIR_START = re.compile(r"[^<]*+(?:<[^<>]*+(?:>(?:\s|\\n)*+(?:\\|<[^<>]*+)?)?)?")
 _JSON_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
-
-KINDS: Mapping[str, Types] = {
-    "string": Types({"string"}),
-    "integer": Types({"integer"}),
-    "number": Types({"number", "integer"}),
-    "boolean": Types({"boolean"}),
-    "array": Types({"array"}),
-    "object": Types({"object"}),
-    "null": Types({"null"}),
-}
-"""The types a value may have whose type stands in the text."""
-
-
-@dataclass(frozen=True, slots=True)
-class PairTags:
-    """The tags of one dialect. `block` holds several calls, or is empty: then a call is a block of its own.
-
-    `name_end` may stand behind the name. `json`: a call may be a JSON object instead. `prefix` is what all tags begin
-    with behind `<` or `</`, `suffix` what they end with in front of `>`. `guesses`: a value of which the schema says
-    nothing is the JSON that it is, else text.
-    """
-
-    block: str = ""
-    name_end: str = ""
-    kind: str = ""
-    json: bool = False
-    prefix: str = ""
-    suffix: str = ""
-    guesses: bool = True
-
-    def start(self, name: str) -> str:
-        return f"<{self.prefix}{name}{self.suffix}>"
-
-    def end(self, name: str) -> str:
-        return f"</{self.prefix}{name}{self.suffix}>"
-
-    @property
-    def value_end(self) -> EndTag:
-        return _value_end(self)
-
-    def types(self, spec: ToolSpec | None, name: str) -> Types:
-        """The types of an argument."""
-        said = self.guesses or (spec is not None and admits_argument(spec, name))
-        return argument_types(spec, name) if said else TEXT
-
-    def plain(self, name: str = _PLAIN_NAME) -> str:
-        """The pattern of how a call begins as most do, around that of its name."""
-        gap = r"[ \t\r\n]{0,9}+"
-        name_end = rf"(?:{re.escape(self.start(self.name_end))})?+" if self.name_end else ""
-        return f"{gap}{name}{gap}{name_end}(?={gap}{re.escape(self.start('arg_key'))})"
-
-    def call_follows(self, rest: str) -> bool | None:
-        """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
-        found = _NAME.match(rest)
-        if found is None or found.end() == len(rest):
-            return None
-        stop, named = found.end(), found[1] != ""
-        if self.json and not named and rest[stop] == "{":
-            return True
-        tags = [self.start("arg_key")]
-        if named and self.name_end:
-            tags.append(self.start(self.name_end))
-        # "between <tool_call> and </tool_call>" is prose: a call without arguments has no blanks around its name.
-        if named and rest[0] not in " \t" and rest[found.end(1)] not in " \t":
-            tags.append(self.end("tool_call"))
-        tag = stands(rest, stop, (*tags, _BREAK))
-        return None if tag is None else tag != ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """The tags as they stand in the text. `follow`: behind a value; `between`: behind a call; `in_key`: what ends a
-    key, the first of them alone as it should be. `pair`: a key and the beginning of its value."""
-
-    call: str
-    call_end: str
-    key: str
-    key_end: str
-    value: str
-    value_end: EndTag
-    kind: str
-    kind_end: str
-    name_end: str
-    block_end: str
-    follow: tuple[str, ...]
-    between: tuple[str, ...]
-    in_key: tuple[str, ...]
-    pair: re.Pattern[str]
-    whole: WholeCall
-
-
-@cache
-def _written(tags: PairTags, wrapped: bool) -> _Written:
-    def start(name: str) -> str:
-        return tags.start(name) if name else ""
-
-    call, call_end, key = tags.start("tool_call"), tags.end("tool_call"), tags.start("arg_key")
-    block_end = tags.end(tags.block) if wrapped else ""
-    in_key = (
-        tags.end("arg_key"),
-        tags.start("arg_value"),
-        tags.end("arg_value"),
-        start(tags.kind),
-        key,
-        call,
-        call_end,
-    )
-    in_key = tuple(tag for tag in (*in_key, block_end) if tag)
-    return _Written(
-        call=call,
-        call_end=call_end,
-        key=key,
-        key_end=tags.end("arg_key"),
-        value=tags.start("arg_value"),
-        value_end=tags.value_end,
-        kind=start(tags.kind),
-        kind_end=tags.end(tags.kind),
-        name_end=start(tags.name_end),
-        block_end=block_end,
-        follow=(key, call_end, block_end) if wrapped else (key, call_end),
-        between=(call, block_end) if wrapped else (call,),
-        pair=re.compile(
-            rf"{re.escape(key)}([^<]*+){re.escape(tags.end('arg_key'))}(?:\s|\\n)*+"
-            rf"(?:{re.escape(start(tags.kind) or tags.start('arg_value'))}|{re.escape(tags.start('arg_value'))})"
-        ),
-        in_key=in_key,
-        whole=_whole(tags, wrapped, text_without(*in_key)),
-    )
-
-
-def _whole(tags: PairTags, wrapped: bool, text: str) -> WholeCall:
-    """A call with a plain name and plain keys, whose values are `text`."""
-
-    def literal(tag: str) -> str:
-        return re.escape(tag)
-
-    key = rf"{literal(tags.start('arg_key'))}(?P<key>[^<>\s]++){literal(tags.end('arg_key'))}{GAP}"
-    said = rf"(?:{literal(tags.start(tags.kind))}(?P<said>[a-z]++){literal(tags.end(tags.kind))}{GAP})?+"
-    value = rf"(?!{literal(CDATA)})(?P<value>{text}){literal(tags.end('arg_value'))}"
-    argument = key + (said if tags.kind else "(?P<said>)") + literal(tags.start("arg_value")) + value
-    end = literal(tags.end("tool_call"))
-    return whole_call(tags.plain(f"({_PLAIN_NAME})"), argument, end if wrapped else f"(?={end})")
-
-
-@cache
-def _value_end(tags: PairTags) -> EndTag:
-    call, key, value = (tags.start(name) for name in ("tool_call", "arg_key", "arg_value"))
-    return EndTag(tags.end("arg_value"), (call, tags.end("tool_call"), key, value))
 
 
 def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
@@ -215,8 +51,10 @@ class PairCalls(RawValues):
         self._json_calls, self._types, self._call_follows = tags.json, tags.types, tags.call_follows
         self._wrapped = wrapped
         self._gap = skip_space
-        self._tags = _written(tags, wrapped)
-        if not wrapped:
+        self._tags = written_tags(tags, wrapped)
+        if wrapped:
+            self.signs = (self._tags.key, self._tags.call, self._tags.call_end, self._tags.block_end)
+        else:
             self._state = self._name
 
     def _may_follow(self, text: str, position: int) -> Answer:
@@ -278,6 +116,8 @@ class PairCalls(RawValues):
         elif tag:
             example = f"{self._tags.call}name…{self._tags.call_end}"
             self._fail("empty_batch", f"the block holds no call; write {example}", stop)
+        elif text[stop] != "<" and self.calls:
+            self._state = self._prose
         else:
             self._fail("invalid_call", f"expected {self._tags.call} or {self._tags.block_end}", stop)
         return stop
@@ -287,14 +127,14 @@ class PairCalls(RawValues):
         if (stop := self._take_whole(self._tags.whole, text, position, out)) > position:
             self._gap, self._breaks, self._state, self.done = skip_space, (), self._between, not self._wrapped
             return stop
-        found = _NAME.match(text, position, position + MAX_CANDIDATE)
+        found = NAME.match(text, position, position + MAX_CANDIDATE)
         stop = found.end() if found else position
-        if stop == len(text) or begins(text, stop, _BREAK):
+        if stop == len(text) or begins(text, stop, BREAK):
             self._wait = True
             return position
         name = found[1] if found else ""
-        escaped = found is not None and _BREAK in text[found.end(1) : stop]
-        self._gap, self._breaks = (_skip_gap, (_BREAK,)) if escaped else (skip_space, ())
+        escaped = found is not None and BREAK in text[found.end(1) : stop]
+        self._gap, self._breaks = (_skip_gap, (BREAK,)) if escaped else (skip_space, ())
         if self._json_calls and not name and text[stop] == "{":
             self._json = JsonCalls(_JSON_SHAPE, self._index, self.caps)
             self._json.start = self.start + self._base + stop

@@ -15,7 +15,8 @@ from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.openings import Follows, followed_by
-from toolspeak.dialects.pair_calls import PairCalls, PairTags
+from toolspeak.dialects.pair_calls import PairCalls
+from toolspeak.dialects.pair_tags import PairTags
 from toolspeak.dialects.raw_values import write_value
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import Caps

@@ -1,11 +1,11 @@
 """What the readers of raw argument values share: `pair_calls`, `kimi_k3` and `xml_calls`.
 
 A value is text, byte for byte, up to its end tag, and the end tag counts only if white space and something that may
-follow a value come next, and if it does not end what began in the value: a whole call in a value is text. Where the call
-ends though its value has not, nobody can tell the two apart: that call alone fails. Where the types admit a string alone the text leaves as it comes; where they admit other
-values too, text that is JSON of such a type is that value, and it is held back no longer than it may be JSON. A value
-that begins with `<![CDATA[` is the text of its CDATA sections: so the renderer writes a string that would else be read
-as something else.
+follow a value come next, and if it does not end what began in the value: a whole call in a value is text. Where the
+call ends though its value has not, nobody can tell the two apart: that call alone fails. Where the types admit a string
+alone the text leaves as it comes; where they admit other values too, text that is JSON of such a type is that value,
+and it is held back no longer than it may be JSON. A value that begins with `<![CDATA[` is the text of its CDATA
+sections: so the renderer writes a string that would else be read as something else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, shorten
-from toolspeak.dialects.steps import CallSteps, begins, skip_space, string_text, without
+from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, stands, string_text, without
 from toolspeak.dialects.typed_text import Types, read_typed
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
@@ -125,11 +125,14 @@ class RawValues(CallSteps):
     """A body whose calls hold raw values. A subclass reads what stands between them: its states call `_start_call`,
     `_start_value` and `_end_call`, and `_in_call` is where a value's end leads.
 
-    `spaced`: white space may stand around CDATA sections.
+    `spaced`: white space may stand around CDATA sections. `signs` are how an argument and a call begin, and how a call
+    and the block end, in a block of which a call that cannot be read fails alone.
     """
 
     spaced = False
+    signs: tuple[str, str, str, str] | None = None
     _value: OpenValue | None = None
+    _depth = 0  # calls that began behind what could not be read
 
     def flow(self) -> Callable[[str], object] | None:
         value = self._value
@@ -138,6 +141,43 @@ class RawValues(CallSteps):
         if value.cdata:
             return None if value.rejected else without("]")
         return value.end.flow
+
+    def recover(self) -> bool:
+        """A call in which something cannot be read fails alone, and so does one whose beginning cannot be read."""
+        problem = self.problem
+        if self.signs is None or problem is None or problem.code != "invalid_call":
+            return False
+        if self._call is None:
+            self._call = OpenCall("", None, self.problem_offset)
+        self._call.problem = self._call.problem or problem
+        self.problem, self._depth, self._state = None, 0, self._lost
+        return True
+
+    def _lost(self, text: str, position: int, out: list[Delta]) -> int:
+        """Behind what could not be read, which stands here."""
+        self._state = self._skip_lost
+        return position + 1
+
+    def _skip_lost(self, text: str, position: int, out: list[Delta]) -> int:
+        """Up to an argument, or the call's own end. A call that begins in between may be part of a value whose tags
+        could not be read: it never runs."""
+        assert self.signs is not None, "only a body with signs recovers"
+        argument, call, call_end, block_end = self.signs
+        at = text.find("<", position)
+        while at >= 0:
+            sign = stands(text, at, self.signs)
+            if sign == call:
+                self._depth += 1
+            elif sign == call_end and self._depth:
+                self._depth -= 1
+            elif sign == block_end or (sign in (argument, call_end) and not self._depth):
+                self._state = self._in_call
+                return at
+            elif sign is None:
+                self._wait = True
+                return at
+            at = text.find("<", at + 1)
+        return len(text)
 
     @abstractmethod
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:

@@ -16,7 +16,7 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 
 import msgspec
 
-from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta, TextAside
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
@@ -128,8 +128,18 @@ class CallSteps(Steps):
     @abstractmethod
     def _between(self, text: str, position: int, out: list[Delta]) -> int: ...
 
+    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
+        """Text between calls is none of the answer."""
+        at = text.find("<", position)
+        stop = at if at >= 0 else len(text)
+        if stop > position:
+            out.append(TextAside(text[position:stop]))
+        if at >= 0:
+            self._state = self._between
+        return stop
+
     def end(self, out: list[Delta]) -> None:
-        self.done = self._state == self._between and bool(self.calls)
+        self.done = self._state in (self._between, self._prose) and bool(self.calls)
 
     def resume(self) -> bool:
         return self._scanner.problem is None and super().resume()
