@@ -215,6 +215,13 @@ class NamedCalls(Steps):
         stop = skip_space(text, position)
         if stop == len(text):
             return stop
+        if text[stop] == "{":
+            if call.problem is None and (whole := whole_object(text, stop, self.caps)) is not None:
+                call.arguments, end = whole
+                out.append(ArgumentsDelta(self._index, text[stop:end]))
+                self._close_arguments(text, end, out)
+                return end
+            return self._start_arguments(stop)
         if text[stop] == "`":
             rest = text[stop : stop + MAX_CANDIDATE]
             fence = FENCE.match(rest)
@@ -233,15 +240,12 @@ class NamedCalls(Steps):
         if begins(text, stop, *follows):
             self._wait = True
             return stop
-        if text[stop] != "{":
-            call.problem = call.problem or _NOT_AN_OBJECT
-        elif call.problem is None and (whole := whole_object(text, stop, self.caps)) is not None:
-            call.arguments, end = whole
-            out.append(ArgumentsDelta(self._index, text[stop:end]))
-            self._close_arguments(text, end, out)
-            return end
+        call.problem = call.problem or _NOT_AN_OBJECT
+        return self._start_arguments(stop)
+
+    def _start_arguments(self, position: int) -> int:
         self._scanner, self._state = JsonScanner(self.caps, depth=2), self._arguments
-        return stop
+        return position
 
     def _arguments(self, text: str, position: int, out: list[Delta]) -> int:
         call, scanner = self._call, self._scanner

@@ -6,9 +6,9 @@ import re
 
 from toolspeak.data.deltas import Delta
 from toolspeak.dialects.python_arguments import PythonArguments
-from toolspeak.dialects.python_literals import RUNS, WORDS, quoted_content
+from toolspeak.dialects.python_literals import RUNS, WORDS
 from toolspeak.dialects.scan import Caps, shorten
-from toolspeak.dialects.steps import skip_space
+from toolspeak.dialects.steps import json_string, skip_space
 from toolspeak.dialects.whole_call import GAP, WholeCall, whole_call
 
 NAME = r"[^\W\d][\w.:/-]*"
@@ -20,7 +20,7 @@ _WORD_RUN = re.compile(r"[\w.:/-]*")
 
 def _whole(end: str) -> WholeCall:
     """A call whose values are strings in plain quotes, whole numbers and words."""
-    # A quote behind one backslash is content. This looks at quotes alone: a set of two characters takes six times as long.
+    # A quote behind one backslash is content. A pattern of quotes and backslashes would take six times as long.
     strings = (rf"{quote}[^{quote}]*+(?:(?<=[^\\]\\){quote}[^{quote}]*+)*+(?<!\\){quote}" for quote in RUNS)
     values = "|".join((*strings, "-?(?:0|[1-9][0-9]{0,15}+)", "True", "False", "None"))
     argument = f"(?P<key>[A-Za-z_][A-Za-z0-9_-]{{0,99}}+)=(?P<value>{values})"
@@ -80,9 +80,10 @@ class PythonCalls(PythonArguments):
         quote, content = text[0], text[1:-1]
         if quote not in RUNS:
             return WORDS.get(text, text)
-        # Of JSON's escapes only `\/` is none in Python. Python's that JSON does not know are no JSON, if printable.
-        plain = "\\" not in content or ("\\/" not in content and content.isprintable())
-        return f'"{quoted_content(content, quote)}"' if plain else None
+        if "\\" not in content:
+            return json_string(content)
+        # With escapes it is a string of JSON as it stands, or none; `\/` alone means something else there.
+        return None if "\\/" in content or (quote == "'" and '"' in content) else f'"{content}"'
 
     def _call_name(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._take_word(_WORD_RUN, text, position, "the name of a tool")
