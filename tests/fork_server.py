@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -18,7 +19,10 @@ import sys
 import termios
 from typing import Any
 
-import toolspeak.cli.main  # noqa: F401 - what no fork of this process has to do again
+from toolspeak.cli.commands import COMMANDS
+
+for place, _ in COMMANDS.values():  # what no fork of this process has to do again
+    importlib.import_module(f"toolspeak.cli.{place.partition(':')[0]}")
 
 
 def serve(requests: socket.socket) -> dict[str, Any] | None:

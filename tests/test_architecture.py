@@ -14,18 +14,19 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "toolspeak"
 MAX_LINES = 420
 
-CORE = {"errors", "data", "dialects", "wire", "tools", "journal", "providers", "execute", "agent"}
+CORE = {"lazy", "errors", "data", "dialects", "wire", "tools", "journal", "providers", "execute", "agent"}
 EDGES = {"ui", "testing", "mcp", "gateway", "durable", "telemetry", "web", "cli"}
 
 # Which rooms a room may import besides itself.
 ALLOWED: dict[str, set[str]] = {
+    "lazy": set(),
     "errors": set(),
     "data": {"errors"},
-    "dialects": {"errors", "data"},
+    "dialects": {"lazy", "errors", "data"},
     "wire": {"errors", "data"},
     "tools": {"errors", "data"},
-    "journal": {"errors", "data"},
-    "providers": {"errors", "data", "wire"},
+    "journal": {"lazy", "errors", "data"},
+    "providers": {"lazy", "errors", "data", "wire"},
     "execute": {"errors", "data", "tools"},
     "agent": CORE,
     "ui": {"errors", "data", "tools", "execute", "agent"},
@@ -40,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # The lowest rooms: the standard library, and besides it only what makes their values.
-LIBRARIES: dict[str, set[str]] = {"errors": set(), "data": {"msgspec"}}
+LIBRARIES: dict[str, set[str]] = {"lazy": set(), "errors": set(), "data": {"msgspec"}}
 
 # What a sans-IO room must not know: the network, clocks, chance, files and threads.
 SANS_IO = {"dialects", "wire"}
@@ -211,19 +212,36 @@ def test_a_light_module_loads_nothing_heavy(module: str, tmp_path: Path):
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
+def loaded(tmp_path: Path, code: str) -> set[str]:
+    done = python(tmp_path, f"{code}\nimport sys; print(*sys.modules)")
+    assert done.stderr == ""
+    return set(done.stdout.split())
+
+
 def test_the_package_alone_loads_none_of_its_rooms(tmp_path: Path):
-    code = (
-        "import toolspeak, sys; print(*(name for name in sys.modules if name.startswith(('toolspeak.', 'pydantic'))))"
-    )
-    assert python(tmp_path, code).stdout.strip() == ""
+    found = loaded(tmp_path, "import toolspeak")
+    assert {name for name in found if name.startswith(("toolspeak.", "pydantic"))} == {"toolspeak.lazy"}
 
 
-def test_a_type_of_the_dialects_loads_none_of_them(tmp_path: Path):
-    code = "from toolspeak import Agent, Toolset; import sys; print('toolspeak.dialects.catalogue' in sys.modules)"
-    assert python(tmp_path, code).stdout.strip() == "False"
+HEAVY = {
+    "sqlite3", "tomllib", "httpx2", "toolspeak.agent.cassette_play", "toolspeak.agent.cassette_record",
+    "toolspeak.dialects.catalogue", "toolspeak.journal.sqlite", "toolspeak.providers.families",
+    "click", "rich",
+}  # fmt: skip
+"""What an agent needs for a model by name, a file, a recording or a terminal alone."""
 
 
-@pytest.mark.parametrize("name", ["toolspeak", "toolspeak.dialects"])
+def test_an_agent_loads_nothing_that_its_run_does_not_need(tmp_path: Path):
+    code = "from toolspeak import Agent, Toolset, tool; from toolspeak.testing import ScriptedProvider"
+    found = loaded(tmp_path, "from toolspeak import Agent, Toolset, tool, MemoryJournal, Limits")
+    assert found & HEAVY == set()
+    assert loaded(tmp_path, code) & {"click", "rich", "httpx2"} == set()
+
+
+PACKAGES = ["toolspeak", *(f"toolspeak.{room}" for room in ("dialects", "journal", "mcp", "providers"))]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
 def test_the_stub_of_a_package_names_what_the_package_gives(name: str):
     """Type checkers read the stub, programs the table of places."""
     package = importlib.import_module(name)
@@ -231,13 +249,14 @@ def test_the_stub_of_a_package_names_what_the_package_gives(name: str):
     told = {alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     listed = next(ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign))
     assert sorted(told) == sorted(listed) == sorted(package.__all__)
+    assert set(told) <= set(dir(package))
     for each, module in told.items():
         assert getattr(package, each) is getattr(importlib.import_module(str(module)), each)
     with pytest.raises(AttributeError, match="no attribute 'Agnt'"):
         _ = package.Agnt
 
 
-@pytest.mark.parametrize("name", ["toolspeak", "toolspeak.dialects"])
+@pytest.mark.parametrize("name", PACKAGES)
 def test_no_module_hides_a_name_of_its_package(name: str):
     """The import of a submodule sets the package's attribute of that name."""
     package = importlib.import_module(name)

@@ -14,7 +14,7 @@ Parsers alone: `toolspeak.dialects`. Built-in file and shell tools: `toolspeak.t
 
 # pyright: reportUnsupportedDunderAll=false
 
-import importlib
+from toolspeak.lazy import lazy_names
 
 _PLACES = {
     "Agent": "toolspeak.agent",
@@ -64,60 +64,6 @@ _PLACES = {
 """Each public name and where it is. A module is imported when a name of it is asked for: whoever wants a parser alone
 does not pay for the agent. Type checkers read `__init__.pyi`."""
 
-__all__ = [
-    "Agent",
-    "AgentStop",
-    "ApprovalRequest",
-    "Concurrency",
-    "Decision",
-    "Effects",
-    "Executor",
-    "Happened",
-    "Interceptor",
-    "JournalError",
-    "Limits",
-    "MalformedCall",
-    "MemoryJournal",
-    "Message",
-    "ModelInterceptor",
-    "ProviderError",
-    "Record",
-    "Rule",
-    "Run",
-    "RunContext",
-    "RunError",
-    "RunInterceptor",
-    "RunResult",
-    "RunState",
-    "Session",
-    "SqliteJournal",
-    "StateView",
-    "StepInterceptor",
-    "TextPart",
-    "Tool",
-    "ToolCall",
-    "ToolChoice",
-    "ToolError",
-    "ToolResult",
-    "ToolSpec",
-    "Toolset",
-    "ToolspeakError",
-    "Usage",
-    "UsageError",
-    "Window",
-    "get_dialect",
-    "open_journal",
-    "tool",
-]
+__all__ = list(_PLACES)
 
-
-def __getattr__(name: str) -> object:
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(place), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _PLACES)

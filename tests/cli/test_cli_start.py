@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from forked import completed
+from toolspeak.cli.commands import COMMANDS
+from toolspeak.cli.main import cli
 
 CALL = b'<tool_call>\n{"name": "read", "arguments": {"path": "caf\xc3\xa9"}}\n</tool_call>'
 
@@ -33,3 +37,30 @@ def test_started_and_forked_a_command_says_the_same(arguments, stdin, code, tmp_
     assert started.returncode == code
     assert (forked.returncode, forked.stdout, forked.stderr) == (code, started.stdout, started.stderr)
     assert started.stdout or started.stderr
+
+
+def test_every_command_is_listed_in_a_line_and_is_there():
+    told = CliRunner().invoke(cli, ["--help"], terminal_width=80).stdout
+    for name, (_, line) in COMMANDS.items():
+        assert f"  {name:<9}  {line}\n" in told
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        assert command.name == name
+        assert command.help
+    assert cli.get_command(click.Context(cli), "no-such") is None
+
+
+HEAVY = {"asyncio", "httpx2", "pydantic", "sqlite3", "toolspeak.agent", "toolspeak.gateway"}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["parse", "--help"], ["no-such"]])
+def test_what_a_command_does_not_use_is_not_imported(arguments):
+    code = f"""
+import atexit, sys
+from toolspeak.cli.main import main
+atexit.register(lambda: print({HEAVY!r} & sys.modules.keys()))
+sys.argv[1:] = {arguments!r}
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[-1] == "set()", done.stderr

@@ -3,7 +3,7 @@
 import copy
 import inspect
 import pickle
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, field, fields, replace
 
 import pytest
 
@@ -70,8 +70,7 @@ def test_a_missing_argument_is_named():
 
 
 def test_a_factory_makes_something_anew_for_each_value():
-    @quick
-    @dataclass(frozen=True, slots=True)
+    @quick()
     class Two:
         name: str
         numbers: list[int] = field(default_factory=list)

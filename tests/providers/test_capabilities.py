@@ -9,7 +9,8 @@ from every_api import Known, every_api
 
 from toolspeak.errors import UnknownProvider
 from toolspeak.providers import PROVIDERS, Capabilities, capabilities_of, get_provider
-from toolspeak.providers.capabilities import APIS, families, family_of
+from toolspeak.providers.capabilities import APIS
+from toolspeak.providers.families import families, family_of
 from toolspeak.providers.openai import OpenAIProvider
 
 SERVICES = ("OPENAI", "ANTHROPIC", "GEMINI", "OPENROUTER", "GROQ", "MISTRAL", "DEEPSEEK", "TOGETHER")

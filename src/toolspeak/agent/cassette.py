@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolspeak.agent.cassette_play import Player
-from toolspeak.agent.cassette_record import Recorder
 from toolspeak.agent.recording import Recording
 from toolspeak.providers.base import Provider
 
@@ -26,7 +25,7 @@ class Cassette:
         """Writes a new recording, in place of one that is there. With `go_on` it goes on with that one, for a run that
         was paused or interrupted and is resumed by another agent or process. Raises UsageError for a file that is
         something else."""
-        return cls(Recorder(Path(path), go_on=go_on))
+        return cls(_side("record", "Recorder", Path(path), go_on=go_on))
 
     @classmethod
     def replay(cls, path: str | Path, *, pauses: bool = True) -> Cassette:
@@ -35,7 +34,7 @@ class Cassette:
 
         A run that paused pauses again, and goes on with `Agent.resume`; unless `pauses` is False: then what was decided
         later is the answer at once. Raises UsageError for a file that is no recording, naming the line."""
-        return cls(Player(Path(path), pauses=pauses))
+        return cls(_side("play", "Player", Path(path), pauses=pauses))
 
     @property
     def replays(self) -> bool:
@@ -64,3 +63,8 @@ class Cassette:
         recorded, when it plays.
         """
         return self.recording.provider(model)
+
+
+def _side(module: str, name: str, path: Path, **settings: bool) -> Recording:
+    """One of the two; most agents have no cassette, and do not pay for either."""
+    return getattr(importlib.import_module(f"toolspeak.agent.cassette_{module}"), name)(path, **settings)

@@ -14,8 +14,7 @@ from toolspeak.data.values import value
 _MAX_FRUITLESS_TURNS = 2  # a model that says nothing twice in a row will not start talking
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class AskModel:
     """Ask for a turn. `reached` is set when it is the wrap-up answer, whose calls are ignored."""
 
@@ -23,8 +22,7 @@ class AskModel:
     reached: LimitReached | None = None
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class RunTools:
     """Run the batch; of `calls` at most `max_calls` (None: all) are within the limit."""
 
@@ -59,7 +57,7 @@ Action: TypeAlias = AskModel | Compact | RunTools | AwaitApproval | Finish
 def decide(state: RunState, window: Window | None = None) -> Action:
     """The next action. Reads no clock: the state's time is that of its last record."""
     action = _next(state)
-    if isinstance(action, AskModel) and window is not None and not state.compacted:
+    if window is not None and isinstance(action, AskModel) and not state.compacted:
         plan = plan_compaction(state.history, state.context, state.task, window)
         if plan is not None:
             return Compact(plan)

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias, cast
 
 from toolspeak.agent.media import Media, marked, restored
@@ -38,8 +38,7 @@ def _unheard(_piece: Delta) -> None:
     return None
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class TurnRequest:
     """What a turn is asked with. `instructions` are the agent's own, without the dialect's.
 

@@ -50,15 +50,12 @@ class NativeDriver:
         late_leaks: bool = False,
     ) -> None:
         self.provider = provider
+        self.name = provider.name
         self._leaks = leaks
         self._late_leaks = late_leaks
         self._resume = resume and provider.capabilities.resume
         self._fallback = fallback
         self._fell_back = False
-
-    @property
-    def name(self) -> str:
-        return self.provider.name
 
     @property
     def starts_early(self) -> bool:
@@ -82,7 +79,7 @@ class NativeDriver:
                     waits = heard(piece)
                     if waits is not None:
                         await waits
-                    ended = isinstance(piece, TurnEnded)
+                    ended = type(piece) is TurnEnded
                     if ended and self._resume and piece.response_id is not None:
                         sent.earlier = Earlier(piece.response_id, len(sent.messages))
                     if text is None:
@@ -130,7 +127,7 @@ class NativeDriver:
             output=request.output,
             options=request.options,
             cache=self.provider.capabilities.cache_markers,
-            earlier=sent.earlier if _is_kept(sent) else None,
+            earlier=sent.earlier if sent.earlier is not None and _is_kept(sent, sent.earlier) else None,
             keep=self._resume,
         )
 
@@ -149,12 +146,12 @@ class NativeDriver:
         await self.provider.aclose()
 
 
-def _is_kept(sent: _Sent) -> bool:
+def _is_kept(sent: _Sent, earlier: Earlier) -> bool:
     """Whether the answer that the server keeps is the one in the history: a turn may be lost, and a call that cannot
     be answered (a malformed one) leaves the server waiting."""
-    if sent.earlier is None or len(sent.messages) <= sent.earlier.messages:
+    if len(sent.messages) <= earlier.messages:
         return False
-    answer = sent.messages[sent.earlier.messages]
+    answer = sent.messages[earlier.messages]
     return isinstance(answer, Message) and answer.role == "assistant" and all(map(is_native, answer.parts))
 
 

@@ -38,21 +38,17 @@ class PartialTurn:
         self._text, self._reasoning, self._size = [], [], 0
         self.heard = False
 
-    def hear(self, piece: Delta) -> Awaitable[None] | None:
-        """One more piece as the provider sent it, the text of calls included. To be awaited, unless it is None."""
+    def hear(self, delta: Delta) -> Awaitable[None] | None:
+        """One more piece as the provider sent it, the text of calls included. To be awaited, unless it is None: for
+        most pieces there is nothing to wait for."""
         self.heard = True
-        return self.add(piece)
-
-    def add(self, delta: Delta) -> Awaitable[None] | None:
-        """One more piece, of a driver that does not tell what it hears. To be awaited, unless it is None: for most
-        pieces there is nothing to wait for."""
-        if isinstance(delta, (TextDelta, ArgumentsDelta)):
+        if type(delta) is TextDelta or type(delta) is ArgumentsDelta:
             text = delta.text
             self._text.append(text)
-        elif isinstance(delta, ReasoningDelta):
+        elif type(delta) is ReasoningDelta:
             text = delta.text
             self._reasoning.append(text)
-        elif isinstance(delta, CallStarted):  # of an API's own calls: in a dialect they are text
+        elif type(delta) is CallStarted:  # of an API's own calls: in a dialect they are text
             text = f"\n{delta.name} "
             self._text.append(text)
         else:
@@ -61,6 +57,12 @@ class PartialTurn:
         saving = self._saving
         late = self._timer is None or self._size >= self._most or (saving is not None and saving.done())
         return self._keep_up() if late else None
+
+    def add(self, delta: Delta) -> Awaitable[None] | None:
+        """`hear`, for what was read of a turn whose driver does not tell what it hears."""
+        waits = self.hear(delta)
+        self.heard = False
+        return waits
 
     async def _keep_up(self) -> None:
         if self._saving is not None and self._saving.done():

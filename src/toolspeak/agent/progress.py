@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolspeak.data.events import Limits
@@ -33,8 +32,7 @@ _FAILED = (
 )
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Progress:
     """`last` are the calls and results of the last two steps, `repeats` how many steps in a row were the same as one or
     two steps before, `failures` in how many in a row every call failed."""

@@ -72,7 +72,7 @@ class Recorder:
     async def _append(self, event: Event) -> None:
         settings, state = self._settings, self.current
         seq, step = (0, 0) if state is None else (state.seq, state.step)
-        if isinstance(event, ModelAsked):
+        if type(event) is ModelAsked:
             step += 1
         of: RunState | RunSettings = settings if state is None else state
         record = Record(

@@ -176,16 +176,17 @@ class Run:
 
     async def _advance(self) -> bool:
         """Goes on until there is a step more; False once the run has come to its end, or to rest."""
-        while self.state.status not in _FINAL:
+        recorder = self._recorder
+        while recorder.state.status not in _FINAL:
             if self._inbox:
                 await self._read_inbox()
-            action = decide(self.state, self._settings.window)
+            action = decide(recorder.state, self._settings.window)
             if self._pause.asked and not isinstance(action, AwaitApproval | Finish):
                 await self._suspend()
                 break
             match action:
                 case AskModel() | RunTools():
-                    await (self._step(action) if self._stage.has("step") else self._take_step(action))
+                    await (self._step(action) if "step" in self._stage.levels else self._take_step(action))
                 case Compact(plan):
                     await self._turns.compact(plan)
                     continue
@@ -193,9 +194,10 @@ class Run:
                     break
                 case Finish():
                     await self._accept(action)
-            if self.state.status == "running":
+            status = recorder.state.status
+            if status == "running":
                 return True
-            if self.state.status == "suspended":
+            if status == "suspended":
                 break
         if self._frame is not None and self.state.status in PAUSED:
             await self._recorder.record_all((await self._frame.end(Finish(self.state.status, "", "")))[1])
@@ -220,7 +222,7 @@ class Run:
         for event in self._opening:
             if isinstance(event, RunStarted):
                 start = RunStart(event.messages)
-                if self._stage.has("run"):
+                if "run" in self._stage.levels:
                     verdict, facts = await self._stage.before("run", start)
                     if isinstance(verdict, RunStart):
                         start = verdict
@@ -230,7 +232,7 @@ class Run:
             await self.record(event)
         self._opening = ()
         await self._recorder.record_all(facts)
-        if self._stage.has("run") and self.state.stop is None:
+        if "run" in self._stage.levels and self.state.stop is None:
             self._frame = RunFrame(self._stage, start, lambda: self.state.metadata)
             if not await self._frame.enter():
                 await self._end(Finish("no_answer", "", ""))
@@ -290,7 +292,7 @@ class Run:
                 await self._end(ended)
             if self._inbox:
                 await self._read_inbox()
-            state = self.state
+            state = self._recorder.state
             following = decide(state)
             if not state.batch or not isinstance(following, RunTools):
                 await self._turns.drop_early()
@@ -340,11 +342,13 @@ class Run:
         step = 0 if state is None else state.step
         return HookContext(self.run_id, step, self._settings.deps, self.memory, state, notes, name)
 
-    async def _emit(self, event: Event) -> None:
+    def _emit(self, event: Event) -> Awaitable[None]:
         """Records a fact of a batch, a result with what has changed in the tools' memory."""
-        if not isinstance(event, ToolFinished) or not self._may_remember(event.result.name):
-            await self.record(event)
-            return
+        if type(event) is ToolFinished and self._may_remember(event.result.name):
+            return self._record_with_memory(event)
+        return self.record(event)
+
+    async def _record_with_memory(self, event: ToolFinished) -> None:
         if self._remembered is None:
             self._remembered = Memory(self.memory, self.state.memory, self._settings.secrets)
         changes, refused = self._remembered.changes()
@@ -362,7 +366,7 @@ class Run:
         return reached or self._hooked
 
     async def _run_tools(self, action: RunTools) -> None:
-        state, settings = self.state, self._settings
+        state, settings = self._recorder.state, self._settings
         early = self._turns.take_early()
         seconds, loop = seconds_left(state, settings.clock), asyncio.get_running_loop()
         until = None if seconds is None else loop.time() + seconds
@@ -370,7 +374,7 @@ class Run:
             batch = await settings.executor.run(
                 action.calls,
                 emit=self._emit,
-                context=self.batch_context(),
+                context=self.batch_context(state),
                 approver=settings.approver,
                 decided={decided.call_id: decision_of(decided) for decided in state.decisions},
                 finished={result.call_id: result for result in state.results},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from toolspeak.agent.compaction import Window
@@ -18,8 +18,7 @@ from toolspeak.journal.base import Journal
 from toolspeak.tools import Toolset
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class RunSettings:
     """See `Agent` and `RunOptions`; `pipelines` are the interceptors of each level, the outermost first."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from toolspeak.agent.log import Log, nothing
 from toolspeak.agent.progress import Progress
@@ -30,8 +30,7 @@ from toolspeak.data.messages import (
 from toolspeak.data.values import quick
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class RunState:
     """Everything the next decision depends on.
 

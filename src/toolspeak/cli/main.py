@@ -6,50 +6,18 @@ import sys
 
 import click
 
-from toolspeak.cli.demo import demo
-from toolspeak.cli.exec import execute
+from toolspeak.cli.commands import LazyCommands
 from toolspeak.cli.exits import INTERRUPTED, NO_ANSWER, USAGE
-from toolspeak.cli.grammar import grammar
-from toolspeak.cli.listing import dialects, tools
-from toolspeak.cli.parse import parse
-from toolspeak.cli.resume import resume
-from toolspeak.cli.rules import rules
-from toolspeak.cli.run import run
-from toolspeak.cli.serve import serve
-from toolspeak.cli.sessions import sessions
-from toolspeak.cli.show import diff, show
-from toolspeak.cli.suspend import suspend
-from toolspeak.cli.translate import translate_conversation
 from toolspeak.errors import ToolspeakError, UsageError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="toolspeak")
 def cli() -> None:
     """Any model can use tools.
 
     Exit codes: 0 answered, 1 ended without an answer, 2 usage, 3 awaiting approval, 4 suspended, 130 interrupted.
     """
-
-
-for command in (
-    run,
-    serve,
-    resume,
-    suspend,
-    sessions,
-    show,
-    diff,
-    execute,
-    parse,
-    translate_conversation,
-    grammar,
-    dialects,
-    tools,
-    rules,
-    demo,
-):
-    cli.add_command(command)
 
 
 def main() -> None:

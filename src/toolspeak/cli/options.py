@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 import click
-from platformdirs import user_data_path
 
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, repaired
 from toolspeak.errors import UsageError
-from toolspeak.journal import Journal, MemoryJournal, open_journal
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 STANDARD_INPUT = "-"
@@ -48,23 +46,6 @@ def workspace_option(command: CommandT) -> CommandT:
         type=click.Path(exists=True, file_okay=False),
         help="The folder the tools are confined to (default: the current one).",
     )(command)
-
-
-def journal_option(command: CommandT) -> CommandT:
-    return click.option(
-        "--journal",
-        envvar="TOOLSPEAK_JOURNAL",
-        metavar="FILE|URL",
-        help="Where runs are recorded: a file, a postgresql:// URL, or `none` (default: toolspeak.db in your data"
-        " folder).",
-    )(command)
-
-
-def journal_of(where: str | None) -> Journal:
-    """The journal an option names."""
-    if where == "none":
-        return MemoryJournal()
-    return open_journal(where or user_data_path("toolspeak", appauthor=False) / "toolspeak.db")
 
 
 def finish_option(command: CommandT) -> CommandT:

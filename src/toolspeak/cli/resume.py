@@ -12,8 +12,8 @@ import click
 from toolspeak.agent import Agent, Run
 from toolspeak.cli.exits import ANSWERED
 from toolspeak.cli.find import SHORT, find_run, unfinished
+from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import journal_of, journal_option
 from toolspeak.cli.work import Approve, Setup, Shown, open_streams, recording_of, work
 from toolspeak.data.events import RunStarted
 from toolspeak.errors import RunBusy, ToolspeakError, UsageError

@@ -11,16 +11,9 @@ import click
 from toolspeak.agent import Agent, Cassette, Run, Session
 from toolspeak.agent.sessions import new_session_id
 from toolspeak.cli.find import find_session
+from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import (
-    journal_of,
-    journal_option,
-    read_reply,
-    repair_option,
-    rules_option,
-    starts_in_option,
-    workspace_option,
-)
+from toolspeak.cli.options import read_reply, repair_option, rules_option, starts_in_option, workspace_option
 from toolspeak.cli.work import Approve, Setup, Shown, anywhere, open_streams, work
 from toolspeak.data.events import Limits
 from toolspeak.dialects import Section

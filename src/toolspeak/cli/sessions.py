@@ -13,8 +13,9 @@ from rich.table import Table
 from toolspeak.agent.exports import export_session, import_session
 from toolspeak.agent.sessions import fork_session
 from toolspeak.cli.find import SHORT, find_run, find_session
+from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import journal_of, journal_option, write_json, write_text
+from toolspeak.cli.options import write_json, write_text
 from toolspeak.errors import UsageError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.ui import printable

@@ -13,8 +13,9 @@ import click
 from toolspeak.agent import RunState
 from toolspeak.agent.load import load_state
 from toolspeak.cli.find import find_run
+from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import journal_of, journal_option, write_json_line, write_text
+from toolspeak.cli.options import write_json_line, write_text
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import RunFinished
 from toolspeak.errors import UsageError

@@ -8,8 +8,8 @@ import click
 
 from toolspeak.agent.suspend import suspend_run
 from toolspeak.cli.find import SHORT, find_run
+from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import journal_of, journal_option
 from toolspeak.errors import UsageError
 from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.rules import is_held

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.data.messages import JSON
@@ -16,8 +15,7 @@ EffectKind = Literal["any", "reads", "writes", "external", "undeclared", "destru
 """What a rule looks for in a call's effects: `reads` is read-only on this machine, `writes` any change of it."""
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Rule:
     """What is to become of the calls it fits; it fits if all that it says does.
 
@@ -42,8 +40,7 @@ class Rule:
     definition: str = ""
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class StandingRule:
     """A rule that is kept because `by` said "always"; `id` is what revokes it."""
 
@@ -52,8 +49,7 @@ class StandingRule:
     by: str = ""
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Decision:
     """A yes or a no. `reason` of a no goes to the model; `by` says who decided.
 
@@ -78,8 +74,7 @@ class Decision:
         return "terminate" if self.ends_run else "reject"
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Escalate:
     """No decision: somebody further up is asked, in the end a person; `reason` tells them why."""
 

@@ -17,7 +17,6 @@ gives when it accepted something leniently:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
@@ -32,28 +31,24 @@ def other_dialects(notes: Iterable[str]) -> list[str]:
     return [note.removeprefix(DIALECT_NOTE) for note in notes if note.startswith(DIALECT_NOTE)]
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class TextDelta:
     text: str
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class TextAside:
     """Text that is none of the answer: it stands behind calls, where the model's dialect has no place for any."""
 
     text: str
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ReasoningDelta:
     text: str
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class PartEnded:
     """The text or reasoning streamed last is a part of its own, which goes back to its provider with `opaque`.
 
@@ -65,8 +60,7 @@ class PartEnded:
     opaque: Opaque | None = None
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class CallStarted:
     """A call's name is known. `id` is the model's own, if the dialect has ids and it came before the arguments."""
 
@@ -75,8 +69,7 @@ class CallStarted:
     id: str | None = None
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ArgumentsDelta:
     """A fragment of the arguments as JSON text; the fragments of a completed call join to one JSON object."""
 
@@ -84,8 +77,7 @@ class ArgumentsDelta:
     text: str
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class CallCompleted:
     """A call was read to its end. That it counts is only known at `BatchEnded`.
 
@@ -101,8 +93,7 @@ class CallCompleted:
     opaque: Opaque | None = None
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class CallMalformed:
     """Text that was meant as a call and is none; nothing of it may run.
 
@@ -119,8 +110,7 @@ class CallMalformed:
     whole_block: bool = False
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class CallIgnored:
     """A call that was read and does not count."""
 
@@ -128,8 +118,7 @@ class CallIgnored:
     reason: str
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class BatchEnded:
     """The calls that count, in order: this is what may run. `ok`: nothing in the batch was malformed."""
 
@@ -138,16 +127,14 @@ class BatchEnded:
     notes: tuple[str, ...] = ()
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ForgedResults:
     """A block of results that the model wrote itself; reported, never believed."""
 
     raw: str
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class TurnEnded:
     """The turn is over. `model` is the model's name as its API gave it, `response_id` the id under which a server
     keeps the turn."""
@@ -158,8 +145,7 @@ class TurnEnded:
     response_id: str | None = None
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ToolProgress:
     """A line a running tool reports to whoever watches."""
 

@@ -7,7 +7,7 @@ what a journal holds. State is the fold of the records.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from toolspeak.data.approvals import Rule
@@ -32,8 +32,7 @@ StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interc
 LimitName = Literal["steps", "calls", "seconds", "tokens", "cost", "repeats", "failures"]
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Limits:
     """What a run may use before it has to wrap up; None is no limit.
 
@@ -53,8 +52,7 @@ class Limits:
     cost: float | None = None
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class RunStarted:
     """`messages` are the history the run starts with, the task last.
 
@@ -76,8 +74,7 @@ class RunStarted:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class UserMessageQueued:
     """Something the user said while the run was going on; the model reads it at the next step."""
 
@@ -85,8 +82,7 @@ class UserMessageQueued:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ModelAsked:
     """A turn was asked for. The digests (SHA-256, hex) tell whether tools or instructions changed between turns."""
 
@@ -97,8 +93,7 @@ class ModelAsked:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ModelAnswered:
     """A turn was read to its end; recorded before any of its calls runs.
 
@@ -118,8 +113,7 @@ class ModelAnswered:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ModelTextReceived:
     """A piece of a turn that is not at its end: its text and reasoning since the piece before, as the model wrote them,
     with its calls as text: in its dialect, or for an API's own calls the name and the arguments' JSON on a line.
@@ -133,8 +127,7 @@ class ModelTextReceived:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ModelFailed:
     """The model API failed and the run cannot go on."""
 
@@ -143,8 +136,7 @@ class ModelFailed:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ApprovalRequested:
     """A call waits for a yes: `call` as it would run. `preview` shows what it would change (a unified diff, a command).
 
@@ -161,8 +153,7 @@ class ApprovalRequested:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ApprovalDecided:
     """A yes or a no to the request with this digest; the fields are those of `Decision`."""
 
@@ -177,8 +168,7 @@ class ApprovalDecided:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ToolStarted:
     """Recorded immediately before the tool's function is entered.
 
@@ -197,8 +187,7 @@ class ToolStarted:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class MemoryChanged:
     """A value that a tool has kept in `RunContext.memory`, under a key or a key and an entry of what is under it; or
     has `forgotten`."""
@@ -208,8 +197,7 @@ class MemoryChanged:
     forgotten: bool = False
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ToolFinished:
     """A call has its result, whether its function ran or not; recorded before the result is used.
 
@@ -228,8 +216,7 @@ class ToolFinished:
         return self.result.call_id
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class MetadataSet:
     """What interceptors keep with the run: `values` are added to its metadata. `by` names the interceptor."""
 
@@ -239,8 +226,7 @@ class MetadataSet:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class InterceptorFailed:
     """An interceptor raised, or gave back what it must not: what it was asked about fails. `level` is what it wraps,
     `hook` where it failed (before, around, after)."""
@@ -253,8 +239,7 @@ class InterceptorFailed:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class AnswerRejected:
     """The answer is not of the type that was asked for; the model reads `reason` and answers again."""
 
@@ -262,8 +247,7 @@ class AnswerRejected:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class StopRequested:
     """The run is to end as soon as the calls of its step have their results.
 
@@ -280,8 +264,7 @@ class StopRequested:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class LimitReached:
     """A limit was hit; the next turn is the wrap-up answer. `used` and `allowed` in the limit's unit."""
 
@@ -291,8 +274,7 @@ class LimitReached:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class HistoryCompacted:
     """The model reads less of the history from here on; the records before this one keep the whole.
 
@@ -313,8 +295,7 @@ class HistoryCompacted:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class SubRunUsed:
     """What a run that one of this run's tools started has used, since it was last told: recorded when that run ends,
     pauses or breaks off. `cost` is in USD, None if some of it is not known."""
@@ -327,8 +308,7 @@ class SubRunUsed:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class RunPaused:
     """The run stopped where nothing is under way, and can be resumed: it waits for decisions about these calls, or was
     asked to be suspended."""
@@ -338,14 +318,12 @@ class RunPaused:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class RunResumed:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class RunFinished:
     """`reason` says why in a word: `answer`, `answer_cut` (by the token limit), a limit's name, `empty_answer`,
     `forged_results` (the model made up results), `model_error`, a stop's reason (see `StopRequested`), or the model's
@@ -357,8 +335,7 @@ class RunFinished:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class UnknownEvent:
     """An event of a kind this version does not know, kept as it was."""
 
@@ -391,8 +368,7 @@ Event: TypeAlias = (
 )
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Record:
     """An event with its stamp.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from dataclasses import field
+from typing import Literal, TypeAlias, final
 
 from toolspeak.data.values import JSON, no_extra, value
 
@@ -36,8 +36,7 @@ FailureCode = Literal[
 """Why a call failed, for programs; the model reads the content."""
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Opaque:
     """Provider data that travels with a part (a reasoning signature, say): sent back verbatim to the
     provider and model it came from, ignored elsewhere."""
@@ -47,16 +46,14 @@ class Opaque:
     data: JSON
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class TextPart:
     text: str
     opaque: Opaque | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ReasoningPart:
     """What the model thought; kept, never shown to the model again unless its API asks for it."""
 
@@ -65,16 +62,14 @@ class ReasoningPart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class JsonPart:
     value: JSON
     opaque: Opaque | None = None
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ImagePart:
     """An image by its bytes or by its URL; exactly one of `data` and `url` is set."""
 
@@ -85,8 +80,7 @@ class ImagePart:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class FilePart:
     """Bytes with a name, for what is neither text, JSON nor an image."""
 
@@ -100,8 +94,8 @@ class FilePart:
 ContentPart: TypeAlias = TextPart | JsonPart | ImagePart | FilePart
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@final
+@value()
 class ToolCall:
     """One call the model made.
 
@@ -120,8 +114,8 @@ class ToolCall:
     repaired_from: str | None = None
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@final
+@value()
 class MalformedCall:
     """Something that was meant as a call and cannot be one; it holds its position in the batch.
 
@@ -138,8 +132,8 @@ class MalformedCall:
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@final
+@value()
 class ToolResult:
     """What came of one call. `structured` keeps the tool's value when it is richer than `content`."""
 
@@ -168,8 +162,7 @@ Part: TypeAlias = TextPart | ReasoningPart | JsonPart | ImagePart | FilePart | T
 _CALLS = (ToolCall, MalformedCall)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Message:
     """A role and its parts, in the order they were written."""
 
@@ -203,8 +196,7 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class TextMessage:
     """A message as a text-only model API takes it: a dialect has turned calls and results into text."""
 
@@ -212,8 +204,7 @@ class TextMessage:
     text: str
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class Usage:
     """Tokens of one or more turns. None is *unknown* (the provider did not say, or we closed the stream).
 
@@ -246,32 +237,25 @@ class Usage:
         """The two together; what is unknown of one adds nothing to the other (`cached`, say, which many APIs leave
         out). Of turns whose tokens are unknown they are estimated first."""
         return Usage(
-            _sum(self.input, more.input),
-            _sum(self.output, more.output),
-            _sum(self.cached, more.cached),
-            _sum(self.reasoning, more.reasoning),
-            _sum(self.cache_write, more.cache_write),
+            self.input if more.input is None else (self.input or 0) + more.input,
+            self.output if more.output is None else (self.output or 0) + more.output,
+            self.cached if more.cached is None else (self.cached or 0) + more.cached,
+            self.reasoning if more.reasoning is None else (self.reasoning or 0) + more.reasoning,
+            self.cache_write if more.cache_write is None else (self.cache_write or 0) + more.cache_write,
         )
 
     def since(self, earlier: Usage) -> Usage:
         """What has come to an earlier count of the same turns."""
         return Usage(
-            _sum(self.input, earlier.input, -1),
-            _sum(self.output, earlier.output, -1),
-            _sum(self.cached, earlier.cached, -1),
-            _sum(self.reasoning, earlier.reasoning, -1),
-            _sum(self.cache_write, earlier.cache_write, -1),
+            self.input if earlier.input is None else (self.input or 0) - earlier.input,
+            self.output if earlier.output is None else (self.output or 0) - earlier.output,
+            self.cached if earlier.cached is None else (self.cached or 0) - earlier.cached,
+            self.reasoning if earlier.reasoning is None else (self.reasoning or 0) - earlier.reasoning,
+            self.cache_write if earlier.cache_write is None else (self.cache_write or 0) - earlier.cache_write,
         )
 
 
-def _sum(count: int | None, other: int | None, sign: int = 1) -> int | None:
-    if other is None:
-        return count
-    return sign * other if count is None else count + sign * other
-
-
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ToolChoice:
     """What the model is asked to do with its tools; `name` goes with `specific` alone.
 

@@ -78,8 +78,7 @@ READ_ANYTHING = Effects(reads={EVERYTHING}, idempotent=True, destructive=False)
 UNDECLARED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, declared=False)
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ToolSpec:
     """A tool as a model is told of it.
 

@@ -8,7 +8,7 @@ for delta in parser.close("stop"): ...
 
 # pyright: reportUnsupportedDunderAll=false
 
-import importlib
+from toolspeak.lazy import lazy_names
 
 _PLACES = {
     "AutoDialect": "toolspeak.dialects.detect",
@@ -42,44 +42,6 @@ _PLACES = {
 """Each public name and where it is. The catalogue is large: it is imported by whoever asks for a dialect, and not by
 whoever names a type. Type checkers read `__init__.pyi`."""
 
-__all__ = [
-    "DIALECTS",
-    "PROTOCOLS",
-    "TARGETS",
-    "AutoDialect",
-    "BatchRule",
-    "Dialect",
-    "DialectInfo",
-    "Grammar",
-    "History",
-    "Listing",
-    "ParsedTurn",
-    "Parser",
-    "Section",
-    "SpecialTokens",
-    "StrictDialect",
-    "Target",
-    "Translation",
-    "TurnCollector",
-    "get_dialect",
-    "known_dialect",
-    "list_tools",
-    "open_parser",
-    "read_results",
-    "read_turn",
-    "repaired",
-    "section_of_reply",
-    "translate",
-]
+__all__ = list(_PLACES)
 
-
-def __getattr__(name: str) -> object:
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(place), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _PLACES)

@@ -23,8 +23,7 @@ _STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
 _JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class Tag:
     """A start tag: whose it is, what the model said about the value, `<…/>` or not, and how long it is."""
 

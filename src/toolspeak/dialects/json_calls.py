@@ -60,8 +60,7 @@ class CallShape:
         return f"[{call}]" if self.array else call
 
 
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class _Call:
     """The call being read. `arguments` is set once their key was seen."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from toolspeak.data.deltas import (
     LEAKED,
@@ -21,6 +20,7 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
+from toolspeak.data.values import changed
 from toolspeak.dialects.base import Parser
 from toolspeak.dialects.extract import only_object
 
@@ -46,7 +46,9 @@ class LeakedCalls:
     def __init__(self, new_parser: Callable[[], Parser], *, echoes: bool = True, late: bool = False) -> None:
         self._new_parser = new_parser
         self._parser: Parser | None = None
-        self._numbers: dict[tuple[bool, int], int] = {}
+        # The numbers of the calls that came natively, and of those that stand in the text.
+        self._natives: dict[int, int] = {}
+        self._strays: dict[int, int] = {}
         self._native: list[CallCompleted | CallMalformed] = []
         self._leaked: list[CallCompleted] = []
         self._ends: list[BatchEnded] = []
@@ -60,14 +62,11 @@ class LeakedCalls:
         self._behind: list[tuple[int, ReasoningDelta | PartEnded]] = []
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
-        if isinstance(delta, TextDelta):
+        if type(delta) is TextDelta:
             return self._text(delta)
-        if isinstance(delta, ArgumentsDelta):  # most pieces of a turn with calls
-            number = self._number(False, delta.index)
-            return (delta if number == delta.index else replace(delta, index=number),)
-        if isinstance(delta, TurnEnded):
+        if type(delta) is TurnEnded:
             return [*self._end(delta), delta]
-        if isinstance(delta, ReasoningDelta | PartEnded):
+        if type(delta) is ReasoningDelta or type(delta) is PartEnded:
             return self._behind_text(delta)
         return self._renumbered(delta, leaked=False)
 
@@ -146,44 +145,39 @@ class LeakedCalls:
         return []
 
     def _renumbered(self, delta: Delta, *, leaked: bool) -> list[Delta]:
-        if isinstance(delta, ReasoningDelta):
-            return [delta]
-        match delta:
-            case BatchEnded():
-                self._ends.append(self._own_numbers(delta, leaked))
-                return []
-            case CallStarted() | ArgumentsDelta() | CallIgnored():
-                number = self._number(leaked, delta.index)
-                return [delta if number == delta.index else replace(delta, index=number)]
-            case CallCompleted():
-                number = self._number(leaked, delta.index)
-                own = delta if number == delta.index else replace(delta, index=number)
-                if leaked:
-                    own = replace(own, notes=(*own.notes, LEAKED))
-                    self._leaked.append(own)
-                else:
-                    self._native.append(own)
-                return [own]
-            case CallMalformed():
-                own = replace(delta, index=self._number(leaked, delta.index))
-                if not leaked:
-                    self._native.append(own)
-                return [own]
-            case ForgedResults(raw):
-                # A server that has calls of its own has results of its own: in its text they are an example.
-                return [TextDelta(raw)]
-            case _:
-                return [delta]
+        if type(delta) is BatchEnded:
+            self._ends.append(self._own_numbers(delta, leaked))
+            return []
+        if type(delta) is ForgedResults:
+            # A server that has calls of its own has results of its own: in its text they are an example.
+            return [TextDelta(delta.raw)]
+        if type(delta) is ArgumentsDelta or type(delta) is CallStarted or type(delta) is CallIgnored:
+            number = self._number(leaked, delta.index)
+            return [delta if number == delta.index else changed(delta, index=number)]
+        if type(delta) is CallCompleted or type(delta) is CallMalformed:
+            own = changed(delta, index=self._number(leaked, delta.index))
+            if not leaked:
+                self._native.append(own)
+            elif type(own) is CallCompleted:
+                own = changed(own, notes=(*own.notes, LEAKED))
+                self._leaked.append(own)
+            return [own]
+        return [delta]
 
     def _number(self, leaked: bool, index: int) -> int:
-        numbers = self._numbers
-        return numbers.setdefault((leaked, index), len(numbers))
+        numbers = self._strays if leaked else self._natives
+        number = numbers.get(index)
+        if number is None:
+            number = numbers[index] = len(self._natives) + len(self._strays)
+        return number
 
     def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
-        selected = tuple([self._number(leaked, index) for index in ended.selected])
-        return ended if selected == ended.selected else replace(ended, selected=selected)
+        selected = tuple(sorted([self._number(leaked, index) for index in ended.selected]))
+        return ended if selected == ended.selected else changed(ended, selected=selected)
 
     def _end(self, ended: TurnEnded) -> list[Delta]:
+        if self._parser is None and not self._echo and not self._behind and len(self._ends) == 1:
+            return [self._ends[0]]  # a turn without text, as most that call tools are
         out: list[Delta] = []
         if self._echo and self._is_echo(_text_of(self._echo)):
             self._echo = [delta for delta in self._echo if not isinstance(delta, TextDelta)]
@@ -194,7 +188,7 @@ class LeakedCalls:
         if not self._ends:
             return out + (self._late or [])
         if not self._leaked and not self._late and len(self._ends) == 1:
-            return [*out, BatchEnded(tuple(sorted(self._ends[0].selected)), self._ends[0].ok)]
+            return [*out, BatchEnded(self._ends[0].selected, self._ends[0].ok)]
         selected = {index for end in self._ends for index in end.selected}
         for call in self._leaked:
             if any(_same(call, native) for native in self._native):

@@ -51,8 +51,7 @@ class Marker:
         return found[1] if found else ""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class Found:
     """A start marker of `length` characters; for a block the body's first character follows it. `reader` is who reads
     what it opens, where there are several."""

@@ -81,8 +81,7 @@ class NamedShape:
         object.__setattr__(self, "header_end", re.compile("|".join(map(re.escape, ends))))
 
 
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class _Call:
     """The call being read; `header` is what was read of it, `value` the arguments."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta
 from toolspeak.data.values import quick
@@ -16,8 +15,7 @@ NewBody = Callable[[Marker, int, Caps], Body]
 """Makes the reader of one block, given its marker and the index of its first call."""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class BlockFormat:
     """What makes a dialect of this family. The first reasoning marker is the one a prompt may have opened.
     `text_aside`: the text behind a block of calls is none of the answer (`DialectInfo.text_aside`)."""
@@ -29,8 +27,7 @@ class BlockFormat:
     text_aside: bool = False
 
 
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class OpenBlock:
     """A block's body. With a `problem`, at the turn's `offset`, none of its calls counts."""
 
@@ -54,4 +51,4 @@ class OpenBlock:
             out.extend(CallIgnored(call.index, "its block could not be read to the end") for call in calls)
             index, raw = first_index + len(calls), self.body.raw.value()
             out.append(CallMalformed(index, raw, problem.code, problem.reason, self.offset, None, True))
-        return {call.index for call in calls if isinstance(call, CallMalformed)}
+        return {call.index for call in calls if type(call) is CallMalformed}

@@ -10,7 +10,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from json.encoder import encode_basestring, encode_basestring_ascii
 
@@ -92,8 +92,7 @@ class Steps(Body):
         self._index += 1
 
 
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class OpenCall:
     """The call being read; without a name it has not started, and is malformed. `written`: its arguments came as one
     JSON text, which is out already."""

@@ -11,6 +11,7 @@ from toolspeak.data.deltas import (
     CallCompleted,
     CallIgnored,
     CallMalformed,
+    CallStarted,
     Delta,
     ForgedResults,
     PartEnded,
@@ -44,8 +45,7 @@ class IgnoredCall:
     reason: str
 
 
-@value
-@dataclass(frozen=True, slots=True)
+@value()
 class ParsedTurn:
     """What the runtime sees in a reply.
 
@@ -101,40 +101,51 @@ class TurnCollector:
 
     def add(self, delta: Delta) -> None:
         # Most deltas of a turn are pieces of text or of arguments, which are with their call once it is complete.
-        if isinstance(delta, TextDelta):
+        if type(delta) is TextDelta:
             part = self._open
             if part is None or part.kind is not TextPart:
                 part = self._begin(TextPart)
             part.pieces.append(delta.text)
-        elif isinstance(delta, ReasoningDelta):
+        elif type(delta) is ReasoningDelta:
             part = self._open
             if part is None or part.kind is not ReasoningPart:
                 part = self._begin(ReasoningPart)
             part.pieces.append(delta.text)
-        elif not isinstance(delta, ArgumentsDelta):
+        elif type(delta) is CallCompleted:
+            call_id = self._call_id(delta.index)
+            self._place(
+                delta.index,
+                ToolCall(
+                    call_id,
+                    delta.name,
+                    delta.arguments,
+                    delta.id,
+                    delta.notes,
+                    delta.opaque,
+                    repaired_from=delta.repaired_from,
+                ),
+            )
+        elif type(delta) is TurnEnded:
+            self._end = delta
+        elif type(delta) is BatchEnded:
+            self._notes, self.batch_ended = delta.notes, True
+        elif type(delta) is not ArgumentsDelta and type(delta) is not CallStarted:
             self._add_other(delta)
 
     def _add_other(self, delta: Delta) -> None:
         match delta:
             case PartEnded(part, opaque):
                 self._end_part(TextPart if part == "text" else ReasoningPart, opaque)
-            case CallCompleted(index, name, arguments, given_id, notes, repaired, opaque):
-                call_id = self._call_id(index)
-                self._place(index, ToolCall(call_id, name, arguments, given_id, notes, opaque, repaired_from=repaired))
             case CallMalformed():
                 call_id = self._call_id(delta.index)
                 malformed = MalformedCall(call_id, delta.raw, delta.code, delta.reason, delta.name, delta.whole_block)
                 self._place(delta.index, malformed)
             case CallIgnored(index, reason):
                 self._ignored[index] = reason
-            case BatchEnded():
-                self._notes, self.batch_ended = delta.notes, True
             case ForgedResults(raw):
                 self._forged = (*self._forged, raw)
             case TextAside(text):
                 self._aside.append(text)
-            case TurnEnded():
-                self._end = delta
             case _:
                 pass
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from toolspeak.data.values import quick
 from toolspeak.dialects.scan import MAX_CANDIDATE
@@ -18,8 +17,7 @@ _ELEMENT_NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _UNSAFE = re.compile(r"[^\w .:/-]")
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class Tag:
     """`name` is the tool or argument the element stands for; `kind` its `type` attribute; `attributes`: it
     has others, which mean nothing to us; `length` in characters."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar, cast
 
 from toolspeak.data.approvals import Decision, Escalate
@@ -42,8 +42,7 @@ class _TooLateError(Exception):
     """The run's time was over while a call was being admitted."""
 
 
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class Admission:
     """Admits the calls of one batch; make a new one for each. `waited` are the seconds an approver took so far.
 
@@ -80,19 +79,19 @@ class Admission:
             if call.id in finished:
                 entries.append(Settled(finished[call.id], recorded=True))
                 continue
-            counted += not isinstance(call, MalformedCall)
+            counted += type(call) is ToolCall
             over = max_calls is not None and counted > max_calls
             entry = self._refused(call, over=over)
             if entry is None:
                 asked = cast("ToolCall", call)  # every malformed one was refused
                 ready = None if self.pipeline else self._ready(asked)
                 entry = self._at_once(ready) or await self._entry(asked, ready)
-            if isinstance(entry, Settled):
+            if type(entry) is Settled:
                 if isinstance(call, ToolCall):
                     entry = replace(entry, result=self.doubts.told(call, entry.result))
                 self._consider(entry)
             else:
-                self.holds = self.holds or isinstance(entry, Held)
+                self.holds = self.holds or type(entry) is Held
                 if looks_back:
                     self._earlier.append(entry.call if isinstance(entry, Ready) else entry.ready.call)
             entries.append(entry)
@@ -121,7 +120,7 @@ class Admission:
         """What becomes of a call that is not looked at."""
         if self._rest:
             return self._skipped(call)
-        if isinstance(call, MalformedCall):
+        if type(call) is MalformedCall:
             return Settled(failure(call, "malformed", call.reason))
         if over:
             return Settled(failure(call, "skipped", "the run's limit on calls is reached"))

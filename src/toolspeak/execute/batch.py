@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from toolspeak.data.events import Event
@@ -29,8 +29,7 @@ def _no_memory() -> dict[str, Any]:
     return {}
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class BatchContext:
     """The run a batch belongs to; every call's RunContext is made from it.
 
@@ -50,8 +49,7 @@ class BatchContext:
     pause: Pause = field(default_factory=Pause)
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class Batch:
     """The results, complete and in call order; or no results and the calls that wait for a decision,
     in which case nothing was executed. `waited` are the seconds an approver took: they moved the deadline on.
@@ -75,8 +73,7 @@ class Batch:
         )
 
 
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class Deadline:
     """When the run's time is over, in the event loop's time; None is no limit."""
 

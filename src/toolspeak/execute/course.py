@@ -4,48 +4,53 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from toolspeak.data.events import StopRequested
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
 from toolspeak.execute.doubts import Doubts
+from toolspeak.execute.pause import Pause
+from toolspeak.execute.scope import RunScope
 from toolspeak.execute.settings import ExecutionSettings
 from toolspeak.execute.timers import Timers
 from toolspeak.execute.turns import Watch
 
 
+@quick(frozen=False, eq=False)
 class Course:
-    """One batch under way; make it in the task that runs the batch.
+    """One batch under way; see `begun`.
 
     `stop` is set once no further call may start, `expired` once the run's time is over, `stopping` once the batch
     ends before its end; `over` is done when it ends, `error` is why it ended early. `pause` asks it to begin nothing
-    more, `under_way` counts the tasks that have begun.
+    more, `under_way` counts the tasks that have begun. `owner` is the task that runs the batch; it had been cancelled
+    so many `cancellations` before.
     """
 
-    __slots__ = (
-        "_cancellations",
-        "_owner",
-        "context",
-        "deadline",
-        "doubts",
-        "emit",
-        "error",
-        "expired",
-        "metadata",
-        "over",
-        "pause",
-        "scope",
-        "settings",
-        "stop",
-        "stopping",
-        "timers",
-        "under_way",
-        "watch",
-    )
+    settings: ExecutionSettings
+    emit: Emit
+    context: BatchContext
+    deadline: Deadline
+    doubts: Doubts
+    metadata: Mapping[str, JSON]
+    stop: StopRequested | None
+    scope: RunScope
+    timers: Timers
+    pause: Pause
+    watch: Watch | None
+    over: asyncio.Future[None]
+    owner: asyncio.Task[Any]
+    cancellations: int
+    under_way: int = 0
+    expired: bool = False
+    stopping: bool = False
+    error: BaseException | None = None
 
-    def __init__(
-        self,
+    @classmethod
+    def begun(
+        cls,
+        loop: asyncio.AbstractEventLoop,
         settings: ExecutionSettings,
         emit: Emit,
         context: BatchContext,
@@ -53,25 +58,27 @@ class Course:
         doubts: Doubts,
         metadata: Mapping[str, JSON],
         stop: StopRequested | None,
-    ) -> None:
-        self.settings = settings
-        self.emit = emit
-        self.context = context
-        self.scope = context.scope
-        self.deadline = deadline
-        self.doubts = doubts
-        self.metadata = metadata
-        self.watch = Watch(settings.observers, context) if settings.observers else None
-        self.timers = context.scope.timers or Timers()
-        self.pause = context.pause
-        self.under_way = 0
-        self.stop = stop
-        self.expired = False
-        self.stopping = False
-        self.error: BaseException | None = None
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._owner = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._cancellations = self._owner.cancelling()
+    ) -> Course:
+        """The course of a batch that the current task runs, in this event loop."""
+        owner = asyncio.current_task(loop)
+        assert owner is not None, "batches run in tasks"
+        scope = context.scope
+        return cls(
+            settings,
+            emit,
+            context,
+            deadline,
+            doubts,
+            metadata,
+            stop,
+            scope,
+            scope.timers or Timers(),
+            context.pause,
+            Watch(settings.observers, context) if settings.observers else None,
+            loop.create_future(),
+            owner,
+            owner.cancelling(),
+        )
 
     @property
     def is_late(self) -> bool:
@@ -80,7 +87,7 @@ class Course:
     @property
     def is_being_cancelled(self) -> bool:
         # Whoever cancels every task (as asyncio.run does) reaches a call's task before the batch's can react.
-        return self.stopping or self._owner.cancelling() > self._cancellations
+        return self.stopping or self.owner.cancelling() > self.cancellations
 
     async def halt(self, stop: StopRequested) -> None:
         """From here on no call is started; those that are under way go on."""

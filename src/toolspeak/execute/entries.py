@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 from toolspeak.data.messages import FailureCode, MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import Effects
@@ -15,8 +15,8 @@ from toolspeak.execute.early import Begun
 from toolspeak.tools.tool import Tool
 
 
-@quick
-@dataclass(slots=True)
+@final
+@quick(frozen=False)
 class Ready:
     """A call that may run. `arguments` hold revealed secrets and are for the function alone. `begun` is set when the
     function was entered already, while the model still wrote. `changed`: it is no longer what the model wrote; `note`
@@ -32,8 +32,8 @@ class Ready:
     note: str = ""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@final
+@quick()
 class Settled:
     """A call that has its result without running now; `recorded` says whether the journal has it already. `by` is what
     refused it: an interceptor's name, or who decided."""
@@ -43,6 +43,7 @@ class Settled:
     by: str = ""
 
 
+@final
 @dataclass(slots=True)
 class Held:
     """A call that waits for an answer; `in_doubt` if it is one that was started before."""

@@ -41,9 +41,15 @@ class Execution:
         stop: StopRequested | None = None,
     ) -> None:
         self._settings = settings
-        self._course = Course(settings, emit, context, deadline, doubts, metadata, stop)
-        self._turns = [Turn(call, entry) for call, entry in zip(calls, entries, strict=True)]
-        self._calls = [(turn, turn.entry) for turn in self._turns if isinstance(turn.entry, Ready)]
+        self._loop = loop = asyncio.get_running_loop()
+        self._course = Course.begun(loop, settings, emit, context, deadline, doubts, metadata, stop)
+        self._turns: list[Turn] = []
+        self._calls: list[tuple[Turn, Ready]] = []
+        for call, entry in zip(calls, entries, strict=True):
+            turn = Turn(call, entry)
+            self._turns.append(turn)
+            if type(entry) is Ready:
+                self._calls.append((turn, entry))
         if len(self._calls) > 1:
             chain(self._calls, settings.schedule)
         limit = settings.concurrency.batch
@@ -54,12 +60,11 @@ class Execution:
         )
         if settings.tape is not None and settings.tape.replays:
             recalls = True  # what was remembered is on the tape: here files may be other than they were
-        self._passing = Passing(self._course, recalls=recalls)
+        self._passing = Passing(self._course, recalls)
         self._left = len(self._turns)
         self._ready = deque([turn for turn in self._turns if not turn.waits])
         self._starting = False
         self._vars = contextvars.copy_context()
-        self._loop = asyncio.get_running_loop()
 
     async def run(self) -> tuple[ToolResult, ...]:
         """All results, in call order.
@@ -119,7 +124,7 @@ class Execution:
         entry, course = turn.entry, self._course
         if course.stopping or course.pause.asked or turn.task is not None or turn.result is not None:
             return
-        if isinstance(entry, Settled):
+        if type(entry) is Settled:
             if entry.recorded:
                 self._finish(turn, entry.result)
                 return

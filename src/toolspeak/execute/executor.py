@@ -14,7 +14,7 @@ from toolspeak.execute.approval import Approver, BatchApprover, Policy
 from toolspeak.execute.batch import Batch, BatchContext, Deadline, Emit
 from toolspeak.execute.doubts import NO_DOUBTS, Doubts
 from toolspeak.execute.early import EarlyStart
-from toolspeak.execute.entries import Held, Ready, Settled, Stopping
+from toolspeak.execute.entries import Held, Ready, Stopping
 from toolspeak.execute.execution import Execution
 from toolspeak.execute.gates import Concurrency
 from toolspeak.execute.hooks import HookNotes, in_order
@@ -173,7 +173,9 @@ class Executor:
                 await early.drop()
             for fact in admission.facts():
                 await emit(fact)
-            ran = tuple([_as_runs(call, entry) for call, entry in zip(known, entries, strict=True)])
+            ran = tuple(
+                [entry.call if type(entry) is Ready else call for call, entry in zip(known, entries, strict=True)]
+            )
             execution = Execution(
                 ran,
                 entries,
@@ -196,11 +198,6 @@ class Executor:
         if stop is not None:
             raise _stopped(stop, batch)
         return batch
-
-
-def _as_runs(call: ToolCall | MalformedCall, entry: Ready | Settled) -> ToolCall | MalformedCall:
-    """The call as it runs or would have."""
-    return entry.call if isinstance(entry, Ready) else call
 
 
 def _stopped(stop: StopRequested, batch: Batch) -> AgentStop | ToolFailed:

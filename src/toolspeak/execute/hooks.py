@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from toolspeak.data.events import InterceptorFailed, MetadataSet
 from toolspeak.data.messages import JSON, no_extra
+from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, UsageError
 from toolspeak.execute.results import describe
 from toolspeak.tools.content import jsonable
@@ -44,19 +45,17 @@ class Kept:
     change: Callable[[JSON], JSON] | None = None
 
 
+@quick(frozen=False, eq=False)
 class HookNotes:
     """What the hooks around one thing leave behind: metadata to keep, and which of them failed.
 
     `seen` is the metadata as the next hook sees it, `last` the interceptor that was asked last.
     """
 
-    __slots__ = ("failed", "kept", "last", "seen")
-
-    def __init__(self, metadata: Mapping[str, JSON] = no_extra()) -> None:
-        self.seen: Mapping[str, JSON] = metadata
-        self.kept: list[Kept] = []
-        self.failed: list[InterceptorFailed] = []
-        self.last = ""
+    seen: Mapping[str, JSON] = field(default_factory=no_extra)
+    kept: list[Kept] = field(default_factory=list[Kept])
+    failed: list[InterceptorFailed] = field(default_factory=list[InterceptorFailed])
+    last: str = ""
 
 
 @dataclass(frozen=True, slots=True)

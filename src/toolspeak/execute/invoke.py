@@ -6,7 +6,6 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
 
@@ -21,8 +20,7 @@ from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.tool import Tool
 
 
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class Invocation:
     """One call of a tool's function. `seconds` is its time limit, None for none.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from toolspeak.data.approvals import Decision, Escalate
@@ -17,8 +16,7 @@ from toolspeak.execute.results import describe
 from toolspeak.execute.rules import StandingRules
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class Judge:
     """Decides without asking anybody. `decided` are the answers to questions of this batch that were asked before."""
 

@@ -10,6 +10,7 @@ from time import time
 
 from toolspeak.data.events import StopRequested, ToolFinished
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
+from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ReplayDiverged
 from toolspeak.execute.course import Course
 from toolspeak.execute.entries import Ready, Settled, stopped_result
@@ -28,14 +29,12 @@ _BY_CHANCE = frozenset({"skipped", "unknown_outcome"})
 """The codes of calls that another time, or a process that had not died, would have let run."""
 
 
+@quick()
 class Passing:
     """Takes the turns of one batch. `recalls`: a read may be answered from memory."""
 
-    __slots__ = ("_course", "_recalls")
-
-    def __init__(self, course: Course, *, recalls: bool) -> None:
-        self._course = course
-        self._recalls = recalls
+    _course: Course
+    _recalls: bool
 
     async def take(self, turn: Turn, finish: Callable[[Turn, ToolResult], None]) -> None:
         """All of a turn, in a task of its own; `finish` is told the result once it is recorded. What must end the

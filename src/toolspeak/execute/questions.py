@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -31,8 +31,7 @@ _PREVIEW_BYTES = 64 * 1024
 """More than a person reads before saying yes, and small enough to record."""
 
 
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class Questions:
     """Makes the questions of one batch; nobody is asked here."""
 
@@ -50,7 +49,7 @@ class Questions:
             known = suggest(call.name, (one.name for one in self.tools))
             return Settled(failure(call, "unknown_tool", f"no tool is called {known}"))
         arguments = read_arguments(tool, call, self.secrets)
-        if isinstance(arguments, ToolResult):
+        if type(arguments) is ToolResult:
             return Settled(arguments)
         return Ready(call, tool, arguments, tool.effects_of(arguments), key_of(self.context.run_id, call.id))
 

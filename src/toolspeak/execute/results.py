@@ -98,9 +98,9 @@ def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> To
 
 def _surely_fits(part: ContentPart, max_bytes: int) -> bool:
     """Whether the part is within the limit, told without writing it out."""
-    if isinstance(part, TextPart):
+    if type(part) is TextPart:
         return 4 * len(part.text) <= max_bytes
-    if not isinstance(part, JsonPart) or max_bytes < 32:
+    if type(part) is not JsonPart or max_bytes < 32:
         return False
     value: object = part.value
     if isinstance(value, str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from toolspeak.data.events import SubRunUsed
@@ -11,8 +10,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class Taped:
     """What a tool's function brought, before any interceptor changed it and however long it is. `stop` is set if it
     ended the run, `recalled` if the run remembered an earlier call's result in its place, `skipped` if the function was

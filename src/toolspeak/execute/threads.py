@@ -11,7 +11,6 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
@@ -21,8 +20,7 @@ _IDLE_SECONDS = 10.0
 """How long an idle worker waits for another job before its thread ends."""
 
 
-@quick
-@dataclass(slots=True)
+@quick(frozen=False)
 class Outcome:
     """What became of a function: its value, or the exception it raised."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.data.events import ToolStarted
@@ -21,8 +20,7 @@ from toolspeak.execute.scope import RunScope
 from toolspeak.execute.secrets import Secrets, hide_effects
 
 
-@quick
-@dataclass(slots=True, eq=False)
+@quick(frozen=False, eq=False)
 class Turn:
     """One call on its way, `call` as it runs or would have; `returned` is what its function brought, `result` what was
     recorded. `started` and `completed` are Unix seconds, 0 where there is none yet."""

@@ -16,8 +16,8 @@ from toolspeak.errors import UsageError, suggest
 from toolspeak.gateway.config import Settings, Upstream
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
-from toolspeak.providers.capabilities import capabilities_of
 from toolspeak.providers.compatible import COMPATIBLE
+from toolspeak.providers.families import capabilities_of
 
 MAX_MODELS = 256
 """Names that one process keeps connections for, where an upstream serves whatever it is asked for."""

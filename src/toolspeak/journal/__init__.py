@@ -1,41 +1,21 @@
 """Journals: where the records of runs are kept."""
 
-from __future__ import annotations
+# pyright: reportUnsupportedDunderAll=false
 
-import importlib
-from pathlib import Path
+from toolspeak.lazy import lazy_names
 
-from toolspeak.errors import UsageError
-from toolspeak.journal.base import Found, Journal, Lease, RunInfo, SessionInfo
-from toolspeak.journal.memory import MemoryJournal
-from toolspeak.journal.sqlite import SqliteJournal
+_PLACES = {
+    "Found": "toolspeak.journal.base",
+    "Journal": "toolspeak.journal.base",
+    "Lease": "toolspeak.journal.base",
+    "MemoryJournal": "toolspeak.journal.memory",
+    "RunInfo": "toolspeak.journal.base",
+    "SessionInfo": "toolspeak.journal.base",
+    "SqliteJournal": "toolspeak.journal.sqlite",
+    "open_journal": "toolspeak.journal.named",
+}
+"""Each public name and where it is: a run that is kept in memory needs no database."""
 
+__all__ = list(_PLACES)
 
-def open_journal(where: str | Path) -> Journal:
-    """The journal a path (SQLite) or a `postgresql://` URL names; nothing is opened before it is used.
-
-    Raises UsageError for a URL of another kind, and when the extra `postgres` is not installed.
-    """
-    scheme, separator, _ = str(where).partition("://")
-    if not separator:
-        return SqliteJournal(where)
-    if scheme not in ("postgresql", "postgres"):
-        raise UsageError(f"a journal is a file or a postgresql:// URL, not {scheme}://")
-    try:
-        # asyncpg is an extra, and heavy: nobody else pays for it.
-        postgres = importlib.import_module("toolspeak.journal.postgres")
-    except ImportError as error:
-        raise UsageError("a journal in PostgreSQL needs: pip install 'toolspeak[postgres]'") from error
-    return postgres.PostgresJournal(str(where))
-
-
-__all__ = [
-    "Found",
-    "Journal",
-    "Lease",
-    "MemoryJournal",
-    "RunInfo",
-    "SessionInfo",
-    "SqliteJournal",
-    "open_journal",
-]
+__getattr__, __dir__ = lazy_names(__name__, _PLACES)

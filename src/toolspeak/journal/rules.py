@@ -114,7 +114,7 @@ def session_conflict(session_id: str, expected: int, version: int | None) -> Run
 
 def starts_rightly(record: Record) -> bool:
     """Whether the record is its run's first if, and only if, it starts the run."""
-    return (record.seq == 0) == isinstance(record.event, RunStarted)
+    return (record.seq == 0) == (type(record.event) is RunStarted)
 
 
 def no_start(record: Record) -> JournalError:

@@ -9,18 +9,28 @@ Importing this imports no SDK yet: `McpServers` is looked up when it is asked fo
 # pyright: reportUnsupportedDunderAll=false
 
 import importlib
+from types import ModuleType
 
 from toolspeak.errors import UsageError
-from toolspeak.mcp.config import HttpServer, Server, StdioServer, read_servers
+from toolspeak.lazy import lazy_names
 
-__all__ = ["HttpServer", "LeftOut", "McpServers", "Server", "StdioServer", "read_servers"]
+_PLACES = {
+    "HttpServer": "toolspeak.mcp.config",
+    "LeftOut": "toolspeak.mcp.servers",
+    "McpServers": "toolspeak.mcp.servers",
+    "Server": "toolspeak.mcp.config",
+    "StdioServer": "toolspeak.mcp.config",
+    "read_servers": "toolspeak.mcp.config",
+}
+
+__all__ = list(_PLACES)
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _load(module: str) -> ModuleType:
     try:
-        servers = importlib.import_module("toolspeak.mcp.servers")
+        return importlib.import_module(module)
     except ImportError as error:
         raise UsageError(f"MCP servers need: pip install 'toolspeak[mcp]' ({error})") from error
-    return getattr(servers, name)
+
+
+__getattr__, __dir__ = lazy_names(__name__, _PLACES, _load)

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.errors import UnknownProvider
-from toolspeak.providers.capabilities import capabilities_of
+from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.openai import OpenAIProvider
 from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
 

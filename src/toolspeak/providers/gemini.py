@@ -8,7 +8,8 @@ from typing import Any, Unpack
 from urllib.parse import quote
 
 from toolspeak.providers.api import ApiProvider, Endpoint, address_and_key
-from toolspeak.providers.capabilities import Capabilities, capabilities_of
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.http import ConnectionOptions
 from toolspeak.wire.gemini import GEMINI
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from toolspeak.providers.api import ApiProvider, Counting, Endpoint, address_and_key, bearer
-from toolspeak.providers.capabilities import Capabilities, capabilities_of
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.http import ConnectionOptions
 from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
 

@@ -8,7 +8,8 @@ from typing import Any, Unpack
 
 from toolspeak.errors import ProviderError
 from toolspeak.providers.api import ApiProvider, Counting, Endpoint, address_and_key, bearer
-from toolspeak.providers.capabilities import Capabilities, capabilities_of
+from toolspeak.providers.capabilities import Capabilities
+from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.http import ConnectionOptions
 from toolspeak.providers.openai import OPENAI_URL
 from toolspeak.wire.base import Decoder, Earlier, ModelRequest

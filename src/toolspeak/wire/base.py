@@ -45,8 +45,7 @@ class Earlier:
     messages: int
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@quick()
 class ModelRequest:
     """One turn asked of a model.
 

@@ -1,0 +1,26 @@
+"""The option that says where runs are recorded, for the commands that have to do with runs."""
+
+from __future__ import annotations
+
+import click
+from platformdirs import user_data_path
+
+from toolspeak.cli.options import CommandT
+from toolspeak.journal import Journal, MemoryJournal, open_journal
+
+
+def journal_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--journal",
+        envvar="TOOLSPEAK_JOURNAL",
+        metavar="FILE|URL",
+        help="Where runs are recorded: a file, a postgresql:// URL, or `none` (default: toolspeak.db in your data"
+        " folder).",
+    )(command)
+
+
+def journal_of(where: str | None) -> Journal:
+    """The journal an option names."""
+    if where == "none":
+        return MemoryJournal()
+    return open_journal(where or user_data_path("toolspeak", appauthor=False) / "toolspeak.db")

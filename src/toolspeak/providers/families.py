@@ -1,0 +1,68 @@
+"""What is known of models: the rows of `models.toml`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+
+from toolspeak.providers.capabilities import APIS, Capabilities
+
+_FLAGS = ("tools", "parallel", "output", "reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A row of `models.toml`: what is known of the models whose whole name `names` matches, at these providers.
+
+    None is unknown. `source` is where it was read, `date` when.
+    """
+
+    names: re.Pattern[str]
+    providers: tuple[str, ...]
+    source: str
+    date: str
+    context: int | None = None
+    tools: bool | None = None
+    parallel: bool | None = None
+    output: bool | None = None
+    reasoning: bool | None = None
+
+
+def capabilities_of(provider: str, model: str, *, own_server: bool = False) -> Capabilities:
+    """What a model is known to do at a provider (its name in `PROVIDERS`); nothing at one that is not known.
+
+    A flag is what the API has and the model is not known to lack. The context is only known where a service sets it:
+    with `own_server`, and where people run models themselves, the server's settings decide, so it stays None.
+    """
+    known = APIS.get(provider)
+    if known is None:
+        return Capabilities()
+    family = family_of(provider, model)
+    if family is None:
+        return known
+    lacks = {flag: False for flag in _FLAGS if getattr(family, flag) is False}
+    return replace(known, context=None if own_server else family.context, **lacks)
+
+
+def family_of(provider: str, model: str) -> Family | None:
+    """The first row for the model at this provider. OpenRouter names a model with its vendor in front."""
+    name = model.lower()
+    return next(
+        (row for row in families() if provider in row.providers and row.names.fullmatch(name) is not None), None
+    )
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """The rows of `models.toml`, in their order."""
+    table = tomllib.loads(files("toolspeak.providers").joinpath("models.toml").read_text(encoding="utf-8"))
+    return tuple(_family(row) for row in cast("list[dict[str, Any]]", table["family"]))
+
+
+def _family(row: dict[str, Any]) -> Family:
+    fields: dict[str, Any] = {**row, "names": re.compile(row["names"]), "providers": tuple(row["providers"])}
+    return Family(**{**fields, "date": row["date"].isoformat()})
