@@ -41,7 +41,6 @@ LISTED: dict[str, tuple[str, str]] = {
         ],
         ("text", _AFTER),
     ),
-    "vllm-lfm2-024": ("text", "an echo of the calls behind their end marker"),
     "vllm-k2_horizon-006": ("unknown-tool", "the call is shown as text"),
     **dict.fromkeys(
         [
