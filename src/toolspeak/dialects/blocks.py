@@ -111,7 +111,8 @@ class BlockParser(TurnParser):
                 self._fencing = self._quoting = quoting = False
                 continue
             if isinstance(verdict, Found):
-                self._emit(TextDelta, text, start, at, out)
+                if at > start:
+                    self._emit(TextDelta, text, start, at, out)
                 if verdict.marker.kind == "reasoning":
                     self._markup(text, at, at + verdict.length, out)
                 elif verdict.marker.kind == "results":

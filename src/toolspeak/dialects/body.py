@@ -85,17 +85,16 @@ class Body(ABC):
     sets that.
     """
 
-    # What most bodies never set stands with the class: a body is made for every call.
     start = 0
-    done = False
-    problem: Problem | None = None
-    problem_offset = 0
-    notes: tuple[str, ...] = ()
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
+        self.done = False
+        self.problem: Problem | None = None
+        self.problem_offset = 0
         self.raw = Buffer(caps.characters)
         self.calls: list[CallCompleted | CallMalformed] = []
+        self.notes: tuple[str, ...] = ()
 
     @abstractmethod
     def feed(self, text: str, start: int, out: list[Delta]) -> int: ...

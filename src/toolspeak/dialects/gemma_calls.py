@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from json.encoder import encode_basestring
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
@@ -22,7 +21,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.function_calls import Flow, FunctionCalls, json_content
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json
-from toolspeak.dialects.steps import begins, skip_space, stands, string_text
+from toolspeak.dialects.steps import begins, json_string, skip_space, stands, string_text
 from toolspeak.dialects.typed_text import as_mapping, json_type, resolve, schema_types
 from toolspeak.dialects.whole_call import GAP, WholeCall, whole_call
 
@@ -92,7 +91,7 @@ class GemmaCalls(FunctionCalls):
         return found.end()
 
     def _whole_value(self, text: str) -> str:
-        return encode_basestring(text[len(self._quote) : -len(self._quote)])
+        return json_string(text[len(self._quote) : -len(self._quote)])
 
     def _name_start(self, text: str, position: int, out: list[Delta]) -> int:
         position = skip_space(text, position)

@@ -152,11 +152,17 @@ class MarkerTable:
 
     def _is_plain(self, marker: Marker) -> bool:
         """Whether `decide` says the same of this marker, as it should be written, wherever what must follow follows."""
+        if marker.opening.plain == "":
+            return False
+        if isinstance(marker.opening, Signature):
+            return marker is self._signed[0][0]  # the others have to wait for what this one says
         others = [each.text for each in self.markers if each is not marker and not isinstance(each.opening, Signature)]
         signed = any(marker.text[0] in signature.first for _, signature in self._signed)
-        return marker.opening.plain != "" and not signed and not any(text.startswith(marker.text) for text in others)
+        return not signed and not any(text.startswith(marker.text) for text in others)
 
     def _plain_start(self, marker: Marker) -> str:
+        if isinstance(marker.opening, Signature):
+            return f"(){marker.opening.plain}"
         # Special tokens may stand in between, whole or cut by the end of the text.
         specials = "|".join(map(_start_of, self._specials))
         return f"({re.escape(marker.text)})" + (rf"(?!\s*+(?:{specials}))" if specials else "") + marker.opening.plain

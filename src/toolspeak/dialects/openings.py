@@ -59,8 +59,8 @@ class Starts:
 
     @property
     def plain(self) -> str:
-        chars = "" if "\n" in self.chars else self.chars.replace("<", "") or "<"
-        return rf"\s*+(?=[{re.escape(chars)}]{'[A-Za-z_]' if chars == '<' else ''})" if chars else ""
+        firsts = (f"{re.escape(char)}{'[A-Za-z_]' if char == '<' else ''}" for char in self.chars)
+        return "" if "\n" in self.chars else rf"\s*+(?={'|'.join(firsts)})"
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         if "\n" in self.chars and held[stop : stop + 1] in ("\n", "\r"):
@@ -182,7 +182,12 @@ class Signature:
     before: int
     first: str
     live: tuple[str, str]
-    plain: ClassVar[str] = ""
+
+    @property
+    def plain(self) -> str:
+        parts = [re.escape(part) if isinstance(part, str) else f"(?>{part.pattern})" for part in self.parts]
+        behind = f"(?={''.join(parts[self.before :])})"
+        return "".join(parts[: self.before]) + behind if isinstance(self.parts[-1], str) else ""
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         position = body = start

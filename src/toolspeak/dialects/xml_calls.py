@@ -98,9 +98,10 @@ class XmlCalls(RawValues):
     def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
         if spec is None:
             return text
-        if not admits_argument(spec, name):
-            return Problem("unknown_argument", "it may be a part of the value before it")
-        types = argument_types(spec, name) if has_argument(spec, name) else TEXT
+        if not has_argument(spec, name):
+            problem = Problem("unknown_argument", "it may be a part of the value before it")
+            return text if admits_argument(spec, name) else problem
+        types = argument_types(spec, name)
         return text if "string" in types else read_typed(text, types, False, self.caps)
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
