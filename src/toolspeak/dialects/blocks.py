@@ -13,6 +13,7 @@ from typing import Literal
 from toolspeak.data.deltas import Delta, ForgedResults, ReasoningDelta, TextAside, TextDelta
 from toolspeak.dialects.base import Section
 from toolspeak.dialects.body import CUT, ResultsBody
+from toolspeak.dialects.echo import Echo
 from toolspeak.dialects.markers import NO_REASONING, Found, in_code, without_frames
 from toolspeak.dialects.open_block import BlockFormat, OpenBlock
 from toolspeak.dialects.scan import MAX_CANDIDATE, EndMarker, Problem
@@ -40,6 +41,7 @@ class BlockParser(TurnParser):
         self._restated = starts_in == "reasoning"  # the model may yet write the marker that the prompt ended with
         self._fencing = False  # whether it ends inside a code block
         self._block: OpenBlock | None = None
+        self._echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
         self._tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
         self._text_kind: type[TextDelta | TextAside] = TextDelta
 
@@ -65,14 +67,35 @@ class BlockParser(TurnParser):
     def _plain(self, chunk: str) -> list[Delta] | None:
         """A chunk of text in which nothing can begin, or None: the same as by way of `_text`, which takes thrice as
         long."""
-        if self._held or not chunk or self._state != self._text or self._table.candidate.search(chunk) is not None:
+        if (
+            self._held
+            or self._echo
+            or not chunk
+            or self._state != self._text
+            or self._table.candidate.search(chunk) is not None
+        ):
             return None
         if self._quoting:
             self._quoting = "\n" not in chunk  # a backtick would have been a candidate
         self._position += len(chunk)
         return [self._text_kind(chunk)]
 
+    def _opens_calls(self, held: str) -> bool:
+        verdict = self._table.decide(held, False)
+        return isinstance(verdict, Found) and verdict.marker.kind == "calls"
+
+    def _skip_echo(self, echo: Echo, text: str, position: int, out: list[Delta]) -> int:
+        found, stop = echo.read(text, position)
+        if found == "undecided":
+            return self._hold(text, position)
+        if stop > position:
+            out.append(TextAside(text[position:stop]))
+        self._echo = echo if found == "more" else None
+        return stop
+
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
+        if self._echo is not None:
+            return self._skip_echo(self._echo, text, position, out)
         start = seen = position
         quoting, candidate = self._quoting, self._table.candidate
         while True:
@@ -218,6 +241,8 @@ class BlockParser(TurnParser):
         closed = end.match(text, position)
         if closed > 0:
             self._finish(block, out)
+            if self._state == self._text and block.marker.kind == "calls":
+                self._echo = Echo(block.body.raw, end.text, self._opens_calls)
             return closed
         frame = stands(text, position, self._block_format.table.markup.frames)
         if frame:
@@ -304,6 +329,9 @@ class BlockParser(TurnParser):
             self._emit(TextDelta, text, start, stop, out)
 
     def _end(self, out: list[Delta], normal: bool) -> None:
+        if self._echo is not None:
+            self._echo = None
+            out += self.feed("")
         if self._block is not None:
             self._close_block(out, normal)
         elif self._held:

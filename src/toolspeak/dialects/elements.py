@@ -139,11 +139,13 @@ class ElementCalls(CallSteps):
             self._expected(f"{self._syntax.call}… or {self._block_end}", text, position)
         return position
 
+    def _tool_name(self, written: str) -> str:
+        half = written[: len(written) // 2]
+        doubled = self._syntax.doubled and written == f"{half}.{half}" and written not in self._tools
+        return half if doubled else written
+
     def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
-        name, half = tag.name, tag.name[: len(tag.name) // 2]
-        if self._syntax.doubled and name == f"{half}.{half}" and name not in self._tools:
-            name = half
-        self._start_call(name, position, out)
+        self._start_call(self._tool_name(tag.name), position, out)
         self._lookahead.stray = self._lost = False
         self._state = self._in_call
         if tag.empty:

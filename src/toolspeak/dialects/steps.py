@@ -165,7 +165,8 @@ class CallSteps(Steps):
         found = whole.call.match(text, position)
         if found is None or found.end() - position > self.caps.characters:
             return position
-        name, spec = found[1], self._tools.get(found[1])
+        name = self._tool_name(found[1])
+        spec = self._tools.get(name)
         arguments: dict[str, JSON] = {}
         written: list[str] = []
         for key, said, content in whole.argument.findall(found[2]):
@@ -179,6 +180,10 @@ class CallSteps(Steps):
         out.append(ArgumentsDelta(self._index, f"{{{', '.join(written)}}}"))
         self._add_call(CallCompleted(self._index, name, arguments), out)
         return found.end()
+
+    def _tool_name(self, written: str) -> str:
+        """The tool that is meant by a name as it was written."""
+        return written
 
     def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
         """The value of an argument in such a call; a problem where the states have to say what it is."""
