@@ -141,17 +141,17 @@ class MarkerTable:
         names = "|".join(re.escape(name) for name in sorted(self._elements, key=len, reverse=True))
         # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
         self._marker = re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
-        self._plain_markers = [each for each in markers if self._is_plain(each)]
-        self._plain = re.compile("|".join(map(self._plain_start, self._plain_markers)) or "(?!)")
+        self._usual_markers = [each for each in markers if self._is_usual(each)]
+        self._usual = re.compile("|".join(map(self._usual_start, self._usual_markers)) or "(?!)")
         starts = {"`", *(each.text for each in markers if not isinstance(each.opening, Signature))}
         starts |= {char for _, signature in self._signed for char in signature.first if not char.isalpha()}
         starts |= {part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)}
         self.starts = frozenset(starts)
         self.candidate = candidate_pattern(self.starts)
 
-    def _is_plain(self, marker: Marker) -> bool:
+    def _is_usual(self, marker: Marker) -> bool:
         """Whether `decide` says the same of this marker, as it should be written, wherever what must follow follows."""
-        if marker.opening.plain == "":
+        if marker.opening.usual == "":
             return False
         if isinstance(marker.opening, Signature):
             return marker is self._signed[0][0]  # the others have to wait for what this one says
@@ -159,12 +159,12 @@ class MarkerTable:
         signed = any(marker.text[0] in signature.first for _, signature in self._signed)
         return not signed and not any(text.startswith(marker.text) for text in others)
 
-    def _plain_start(self, marker: Marker) -> str:
+    def _usual_start(self, marker: Marker) -> str:
         if isinstance(marker.opening, Signature):
-            return f"(){marker.opening.plain}"
+            return f"(){marker.opening.usual}"
         # Special tokens may stand in between, whole or cut by the end of the text.
         specials = "|".join(map(_start_of, self._specials))
-        return f"({re.escape(marker.text)})" + (rf"(?!\s*+(?:{specials}))" if specials else "") + marker.opening.plain
+        return f"({re.escape(marker.text)})" + (rf"(?!\s*+(?:{specials}))" if specials else "") + marker.opening.usual
 
     @property
     def markup(self) -> Markup:
@@ -174,9 +174,9 @@ class MarkerTable:
 
     def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
         """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows."""
-        plain = None if in_code else self._plain.match(held)
-        if plain is not None and plain.lastindex is not None:
-            return Found(self._plain_markers[plain.lastindex - 1], plain.end())
+        usual = None if in_code else self._usual.match(held)
+        if usual is not None and usual.lastindex is not None:
+            return Found(self._usual_markers[usual.lastindex - 1], usual.end())
         whole = len(held) >= MAX_CANDIDATE
         verdict = self._decide(held, in_code, final or whole)
         return "text" if whole and verdict in ("undecided", "opened") else verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import Literal, Protocol
 
 from toolspeak.dialects.steps import stands
 
@@ -26,7 +26,7 @@ class Opening(Protocol):
     """
 
     @property
-    def plain(self) -> str:
+    def usual(self) -> str:
         """A pattern, without groups, that matches up to the body only where `decide` would say the same whatever comes:
         what nearly every marker is followed by, told in one step. Empty: there is none."""
         ...
@@ -40,7 +40,9 @@ class Opening(Protocol):
 class Alone:
     """The marker is enough; but in a code fence it stands as an example."""
 
-    plain: ClassVar[str] = ""
+    @property
+    def usual(self) -> str:
+        return ""
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         return "text" if start else stop
@@ -58,7 +60,7 @@ class Starts:
     or_end: str = ""
 
     @property
-    def plain(self) -> str:
+    def usual(self) -> str:
         firsts = (f"{re.escape(char)}{'[A-Za-z_]' if char == '<' else ''}" for char in self.chars)
         return "" if "\n" in self.chars else rf"\s*+(?={'|'.join(firsts)})"
 
@@ -88,7 +90,7 @@ class Texts:
     texts: tuple[str, ...]
 
     @property
-    def plain(self) -> str:
+    def usual(self) -> str:
         return rf"\s*+(?={_any_of(self.texts)})"
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
@@ -110,7 +112,7 @@ class Matches:
     within: bool = False
 
     @property
-    def plain(self) -> str:
+    def usual(self) -> str:
         return "" if self.within else rf"\s*+(?={self.whole.pattern})"
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
@@ -134,7 +136,7 @@ class Follows:
     """What `test` says of the text behind the marker, at which the body begins; None asks for more of it."""
 
     test: Callable[[str], bool | None]
-    plain: str = ""
+    usual: str = ""
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         follows = self.test(held[stop:])
@@ -158,7 +160,10 @@ class Tag:
     """The marker is the beginning of the body's first tag (`<function=name>`), and one of `texts` must follow that."""
 
     texts: tuple[str, ...]
-    plain: ClassVar[str] = ""
+
+    @property
+    def usual(self) -> str:
+        return ""
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         tag = _REST_OF_TAG.match(held, stop)
@@ -184,7 +189,7 @@ class Signature:
     live: tuple[str, str]
 
     @property
-    def plain(self) -> str:
+    def usual(self) -> str:
         parts = [re.escape(part) if isinstance(part, str) else f"(?>{part.pattern})" for part in self.parts]
         behind = f"(?={''.join(parts[self.before :])})"
         return "".join(parts[: self.before]) + behind if isinstance(self.parts[-1], str) else ""

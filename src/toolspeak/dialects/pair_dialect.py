@@ -97,7 +97,7 @@ def pair_dialect(
 
 def _markers(tags: PairTags) -> list[tuple[Marker, bool]]:
     call = Marker(
-        "calls", tags.start("tool_call"), tags.end("tool_call"), Follows(tags.call_follows, f"(?={tags.plain()})")
+        "calls", tags.start("tool_call"), tags.end("tool_call"), Follows(tags.call_follows, f"(?={tags.usual()})")
     )
     if not tags.block:
         return [(call, False)]

@@ -62,7 +62,7 @@ class PairTags:
         said = self.guesses or (spec is not None and admits_argument(spec, name))
         return argument_types(spec, name) if said else TEXT
 
-    def plain(self, name: str = _PLAIN_NAME) -> str:
+    def usual(self, name: str = _PLAIN_NAME) -> str:
         """The pattern of how a call begins as most do, around that of its name."""
         gap = r"[ \t\r\n]{0,9}+"
         name_end = rf"(?:{re.escape(self.start(self.name_end))})?+" if self.name_end else ""
@@ -158,7 +158,7 @@ def _whole(tags: PairTags, wrapped: bool, text: str) -> WholeCall:
     value = rf"(?!{literal(CDATA)})(?P<value>{text}){literal(tags.end('arg_value'))}"
     argument = key + (said if tags.kind else "(?P<said>)") + literal(tags.start("arg_value")) + value
     end = literal(tags.end("tool_call"))
-    return whole_call(tags.plain(f"({_PLAIN_NAME})"), argument, end if wrapped else f"(?={end})")
+    return whole_call(tags.usual(f"({_PLAIN_NAME})"), argument, end if wrapped else f"(?={end})")
 
 
 @cache

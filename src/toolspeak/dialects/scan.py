@@ -343,8 +343,8 @@ def whole_object(text: str, position: int, caps: Caps) -> tuple[dict[str, JSON],
     if text.find("}", position) < 0 or caps.digits < MAX_DIGITS:
         return None
     try:
-        value, stop = _DECODER.scan_once(text, position)
-    except (ValueError, StopIteration, RecursionError):
+        value, stop = _DECODER.raw_decode(text, position)
+    except (ValueError, RecursionError):
         return None
     length, brackets = stop - position, text.count("{", position, stop) + text.count("[", position, stop)
     nested = caps.depth - 2  # of a call, as in the JSON dialects
