@@ -102,12 +102,13 @@ class Landmarks:
     whole: WholeCall
     _syntax: ElementSyntax
     _texts: tuple[str, ...]
+    _seconds: str  # their second characters
 
     def hold_from(self, text: str, start: int, crlf: bool) -> int:
         """Where the end of this text may turn out to be the beginning of what ends a value."""
         end = len(text)
         at = text.rfind("<", max(start, end - 32), end)
-        if at >= 0:
+        if at >= 0 and text[at + 1 : at + 2] in self._seconds:
             rest = text[at:]
             if any(each.startswith(rest) for each in self._texts):
                 end = at
@@ -120,7 +121,7 @@ def landmarks(syntax: ElementSyntax, block: tuple[str, ...]) -> Landmarks:
     texts = (syntax.argument_end, syntax.call_end, syntax.argument, syntax.call, *block)
     seconds = "".join(dict.fromkeys(text[1] for text in texts))
     flow = without("<", seconds, r"[\r\n]" if syntax.trims else "")
-    return Landmarks(re.compile("|".join(map(re.escape, texts))), flow, _whole(syntax, texts), syntax, texts)
+    return Landmarks(re.compile("|".join(map(re.escape, texts))), flow, _whole(syntax, texts), syntax, texts, seconds)
 
 
 def _whole(syntax: ElementSyntax, texts: tuple[str, ...]) -> WholeCall:

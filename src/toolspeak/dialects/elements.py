@@ -298,7 +298,7 @@ class ElementCalls(CallSteps):
             at = found.start()
             cut = syntax.line_break(text, start, at, value.crlf)
             alone = not syntax.trims or cut < at or (at == start and not self._text.length)
-            given = {value.name, *call.arguments}
+            given = (value.name, *call.arguments)
             outcome = self._lookahead.outcome(text, at, found[0], alone, given, call.spec)
             if outcome == "content":
                 position = at + 1

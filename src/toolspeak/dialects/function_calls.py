@@ -11,7 +11,7 @@ from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, 
 from toolspeak.data.messages import JSON
 from toolspeak.dialects.body import Run
 from toolspeak.dialects.scan import Buffer, Caps, Problem, decode_json
-from toolspeak.dialects.steps import Steps, string_text
+from toolspeak.dialects.steps import Steps, json_string, string_text
 from toolspeak.dialects.whole_call import WholeCall
 
 MAX_NAME = 256
@@ -20,8 +20,6 @@ MAX_NAME = 256
 Flow: TypeAlias = tuple[Callable[[str], object], Callable[[str], str]]
 """A string that leaves as it comes: what says that a chunk holds nothing else, and what makes it a piece of JSON. The
 pieces of two chunks, joined, are the piece of both."""
-
-_TO_ESCAPE = re.compile(r'["\\\x00-\x1f]')
 
 
 class FunctionCalls(Steps):
@@ -142,4 +140,4 @@ class FunctionCalls(Steps):
 
 def json_content(text: str) -> str:
     """A piece of a string as it stands inside JSON quotes."""
-    return string_text(text) if _TO_ESCAPE.search(text) else text
+    return json_string(text)[1:-1]
