@@ -125,7 +125,7 @@ class NamedCalls(Steps):
         if self._state == self._after_arguments:
             self._end_call("", 0, out)
             self.done = True
-        elif self._state == self._between:
+        elif self._state in (self._between, self._prose):
             self.done = bool(self.calls)
         elif self._state == self._header and self._shape.bare:
             self._announce(call.header, out)
@@ -148,10 +148,21 @@ class NamedCalls(Steps):
             self.done = bool(self.calls)
             if not self.calls:
                 self._fail("empty_batch", f"the block holds no call; write {shape.example}", stop)
-        elif begins(text, stop, shape.begin, *shape.block_ends):
+        elif begins(text, stop, shape.begin, *shape.block_ends, shape.end):
             self._wait = True
+        elif self.calls and shape.end and text.startswith(shape.end, stop):
+            return stop + len(shape.end)  # of the call before, once more
+        elif self.calls and text[stop] != "<":
+            self._state = self._prose
         else:
             self._fail("not_a_call", f"expected {shape.example}, found {text[stop]!r}", stop)
+        return stop
+
+    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
+        """Text between calls is none of the answer."""
+        stop = self._set_aside(text, position, out)
+        if stop < len(text):
+            self._state = self._between
         return stop
 
     def _header(self, text: str, position: int, out: list[Delta]) -> int:

@@ -69,6 +69,14 @@ class Steps(Body):
         self.problem = None
         return True
 
+    def _set_aside(self, text: str, position: int, out: list[Delta]) -> int:
+        """Takes text that is none of the answer, up to what may be a marker; returns where that stands."""
+        at = text.find("<", position)
+        stop = at if at >= 0 else len(text)
+        if stop > position:
+            out.append(TextAside(text[position:stop]))
+        return stop
+
     def _since(self, offset: int, text: str, stop: int) -> str:
         """The body's text from an offset up to text[stop] of the current chunk."""
         return self.raw.since(offset) + text[max(offset, self.raw.length) - self._base : stop]
@@ -128,11 +136,8 @@ class CallSteps(Steps):
 
     def _prose(self, text: str, position: int, out: list[Delta]) -> int:
         """Text between calls is none of the answer."""
-        at = text.find("<", position)
-        stop = at if at >= 0 else len(text)
-        if stop > position:
-            out.append(TextAside(text[position:stop]))
-        if at >= 0:
+        stop = self._set_aside(text, position, out)
+        if stop < len(text):
             self._state = self._between
         return stop
 
