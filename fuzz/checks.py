@@ -20,6 +20,7 @@ from toolspeak.data.deltas import (
     Delta,
     ForgedResults,
     ReasoningDelta,
+    TextAside,
     TextDelta,
 )
 from toolspeak.dialects import Dialect, Parser, StrictDialect
@@ -94,7 +95,11 @@ def _is_beginning(said: Sequence[Delta], whole: Sequence[Delta]) -> bool:
         return False
     last, full = said[-1], whole[len(said) - 1]
     match last, full:
-        case (TextDelta(text), TextDelta(longer)) | (ReasoningDelta(text), ReasoningDelta(longer)):
+        case (
+            (TextDelta(text), TextDelta(longer))
+            | (TextAside(text), TextAside(longer))
+            | (ReasoningDelta(text), ReasoningDelta(longer))
+        ):
             return longer.startswith(text)
         case ArgumentsDelta(index, text), ArgumentsDelta(same, longer):
             return index == same and longer.startswith(text)

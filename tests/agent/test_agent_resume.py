@@ -260,17 +260,17 @@ def test_a_run_that_somebody_is_at_work_on_is_not_resumed():
 
 def test_a_run_whose_lease_was_lost_does_nothing_more():
     toolbox, journal = Toolbox(), MemoryJournal()
-    run = None
 
-    async def take_over(messages):
-        raise AssertionError
+    @tool
+    async def take_over() -> str:
+        "Takes the run over, as another process would that holds its owner for dead."
+        info = await journal.run(run.run_id)
+        await journal.acquire(run.run_id, info.owner, 30)
+        return "done"
 
-    def answer(messages):
-        journal._runs[run.run_id].epoch += 1
-        return call("add_line")
-
-    agent = Agent(ScriptedProvider([answer]), toolbox.tools, journal=journal, approve="all")
-    run = agent.start("go")
+    tools = Toolset([take_over, *toolbox.tools])
+    turn = calling("cogency-json", ("take_over", {}), ("add_line", {}), tools=tools)
+    run = Agent(ScriptedProvider([turn]), tools, journal=journal, approve="all").start("go")
     with pytest.raises(RunError, match="taken over"):
         asyncio.run(run.finish())
     assert toolbox.ran == []

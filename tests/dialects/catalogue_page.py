@@ -31,6 +31,9 @@ def page() -> str:
         f"Text behind the calls of a turn is part of the answer, but not in {_names(aside)}:",
         "engines show none there, so it is set aside (`TextAside`; `toolspeak parse` has it under `ignored`).",
         "",
+        "An argument's text stays byte for byte, also where it holds tags of the format: engines end it at the first",
+        "end tag. A text without its end swallows no other call: see *Tags in a value* in [the design](design.md).",
+        "",
         "| name | how calls are written | which count | arguments | results | reasoning | models | aliases | source |",
         "|---|---|---|---|---|---|---|---|---|",
     ]

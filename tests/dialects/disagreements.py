@@ -41,7 +41,6 @@ LISTED: dict[str, tuple[str, str]] = {
         ],
         ("text", _AFTER),
     ),
-    "vllm-lfm2-024": ("text", "an echo of the calls behind their end marker"),
     "vllm-k2_horizon-006": ("unknown-tool", "the call is shown as text"),
     **dict.fromkeys(
         [
@@ -95,7 +94,6 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     ),
     "sglang-inkling-004": ("contradicted", "an empty name is handed on there; vLLM drops the call, ours is malformed"),
     "sglang-inkling-012": ("contradicted", "the text of a raw tool call, which names no tool, is a call there"),
-    "sglang-kimi_k3-013": ("guess", "an empty text for a number whose value was displaced"),
     **dict.fromkeys(
         ["sglang-poolside_v1-001", "sglang-poolside_v1-005", "sglang-poolside_v1-009"],
         ("guess", "an argument that lacks its value is left out: what it was to narrow down, then runs without it"),

@@ -298,3 +298,10 @@ def test_a_name_that_runs_into_other_text_is_no_name(name: str, damage: str) -> 
     (call,) = read_turn(dialect, damaged, TOOLS).calls
     assert isinstance(call, MalformedCall)
     assert "more" in call.raw
+
+
+def test_a_tool_may_be_called_by_its_name_in_a_name_space_of_that_name() -> None:
+    dialect = get_dialect("muse")
+    text = rendered(dialect, [ToolCall("1", "write", {"content": "a"})]).replace('name="write"', 'name="write.write"')
+    check_splits(dialect, text, TOOLS)
+    assert [call.name for call in read_turn(dialect, text, TOOLS).calls] == ["write"]

@@ -298,6 +298,7 @@ CALLED_G: list[tuple[str, object]] = [("g", {})]
 QUOTED = r'"{\"a\": 1}"'
 F_THEN_G = [*CALLED_F, *CALLED_G]
 DOTS_G = f"<dots_function_call>{G}</dots_function_call>"
+LONG = "x" * 256
 PROSE = f'Her {{"name": "Ann", "age": 3}}; `{P}`'
 FUNCTOOLS = "import functools; functools[0]; functools [x]"
 CASES = [
@@ -339,6 +340,23 @@ CASES = [
     Case("llama3-json", f"<|python_tag|>{P};{Q}", [*CALLED_F, *CALLED_G]),
     Case("llama3-json", f"{F} ; and", CALLED_F, "and", notes=("arguments_key:arguments",)),
     Case("llama3-json", '{"type": "function", "name": "f", "parameters": {}}', CALLED_F, notes=("extra_key:type",)),
+    # the arguments first: a call if all of it stands there, else an object as others are
+    Case("llama3-json", 'So: {"parameters": {}, "name": "f"}', CALLED_F, "So: "),
+    Case("xlam", '[{"arguments": {}, "name": "f"}]', CALLED_F),
+    Case("granite3", '[{ "arguments" : {} , "name" : "f" }]', CALLED_F),
+    Case(
+        "llama3-json",
+        '{"parameters": {"a": {"b": "}{"}}, "name": 5}',
+        [],
+        '{"parameters": {"a": {"b": "}{"}}, "name": 5}',
+    ),
+    Case("llama3-json", '{"parameters": {}, "name": "f", "in": "q"}', [], '{"parameters": {}, "name": "f", "in": "q"}'),
+    Case(
+        "xlam",
+        f'{{"arguments": {{"a": "{LONG}"}}, "name": "f"}}',
+        [],
+        f'{{"arguments": {{"a": "{LONG}"}}, "name": "f"}}',
+    ),
     Case("llama3-json", PROSE, [], PROSE),
     Case("xlam", f"<think>[{F}]</think>[{G}]", CALLED_G, "", f"[{F}]"),
     Case("xlam", f"So:\n```json\n[{G}]\n```\nok", CALLED_G, "So:\n\nok"),

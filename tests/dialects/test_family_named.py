@@ -559,3 +559,31 @@ def test_an_odd_turn_is_sound_at_every_point():
             deltas = parse_pieces(case.dialect, [text[:end]], TOOLS)
             check_deltas(deltas)
             assert len([delta for delta in deltas if isinstance(delta, CallCompleted)]) <= 3
+
+
+def test_prose_between_plamos_calls_is_set_aside() -> None:
+    dialect, end = get_dialect("plamo3"), "<|plamo:end_tool_request:plamo|>"
+    calls = (ToolCall("a", "read", {"file": "a"}), ToolCall("b", "read", {"file": "b"}))
+    text = "".join(entry.text for entry in dialect.render([Message("assistant", calls)], TOOLS))
+    reply = text.replace(end, f"{end} And then: ")
+    check_splits(dialect, reply, TOOLS)
+    turn = read_turn(dialect, reply, TOOLS)
+    assert [call.name for call in turn.calls] == ["read", "read"]
+    assert (turn.text, turn.aside.split()) == ("", ["And", "then:"] * 2)
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "deepseek-v31", "kimi-k2"])
+def test_prose_between_calls_is_set_aside_and_an_end_marker_may_stand_twice(name: str) -> None:
+    dialect = get_dialect(name)
+    calls = (ToolCall("a", "read", {"file": "a"}), ToolCall("b", "read", {"file": "b"}))
+    text = "".join(entry.text for entry in dialect.render([Message("assistant", calls)], TOOLS))
+    end = "<|tool_call_end|>" if name == "kimi-k2" else "<｜tool▁call▁end｜>"
+    for between, aside in ((f"{end} And then: ", "And then:"), (end * 2, ""), (f"{end}{end}x\n{end}", "x")):
+        reply = text.replace(end, between)
+        check_splits(dialect, reply, TOOLS)
+        turn = read_turn(dialect, reply, TOOLS)
+        assert [dict(call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == [
+            {"file": "a"},
+            {"file": "b"},
+        ]
+        assert (turn.text.strip(), turn.aside.split()) == ("", aside.split() * 2)

@@ -142,13 +142,20 @@ XML_NEVER = [
 def test_xml_is_never_guessed(inner: str):
     text = f"<execute><ping/>{inner}"
     for end in ("", "</execute", "</execute>"):
-        if inner == "<read><file>a</file>" and end == "</execute>":
-            continue  # only the call's own end tag is missing: lenient
+        if inner in ("<read><file>a</file>", "<read><file>a</read>") and end == "</execute>":
+            continue  # lenient, or the other call runs: see below
         turn = read_checked(get_dialect(X), text + end, TOOLS)
         (call,) = turn.calls
         assert isinstance(call, MalformedCall), text + end
         assert call.whole_block
         assert turn.text == ""
+
+
+def test_a_value_without_its_end_fails_its_call_alone():
+    first, second = read_checked(get_dialect(X), "<execute><ping/><read><file>a</read></execute>", TOOLS).calls
+    assert isinstance(first, ToolCall)
+    assert isinstance(second, MalformedCall)
+    assert "no end" in second.reason
 
 
 def test_text_between_arguments_fails_its_call_alone():

@@ -81,3 +81,48 @@ def test_the_fence_that_ends_a_code_block_of_the_text_is_text(dialect: Dialect):
         return  # its markers stand alone, so that in a fence they are an example
     fenced = read_turn(dialect, f"{CODE}\n```xml\n{written(dialect, 'a')}\n```\nend", TOOLS)
     assert (fenced.text + fenced.aside).split() == [*CODE.split(), "end"]
+
+
+ECHOED = {
+    "lfm2": ('<|tool_call_start|>[write(file="a", content="{}")]<|tool_call_end|>', "<|tool_call_start|>"),
+    "hermes": (
+        '<tool_call>\n{"name": "write", "arguments": {"file": "a", "content": "{}"}}\n</tool_call>',
+        "<tool_call>\n",
+    ),
+    "glm45": (
+        "<tool_call>write\n<arg_key>content</arg_key>\n<arg_value>{}</arg_value>\n</tool_call>",
+        "<tool_call>",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ECHOED)
+@pytest.mark.parametrize("size", [1, 300])
+def test_an_echo_of_the_calls_behind_their_end_is_set_aside(name: str, size: int):
+    """LFM2 writes its calls again behind their end marker, which then ends them a second time."""
+    dialect, (form, start) = get_dialect(name), ECHOED[name]
+    calls = form.replace("{}", "x" * size)
+    echo = calls.removeprefix(start)
+    for gap, behind in (("", ""), ("\n", " Done.")):
+        reply = f"{calls}{gap}{echo}{behind}"
+        check_splits(dialect, reply, TOOLS, splits=[list(reply), [reply[i : i + 7] for i in range(0, len(reply), 7)]])
+        turn = read_turn(dialect, reply, TOOLS)
+        assert (len(turn.calls), turn.text, turn.aside) == (1, behind, f"{gap}{echo}")
+
+
+@pytest.mark.parametrize("name", ECHOED)
+def test_what_only_begins_like_an_echo_is_text(name: str):
+    dialect, (form, start) = get_dialect(name), ECHOED[name]
+    calls = form.replace("{}", "x")
+    for behind in (calls.removeprefix(start)[:-3], f"\n {calls.removeprefix(start)[:9]} and so on", " ", f"{calls}\n"):
+        reply = f"{calls}{behind}"
+        check_splits(dialect, reply, TOOLS)
+        turn = read_turn(dialect, reply, TOOLS)
+        again = behind.startswith(start)
+        assert (len(turn.calls), turn.text, turn.aside) == (1 + again, "\n" if again else behind, "")
+
+
+def test_what_is_a_call_by_itself_is_no_echo():
+    block = "<tool_call>\n<function=read>\n<parameter=file>\na\n</parameter>\n</function>\n</tool_call>"
+    turn = read_turn(get_dialect("qwen3-coder"), block + block.removeprefix("<tool_call>"), TOOLS)
+    assert [call.arguments for call in turn.calls if isinstance(call, ToolCall)] == [{"file": "a"}] * 2

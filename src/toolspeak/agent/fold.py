@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from toolspeak.agent.compaction import compacted, task_after, tokens_of
 from toolspeak.agent.history import turns_in
 from toolspeak.agent.log import NOTHING, Log
+from toolspeak.agent.output import FINAL_TOOL
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import (
     AnswerRejected,
@@ -37,6 +38,7 @@ from toolspeak.data.messages import (
     Message,
     ToolCall,
     ToolChoice,
+    ToolResult,
     Usage,
 )
 from toolspeak.data.values import changed
@@ -51,16 +53,15 @@ WRAP_UP = {
     "repeats": "The same calls brought the same results {used:g} times in a row: there is no progress.",
     "failures": "Every call of the last {used:g} steps failed: there is no progress.",
 }
+_NO_ANSWER = ("invalid_arguments", "malformed")  # why a call of `FINAL_TOOL` was refused
 _WRAP_UP_TASK = "Do not call any more tools. Answer now with what you have, and say what is not done."
 _EMPTY_TURN = "Your reply was empty. Call a tool, or give your answer in plain text."
+_NO_CALLS = "No tool can be called now. Give your answer in plain text."
 _UNHEEDED = "You must call {what} before you answer. Call it now."
 _FORGED_TURN = (
     "You wrote a block of results yourself. Only the system writes results: nothing was executed, and what you wrote "
     "there is not true. Call a tool, or answer without such a block."
 )
-
-_Changes: TypeAlias = dict[str, Any]
-"""Fields of the state with their new values."""
 
 
 def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()) -> RunState:
@@ -76,8 +77,8 @@ def apply(state: RunState | None, record: Record, before: Sequence[Message] = ()
     if state is None:
         raise RunError(f"run {record.run_id} does not begin with RunStarted; its journal is incomplete")
     change = _CHANGES.get(type(event))
-    changes = {} if change is None else change(state, record, event)
-    return changed(state, seq=record.seq + 1, time=record.time, **changes)
+    after = state if change is None else change(state, record, event)
+    return changed(after, seq=record.seq + 1, time=record.time)
 
 
 def fold(records: Iterable[Record], before: Sequence[Message] = ()) -> RunState:
@@ -90,101 +91,95 @@ def fold(records: Iterable[Record], before: Sequence[Message] = ()) -> RunState:
     return state
 
 
-def _tool_started(state: RunState, _: Record, started: ToolStarted) -> _Changes:
-    effects = started.effects
-    changes: _Changes = {
-        "started_calls": state.started_calls.append(started),
-        "begun": state.begun.append(started),
-    }
-    if effects is not None and effects.repeatable:
-        changes["polled"] = True
-    return changes
+def _tool_started(state: RunState, _: Record, started: ToolStarted) -> RunState:
+    return changed(
+        state,
+        started_calls=state.started_calls.append(started),
+        begun=state.begun.append(started),
+        polled=state.polled or (started.effects is not None and started.effects.repeatable),
+    )
 
 
-def _said(state: RunState, _: Record, event: UserMessageQueued) -> _Changes:
-    return {"queued": state.queued.append(event.message)}
+def _said(state: RunState, _: Record, event: UserMessageQueued) -> RunState:
+    return changed(state, queued=state.queued.append(event.message))
 
 
-def _approval_asked(state: RunState, record: Record, requested: ApprovalRequested) -> _Changes:
+def _approval_asked(state: RunState, record: Record, requested: ApprovalRequested) -> RunState:
     decisions = state.decisions
     if any(one.call_id == requested.call_id for one in decisions):  # asked anew: the old answer is void
         decisions = Log(one for one in decisions if one.call_id != requested.call_id)
     asked = record.time if state.asked is None else state.asked  # the question may change before its answer
-    return {"waiting": state.waiting.append(requested), "decisions": decisions, "asked": asked}
+    return changed(state, waiting=state.waiting.append(requested), decisions=decisions, asked=asked)
 
 
-def _approval_decided(state: RunState, record: Record, decided: ApprovalDecided) -> _Changes:
+def _approval_decided(state: RunState, record: Record, decided: ApprovalDecided) -> RunState:
     # A person's time is nobody's: what a question took moves the start on. (A paused run does that itself.)
     waited = record.time - state.asked if state.asked is not None and state.status == "running" else 0.0
     begun = state.begun
     if any(one.call_id == decided.call_id for one in begun):
         begun = begun.append(decided)
     decisions = state.decisions.append(decided)
-    return {"decisions": decisions, "begun": begun, "asked": None, "started": state.started + waited}
+    return changed(state, decisions=decisions, begun=begun, asked=None, started=state.started + waited)
 
 
-def _metadata_set(state: RunState, _: Record, event: MetadataSet) -> _Changes:
-    return {"metadata": {**state.metadata, **event.values}}
+def _metadata_set(state: RunState, _: Record, event: MetadataSet) -> RunState:
+    return changed(state, metadata={**state.metadata, **event.values})
 
 
-def _answer_rejected(state: RunState, _: Record, event: AnswerRejected) -> _Changes:
+def _answer_rejected(state: RunState, _: Record, event: AnswerRejected) -> RunState:
     history = state.history.append(Message.user(event.reason))
-    return {"history": history, "answer": None, "rejected": state.rejected + 1}
+    return changed(state, history=history, answer=None, rejected=state.rejected + 1)
 
 
-def _stop_requested(state: RunState, _: Record, stop: StopRequested) -> _Changes:
-    return {"stop": state.stop or stop}
+def _stop_requested(state: RunState, _: Record, stop: StopRequested) -> RunState:
+    return changed(state, stop=state.stop or stop)
 
 
-def _limit_reached(state: RunState, _: Record, reached: LimitReached) -> _Changes:
+def _limit_reached(state: RunState, _: Record, reached: LimitReached) -> RunState:
     note = f"{WRAP_UP[reached.limit].format(allowed=reached.allowed, used=reached.used)} {_WRAP_UP_TASK}"
-    return {"limit": reached.limit, "history": state.history.append(Message.user(note))}
+    return changed(state, limit=reached.limit, history=state.history.append(Message.user(note)))
 
 
-def _compacted(state: RunState, _: Record, event: HistoryCompacted) -> _Changes:
-    return {
-        **_spent(state, event.usage, event.cost),
-        "history": Log(compacted(state.history, event)),
-        "task": task_after(state.history, state.task, event),
-        "context": event.tokens_after,
-        "compacted": True,
-    }
+def _compacted(state: RunState, _: Record, event: HistoryCompacted) -> RunState:
+    return changed(
+        _spent(state, event.usage, event.cost),
+        history=Log(compacted(state.history, event)),
+        task=task_after(state.history, state.task, event),
+        context=event.tokens_after,
+        compacted=True,
+    )
 
 
-def _sub_run_used(state: RunState, _: Record, used: SubRunUsed) -> _Changes:
+def _sub_run_used(state: RunState, _: Record, used: SubRunUsed) -> RunState:
     estimated = state.tokens_estimated or used.usage_estimated
-    return {**_spent(state, used.usage, used.cost), "tokens_estimated": estimated}
+    return changed(_spent(state, used.usage, used.cost), tokens_estimated=estimated)
 
 
-def _paused(state: RunState, record: Record, event: RunPaused) -> _Changes:
-    changes: _Changes = {"status": event.reason, "paused": record.time, "asked": None}
+def _paused(state: RunState, record: Record, event: RunPaused) -> RunState:
+    waiting = state.waiting
     if event.reason == "awaiting_approval":
-        latest = {request.call_id: request for request in state.waiting if request.call_id in event.call_ids}
-        changes["waiting"] = Log(latest.values())
-    return changes
+        latest = {request.call_id: request for request in waiting if request.call_id in event.call_ids}
+        waiting = Log(latest.values())
+    return changed(state, status=event.reason, paused=record.time, asked=None, waiting=waiting)
 
 
-def _resumed(state: RunState, record: Record, _: RunResumed) -> _Changes:
+def _resumed(state: RunState, record: Record, _: RunResumed) -> RunState:
     # Nor is the time nobody's in which its process was dead.
     waited = record.time - (state.time if state.paused is None else state.paused)
-    return {"status": "running", "paused": None, "asked": None, "started": state.started + waited}
+    return changed(state, status="running", paused=None, asked=None, started=state.started + waited)
 
 
-def _model_failed(_state: RunState, _: Record, event: ModelFailed) -> _Changes:
-    return {"error": event.error}
+def _model_failed(state: RunState, _: Record, event: ModelFailed) -> RunState:
+    return changed(state, error=event.error)
 
 
-def _run_finished(state: RunState, _: Record, event: RunFinished) -> _Changes:
+def _run_finished(state: RunState, _: Record, event: RunFinished) -> RunState:
     history = state.history
     for message in state.queued:  # said too late to be read: it is there for the next run
         history = history.append(message)
-    return {
-        "status": event.status,
-        "answer": event.answer,
-        "reason": event.reason,
-        "history": history,
-        "queued": NOTHING,
-    }
+    return changed(
+        state, status=event.status, answer=event.answer, reason=event.reason, history=history, queued=NOTHING
+    )
 
 
 def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> RunState:
@@ -209,23 +204,17 @@ def _started(record: Record, event: RunStarted, before: Sequence[Message]) -> Ru
     )
 
 
-def _asked(state: RunState, record: Record, _: ModelAsked) -> _Changes:
+def _asked(state: RunState, record: Record, _: ModelAsked) -> RunState:
     if not state.queued:
-        return {"step": record.step}
+        return changed(state, step=record.step)
     history = state.history
     for message in state.queued:
         history = history.append(message)
     context = state.context + sum(map(tokens_of, state.queued))
-    return {
-        "step": record.step,
-        "history": history,
-        "queued": NOTHING,
-        "context": context,
-        "task": len(history) - 1,
-    }
+    return changed(state, step=record.step, history=history, queued=NOTHING, context=context, task=len(history) - 1)
 
 
-def _answered(state: RunState, _: Record, event: ModelAnswered) -> _Changes:
+def _answered(state: RunState, _: Record, event: ModelAnswered) -> RunState:
     message = event.message
     calls = message.calls
     history = state.history.append(message) if message.parts else state.history
@@ -237,7 +226,8 @@ def _answered(state: RunState, _: Record, event: ModelAnswered) -> _Changes:
         answer = None if event.forged and not state.limit else message.text.strip() or None
         if answer is None and not state.limit:
             fruitless = state.fruitless_turns + 1
-            history = history.append(Message.user(_FORGED_TURN if event.forged else _EMPTY_TURN))
+            empty = _NO_CALLS if state.choice.mode == "none" else _EMPTY_TURN
+            history = history.append(Message.user(_FORGED_TURN if event.forged else empty))
     usage, choice, unheeded = event.usage, state.choice, False
     if choice.mode in ("required", "specific") and not state.limit and not pauses:
         unheeded = not state.unheeded and not event.forged and not _follows(choice, calls)
@@ -246,25 +236,25 @@ def _answered(state: RunState, _: Record, event: ModelAnswered) -> _Changes:
             history = history.append(Message.user(_UNHEEDED.format(what=_wanted(choice))))
         if not unheeded and not choice.every_step:
             choice = ToolChoice()
-    return {
-        **_spent(state, usage, event.cost),
-        "history": history,
-        "choice": choice,
-        "unheeded": unheeded,
-        "batch": calls,
-        "results": NOTHING,
-        "waiting": NOTHING,
-        "decisions": NOTHING,
-        "begun": NOTHING,
-        "calls": state.calls + len([call for call in calls if isinstance(call, ToolCall)]),
-        "tokens_estimated": state.tokens_estimated or event.usage_estimated,
-        "context": usage.total or state.context + tokens_of(message),
-        "compacted": False,
-        "wrapped_up": state.limit is not None,
-        "fruitless_turns": fruitless,
-        "answer": answer,
-        "reason": "" if calls or pauses else _reason(event, answer),
-    }
+    return changed(
+        _spent(state, usage, event.cost),
+        history=history,
+        choice=choice,
+        unheeded=unheeded,
+        batch=calls,
+        results=NOTHING,
+        waiting=NOTHING,
+        decisions=NOTHING,
+        begun=NOTHING,
+        calls=state.calls + len([call for call in calls if type(call) is ToolCall]),
+        tokens_estimated=state.tokens_estimated or event.usage_estimated,
+        context=usage.total or state.context + tokens_of(message),
+        compacted=False,
+        wrapped_up=state.limit is not None,
+        fruitless_turns=fruitless,
+        answer=answer,
+        reason="" if calls or pauses else _reason(event, answer),
+    )
 
 
 def _follows(choice: ToolChoice, calls: Sequence[ToolCall | MalformedCall]) -> bool:
@@ -283,7 +273,7 @@ def _reason(event: ModelAnswered, answer: str | None) -> str:
     return "answer" if event.finish in NORMAL_END else event.finish
 
 
-def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> _Changes:
+def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
     result, memory = event.result, state.memory
     for change in event.memory:
         memory = memory.append(change)
@@ -291,42 +281,56 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> _Changes:
         raise RunError(f"run {state.run_id} has a result for {result.call_id}, and no call that waits for one")
     results = state.results.append(result)
     if len(results) < len(state.batch):
-        return {"results": results, "memory": memory}
+        return changed(state, results=results, memory=memory)
     parts = tuple(results)
-    if [part.call_id for part in parts] != [call.id for call in state.batch]:  # they come in the order they finish
-        by_id = {part.call_id: part for part in parts}
-        missing = [call.id for call in state.batch if call.id not in by_id]
-        if missing:
-            raise RunError(f"run {state.run_id} has results that belong to no call; {', '.join(missing)} have none")
-        parts = tuple([by_id[call.id] for call in state.batch])
+    for part, call in zip(parts, state.batch, strict=True):
+        if part.call_id != call.id:
+            parts = _in_order(state, parts)
+            break
     progress = state.progress.after(state.batch, parts, state.limits, polled=state.polled)
     message = Message("tool", parts)
     history = state.history.append(message)
     advice = progress.advice(state.limits)
     if advice:
         history = history.append(Message.user(advice))
-    return {
-        "history": history,
-        "batch": (),
-        "results": NOTHING,
-        "memory": memory,
-        "progress": progress,
-        "polled": False,
-        "context": state.context + tokens_of(message),
-    }
+    rejected = state.rejected
+    for part in parts:
+        if part.code in _NO_ANSWER and part.name == FINAL_TOOL:
+            rejected += 1
+    return changed(
+        state,
+        history=history,
+        batch=(),
+        results=NOTHING,
+        memory=memory,
+        progress=progress,
+        polled=False,
+        context=state.context + tokens_of(message),
+        rejected=rejected,
+    )
 
 
-def _spent(state: RunState, usage: Usage, cost: float | None) -> dict[str, Any]:
-    """What the state's counts come to with this."""
-    return {
-        "tokens": state.tokens + (usage.total or 0),
-        "usage": state.usage.plus(usage),
-        "spent": state.spent + (cost or 0.0),
-        "unpriced": state.unpriced or cost is None,
-    }
+def _in_order(state: RunState, results: Sequence[ToolResult]) -> tuple[ToolResult, ...]:
+    """A batch's results, which come in the order they finish, in the order of the calls."""
+    by_id = {result.call_id: result for result in results}
+    missing = [call.id for call in state.batch if call.id not in by_id]
+    if missing:
+        raise RunError(f"run {state.run_id} has results that belong to no call; {', '.join(missing)} have none")
+    return tuple([by_id[call.id] for call in state.batch])
 
 
-_CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], _Changes]] = {
+def _spent(state: RunState, usage: Usage, cost: float | None) -> RunState:
+    """The state with what its counts come to with this."""
+    return changed(
+        state,
+        tokens=state.tokens + (usage.total or 0),
+        usage=state.usage.plus(usage),
+        spent=state.spent + (cost or 0.0),
+        unpriced=state.unpriced or cost is None,
+    )
+
+
+_CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState]] = {
     ModelAsked: _asked,
     ModelAnswered: _answered,
     ToolStarted: _tool_started,

@@ -162,9 +162,8 @@ class Stage:
         self._pipelines = pipelines
         self._secrets = secrets
         self._run = run
-
-    def has(self, level: Level) -> bool:
-        return bool(self._pipelines.get(level))
+        self.levels = frozenset(level for level, pipeline in pipelines.items() if pipeline)
+        """Those that have interceptors."""
 
     async def before(
         self, level: Level, value: ValueT, metadata: Mapping[str, JSON] = no_extra()

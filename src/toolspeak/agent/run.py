@@ -185,8 +185,10 @@ class Run:
                 await self._suspend()
                 break
             match action:
+                case AskModel() if self._out_of_answers():
+                    await self._end(Finish("no_answer", "", "invalid_output"))
                 case AskModel() | RunTools():
-                    await (self._step(action) if self._stage.has("step") else self._take_step(action))
+                    await (self._step(action) if "step" in self._stage.levels else self._take_step(action))
                 case Compact(plan):
                     await self._turns.compact(plan)
                     continue
@@ -222,7 +224,7 @@ class Run:
         for event in self._opening:
             if isinstance(event, RunStarted):
                 start = RunStart(event.messages)
-                if self._stage.has("run"):
+                if "run" in self._stage.levels:
                     verdict, facts = await self._stage.before("run", start)
                     if isinstance(verdict, RunStart):
                         start = verdict
@@ -232,7 +234,7 @@ class Run:
             await self.record(event)
         self._opening = ()
         await self._recorder.record_all(facts)
-        if self._stage.has("run") and self.state.stop is None:
+        if "run" in self._stage.levels and self.state.stop is None:
             self._frame = RunFrame(self._stage, start, lambda: self.state.metadata)
             if not await self._frame.enter():
                 await self._end(Finish("no_answer", "", ""))
@@ -249,6 +251,11 @@ class Run:
                 return
             finish = replace(finish, status="no_answer", reason="invalid_output")
         await self._end(finish)
+
+    def _out_of_answers(self) -> bool:
+        """Whether the tool that answers was called with wrong arguments once more than may be."""
+        output, state = self._settings.output, self.state
+        return output is not None and state.rejected > output.retries and state.limit is None
 
     async def _end(self, finish: Finish) -> None:
         frame, self._frame = self._frame, None
@@ -342,11 +349,13 @@ class Run:
         step = 0 if state is None else state.step
         return HookContext(self.run_id, step, self._settings.deps, self.memory, state, notes, name)
 
-    async def _emit(self, event: Event) -> None:
+    def _emit(self, event: Event) -> Awaitable[None]:
         """Records a fact of a batch, a result with what has changed in the tools' memory."""
-        if type(event) is not ToolFinished or not self._may_remember(event.result.name):
-            await self.record(event)
-            return
+        if type(event) is ToolFinished and self._may_remember(event.result.name):
+            return self._record_with_memory(event)
+        return self.record(event)
+
+    async def _record_with_memory(self, event: ToolFinished) -> None:
         if self._remembered is None:
             self._remembered = Memory(self.memory, self.state.memory, self._settings.secrets)
         changes, refused = self._remembered.changes()

@@ -66,7 +66,7 @@ class Turns:
         if action.reached is not None:
             await run.record(action.reached)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
-        heard, intercepted = self._hear, self._stage.has("model")
+        heard, intercepted = self._hear, "model" in self._stage.levels
         request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo, heard, output)
         ready, own_messages = None, False
         if intercepted:
@@ -78,7 +78,7 @@ class Turns:
             ready = turn_of(given.value) if isinstance(given, Answer) else None
             request = sent if isinstance(given, Answer) else given
             own_messages = request.messages is not sent.messages
-        await self._record_asked(request)
+        await run.record(self._asked(request))
         state = run.state
         # A driver keeps what it has rendered of a run's messages: it must not take others for those.
         if own_messages:
@@ -122,18 +122,18 @@ class Turns:
         await run.record(answered(turn, usage, estimated, spent, settings.secrets, wrapping_up=choice.mode == "none"))
         return None
 
-    async def _record_asked(self, request: TurnRequest) -> None:
+    def _asked(self, request: TurnRequest) -> ModelAsked:
         driver = self._settings.driver
         prompt = driver.prompt(request)
         if prompt is not self._prompt:
             self._prompt, self._prompt_digest = prompt, text_digest(prompt)
         tools = self._settings.toolset
         digest = tools.digest if request.tools is self._specs else tools_digest(request.tools)
-        await self._run.record(ModelAsked(driver.name, digest, self._prompt_digest, request.choice))
+        return ModelAsked(driver.name, digest, self._prompt_digest, request.choice)
 
     async def _turn(self, request: TurnRequest, ready: ParsedTurn | None) -> ParsedTurn | None:
         """The turn with what surrounds it; None when the run is to end. `ready` stands for the model's."""
-        if not self._stage.has("model"):
+        if "model" not in self._stage.levels:
             return await self._read_turn(request)
         if ready is not None:
             return ready

@@ -41,9 +41,11 @@ class Batch:
             self._candidates, self._notes = [*indexes[-1:]], tuple(notes)
             self._ok = not broken and indexes[-1] not in malformed
         else:
-            self._candidates += [] if broken else [index for index in indexes if index not in malformed]
+            if not broken:
+                self._candidates += [index for index in indexes if index not in malformed] if malformed else indexes
             self._ok = self._ok and not broken and not malformed
-            self._notes = (*self._notes, *(note for note in notes if note not in self._notes))
+            if notes:
+                self._notes = (*self._notes, *(note for note in notes if note not in self._notes))
             if self.rule.counts == "first_block":
                 self.end(out)
 

@@ -13,6 +13,7 @@ from typing import Literal
 from toolspeak.data.deltas import Delta, ForgedResults, ReasoningDelta, TextAside, TextDelta
 from toolspeak.dialects.base import Section
 from toolspeak.dialects.body import CUT, ResultsBody
+from toolspeak.dialects.echo import Echo
 from toolspeak.dialects.markers import NO_REASONING, Found, in_code, without_frames
 from toolspeak.dialects.open_block import BlockFormat, OpenBlock
 from toolspeak.dialects.scan import MAX_CANDIDATE, EndMarker, Problem
@@ -40,6 +41,7 @@ class BlockParser(TurnParser):
         self._restated = starts_in == "reasoning"  # the model may yet write the marker that the prompt ended with
         self._fencing = False  # whether it ends inside a code block
         self._block: OpenBlock | None = None
+        self._echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
         self._tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
         self._text_kind: type[TextDelta | TextAside] = TextDelta
 
@@ -65,14 +67,35 @@ class BlockParser(TurnParser):
     def _plain(self, chunk: str) -> list[Delta] | None:
         """A chunk of text in which nothing can begin, or None: the same as by way of `_text`, which takes thrice as
         long."""
-        if self._held or not chunk or self._state != self._text or self._table.candidate.search(chunk) is not None:
+        if (
+            self._held
+            or self._echo
+            or not chunk
+            or self._state != self._text
+            or self._table.candidate.search(chunk) is not None
+        ):
             return None
         if self._quoting:
             self._quoting = "\n" not in chunk  # a backtick would have been a candidate
         self._position += len(chunk)
         return [self._text_kind(chunk)]
 
+    def _opens_calls(self, held: str) -> bool:
+        verdict = self._table.decide(held, False)
+        return isinstance(verdict, Found) and verdict.marker.kind == "calls"
+
+    def _skip_echo(self, echo: Echo, text: str, position: int, out: list[Delta]) -> int:
+        found, stop = echo.read(text, position)
+        if found == "undecided":
+            return self._hold(text, position)
+        if stop > position:
+            out.append(TextAside(text[position:stop]))
+        self._echo = echo if found == "more" else None
+        return stop
+
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
+        if self._echo is not None:
+            return self._skip_echo(self._echo, text, position, out)
         start = seen = position
         quoting, candidate = self._quoting, self._table.candidate
         while True:
@@ -88,7 +111,8 @@ class BlockParser(TurnParser):
                 self._fencing = self._quoting = quoting = False
                 continue
             if isinstance(verdict, Found):
-                self._emit(TextDelta, text, start, at, out)
+                if at > start:
+                    self._emit(TextDelta, text, start, at, out)
                 if verdict.marker.kind == "reasoning":
                     self._markup(text, at, at + verdict.length, out)
                 elif verdict.marker.kind == "results":
@@ -183,6 +207,8 @@ class BlockParser(TurnParser):
         stop = body.feed(text, position, out)
         if body.problem is not None and (behind := self._skip_frame(block, text, stop)) > stop:
             return behind
+        if body.problem is not None and body.recover():
+            return stop
         if body.problem is not None:
             self._fail(block, body.problem, body.start + body.problem_offset)
         elif body.done and block.end is None:
@@ -204,16 +230,19 @@ class BlockParser(TurnParser):
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
         """After a complete body: white space, a code fence, then the end marker and nothing else."""
         block = self._expect_block()
-        space = _SPACE.match(text, position)
-        if space and space.end() > position:
-            block.body.raw.add(space[0])
-            position = space.end()
+        end = self._expect_end(block)
+        if text[position].isspace():
+            space = _SPACE.match(text, position)
+            stop = space.end() if space else position
+            block.body.raw.add(text[position:stop])
+            position = stop
             if position == len(text):
                 return position
-        end = self._expect_end(block)
         closed = end.match(text, position)
         if closed > 0:
             self._finish(block, out)
+            if self._state == self._text and block.marker.kind == "calls":
+                self._echo = Echo(block.body.raw, end.text, self._opens_calls)
             return closed
         frame = stands(text, position, self._block_format.table.markup.frames)
         if frame:
@@ -300,6 +329,9 @@ class BlockParser(TurnParser):
             self._emit(TextDelta, text, start, stop, out)
 
     def _end(self, out: list[Delta], normal: bool) -> None:
+        if self._echo is not None:
+            self._echo = None
+            out += self.feed("")
         if self._block is not None:
             self._close_block(out, normal)
         elif self._held:
@@ -331,7 +363,9 @@ class BlockParser(TurnParser):
             self._text_kind = TextAside
         self._calls += block.count
         indexes = [self._calls - 1] if block.problem is not None else range(first, self._calls)
-        notes = (*block.notes, *(note for note in block.body.notes if note not in block.notes))
+        notes = block.notes
+        if block.body.notes:
+            notes = (*notes, *(note for note in block.body.notes if note not in notes))
         self._batch.add(indexes, malformed, notes, out, broken=block.problem is not None)
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:

@@ -103,6 +103,10 @@ class Body(ABC):
         """Takes back a problem at the first character that was not taken, which is left out; whether that can be."""
         return False
 
+    def recover(self) -> bool:
+        """Takes back a problem, as that of one call alone, and reads on where it stands; whether that can be."""
+        return False
+
     def run(self) -> Run | None:
         """How the next chunks may be taken without `feed`, if the body stands inside a string; then `book` follows."""
         return None
@@ -144,6 +148,12 @@ class ChosenBody(Body):
 
     def resume(self) -> bool:
         if self._reader is None or not self._reader.resume():
+            return False
+        self._follow(self._reader)
+        return True
+
+    def recover(self) -> bool:
+        if self._reader is None or not self._reader.recover():
             return False
         self._follow(self._reader)
         return True

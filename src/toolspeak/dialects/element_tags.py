@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 from toolspeak.data.values import quick
-from toolspeak.dialects.element_values import Explicit, escape_name, unescape_name
+from toolspeak.dialects.element_values import CDATA, Explicit, escape_name, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.steps import begins, without
+from toolspeak.dialects.whole_call import GAP, WholeCall, text_without, whole_call
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'
 # Ġ is a blank that a byte-level detokenizer left as it was (MiniCPM).
 _NAMED = r"""[\sĠ]*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))(?=[\s/>])((?:[^<>/]|/(?!>))*)(/?)>"""
+_PLAIN_NAME = r"[^<>&\s\"']{1,100}"
+_PLAIN_TYPE = '(?P<said>(?: string="(?:true|false)")?+)'
 _STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
 _JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
 
@@ -29,7 +33,7 @@ class Tag:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # each is one of its own, and the key of a cache that every block asks
 class ElementSyntax:
     """`call` and `argument` are the beginnings of start tags: with a final `=` the name follows, else `name="…"`.
 
@@ -51,8 +55,7 @@ class ElementSyntax:
     call_end: str = field(init=False)
     argument_end: str = field(init=False)
     ends: re.Pattern[str] = field(init=False)
-    flow: Callable[[str], object] = field(init=False, hash=False, compare=False)
-    _patterns: dict[str, re.Pattern[str]] = field(init=False, hash=False, compare=False)
+    _patterns: dict[str, re.Pattern[str]] = field(init=False)
 
     def __post_init__(self) -> None:
         patterns = {
@@ -64,7 +67,6 @@ class ElementSyntax:
         set_(self, "argument_end", f"</{self.argument[1:].removesuffix('=')}>")
         texts = (self.argument_end, self.call_end, self.argument)
         set_(self, "ends", re.compile("|".join(map(re.escape, texts))))
-        set_(self, "flow", without("<", f"/{self.argument[1]}", r"[\r\n]" if self.trims else ""))
         set_(self, "_patterns", patterns)
 
     def match(self, opener: str, text: str, position: int) -> Tag | Literal["undecided"] | None:
@@ -78,7 +80,7 @@ class ElementSyntax:
         if opener.endswith("="):
             return Tag(_name(found[1]), "json" if found[2] else "", False, len(found[0]))
         name = next(group for group in found.group(1, 2, 3) if group is not None)
-        return Tag(_name(name), _explicit(found[4]), bool(found[5]), len(found[0]))
+        return Tag(_name(name), explicit_type(found[4]), bool(found[5]), len(found[0]))
 
     def open(self, opener: str, name: str, attribute: str = "") -> str:
         name = escape_name(name)
@@ -89,23 +91,59 @@ class ElementSyntax:
         mark = "\r\n" if crlf else "\n"
         return stop - len(mark) if self.trims and text.endswith(mark, start, stop) else stop
 
+
+@dataclass(frozen=True, slots=True)
+class Landmarks:
+    """The tags that a value may hold and that may end it: those of a syntax, and a block's markers. `flow` says whether
+    a chunk of a value holds none, `whole` is a call that has none in its values."""
+
+    tags: re.Pattern[str]
+    flow: Callable[[str], object]
+    whole: WholeCall
+    _syntax: ElementSyntax
+    _texts: tuple[str, ...]
+    _seconds: str  # their second characters
+
     def hold_from(self, text: str, start: int, crlf: bool) -> int:
         """Where the end of this text may turn out to be the beginning of what ends a value."""
         end = len(text)
         at = text.rfind("<", max(start, end - 32), end)
-        if at >= 0:
+        if at >= 0 and text[at + 1 : at + 2] in self._seconds:
             rest = text[at:]
-            if any(each.startswith(rest) for each in (self.argument_end, self.call_end, self.argument)):
+            if any(each.startswith(rest) for each in self._texts):
                 end = at
-        cut = self.line_break(text, start, end, crlf)
+        cut = self._syntax.line_break(text, start, end, crlf)
         return cut - (crlf and cut == end and text.endswith("\r", start, end))
+
+
+@cache
+def landmarks(syntax: ElementSyntax, block: tuple[str, ...]) -> Landmarks:
+    texts = (syntax.argument_end, syntax.call_end, syntax.argument, syntax.call, *block)
+    seconds = "".join(dict.fromkeys(text[1] for text in texts))
+    flow = without("<", seconds, r"[\r\n]" if syntax.trims else "")
+    return Landmarks(re.compile("|".join(map(re.escape, texts))), flow, _whole(syntax, texts), syntax, texts, seconds)
+
+
+def _whole(syntax: ElementSyntax, texts: tuple[str, ...]) -> WholeCall:
+    """A call with plain names and none of these texts in its values."""
+    key = _plain_tag(syntax.argument, f"(?P<key>{_PLAIN_NAME})", _PLAIN_TYPE)
+    line_break = r"\n?+" if syntax.trims else ""
+    value = rf"(?!\s*+{re.escape(CDATA)}|\r){line_break}(?P<value>{text_without(*texts)})"
+    start = GAP + _plain_tag(syntax.call, f"({_PLAIN_NAME})", "")
+    return whole_call(start, key + value + re.escape(syntax.argument_end), re.escape(syntax.call_end))
+
+
+def _plain_tag(opener: str, name: str, said: str) -> str:
+    """The pattern of a start tag around that of the name; `said` is that of what may stand behind a quoted one."""
+    opener = re.escape(opener)
+    return f"{opener}{name}{said and '(?P<said>)'}>" if opener.endswith("=") else f'{opener} name="{name}"{said}>'
 
 
 def _name(text: str) -> str:
     return unescape_name(text.strip())
 
 
-def _explicit(attributes: str) -> Explicit:
+def explicit_type(attributes: str) -> Explicit:
     if not attributes:
         return ""
     said = _STRING.search(attributes)

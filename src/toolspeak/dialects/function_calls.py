@@ -7,11 +7,12 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
-from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta
+from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
 from toolspeak.dialects.body import Run
 from toolspeak.dialects.scan import Buffer, Caps, Problem, decode_json
-from toolspeak.dialects.steps import Steps, string_text
+from toolspeak.dialects.steps import Steps, json_string, string_text
+from toolspeak.dialects.whole_call import WholeCall
 
 MAX_NAME = 256
 """Characters a tool's name, or an argument's that stands outside of quotes, may take."""
@@ -19,8 +20,6 @@ MAX_NAME = 256
 Flow: TypeAlias = tuple[Callable[[str], object], Callable[[str], str]]
 """A string that leaves as it comes: what says that a chunk holds nothing else, and what makes it a piece of JSON. The
 pieces of two chunks, joined, are the piece of both."""
-
-_TO_ESCAPE = re.compile(r'["\\\x00-\x1f]')
 
 
 class FunctionCalls(Steps):
@@ -61,6 +60,29 @@ class FunctionCalls(Steps):
         written = self._write(taken)
         self._json.add(written)
         self._size += len(written)
+
+    def _take_whole(self, whole: WholeCall, text: str, position: int, out: list[Delta]) -> int:
+        """Reads a call that is there to its end in one step; returns `position` where the states have to read it."""
+        found = whole.call.match(text, position)
+        if found is None or found.end() - position > self.caps.characters // 6:  # \u0000 is six characters in JSON
+            return position
+        items: list[str] = []
+        for key, content in whole.argument.findall(found[2]):
+            if (shown := self._whole_value(content)) is None:
+                return position
+            items.append(f'"{key}": {shown}')
+        written = f"{{{', '.join(items)}}}"
+        value = decode_json(written)
+        if isinstance(value, Problem):
+            return position
+        out.append(CallStarted(self._index, found[1]))
+        out.append(ArgumentsDelta(self._index, written))
+        self._add_call(CallCompleted(self._index, found[1], value), out)
+        return found.end()
+
+    @abstractmethod
+    def _whole_value(self, text: str) -> str | None:
+        """The JSON of a value in such a call; None where the states have to say what it is."""
 
     def _begin_raw(self, position: int) -> None:
         """A call's text begins here."""
@@ -118,4 +140,4 @@ class FunctionCalls(Steps):
 
 def json_content(text: str) -> str:
     """A piece of a string as it stands inside JSON quotes."""
-    return string_text(text) if _TO_ESCAPE.search(text) else text
+    return json_string(text)[1:-1]

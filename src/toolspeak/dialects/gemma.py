@@ -70,7 +70,7 @@ class GemmaFormat:
         return f"{self.quote}{text}{self.quote}"
 
     def frame(self) -> Frame:
-        notation = gemma_notation(self.quote, self.write, self._key)
+        notation = gemma_notation(self.quote, self.call, self.write, self._key)
 
         def call(spec: ToolSpec, rules: Rules) -> Node:
             closed = {"additionalProperties": False, **spec.parameters}
@@ -93,7 +93,7 @@ class GemmaFormat:
         return escape_text(result.name, self.live) + written
 
     def new_body(self, _marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-        return GemmaCalls(self.quote, tools, first_index, caps)
+        return GemmaCalls(self.quote, self.call, tools, first_index, caps)
 
 
 _RULES = """\

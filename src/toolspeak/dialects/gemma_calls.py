@@ -1,9 +1,10 @@
 """The body of a block whose call is written as Gemma does: `call:f{k:<|"|>text<|"|>,n:2}`.
 
 Strings stand between a pair of equal delimiters and know no escapes: a delimiter ends a string only if something that
-may follow a string follows it. A value without delimiters is what the tool's schema says; a schema that leaves it open
-lets it be JSON, and without a schema it stays text. A string in JSON's own quotes is read as JSON: so a text that holds
-the delimiter has a way to be written.
+may follow a string follows it, and if it does not end a string that began in the string: a whole call in it is text.
+One that has no end before the next block begins fails its call. A value without delimiters is what the tool's schema
+says; a schema that leaves it open lets it be JSON, and without a schema it stays text. A string in JSON's own quotes is
+read as JSON: so a text that holds the delimiter has a way to be written.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
@@ -19,8 +21,9 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.function_calls import Flow, FunctionCalls, json_content
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json
-from toolspeak.dialects.steps import skip_space, string_text
+from toolspeak.dialects.steps import begins, json_string, skip_space, stands, string_text
 from toolspeak.dialects.typed_text import as_mapping, json_type, resolve, schema_types
+from toolspeak.dialects.whole_call import GAP, WholeCall, whole_call
 
 _FLOW: Flow = (re.compile(r"[^<]++").fullmatch, string_text)  # both delimiters begin so
 _HEAD = re.compile(r"(?:call)?:")
@@ -30,6 +33,7 @@ _KEY_RUN = re.compile(r"[^\s{}<>\"\[\],:]*")
 _BARE_RUN = re.compile(r"[^,{}\[\]<\"]*")
 _NEXT_KEY = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*:|[}<\"])")
 _NEXT_KEY_START = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*)?")
+_BEFORE_STRING = frozenset(":[,{")
 _WORDS: dict[str, JSON] = {"True": True, "False": False, "None": None}
 _UNKNOWN: Mapping[str, JSON] = {"type": "string"}
 
@@ -44,12 +48,27 @@ class _Level:
     key: str = ""
 
 
-class GemmaCalls(FunctionCalls):
-    """Implements `Body` for one call; `quote` is the delimiter of strings."""
+@cache
+def _whole(quote: str) -> WholeCall:
+    """A call whose values are strings in which nothing looks like a delimiter or a marker."""
+    quote = re.escape(quote)
+    argument = rf"(?P<key>[A-Za-z_][A-Za-z0-9_.-]{{0,99}}+):(?P<value>{quote}[^<]*+(?:<(?![\w|/])[^<]*+)*+{quote})"
+    return whole_call(r"(?:call)?:([\w.:/-]{1,100}+)\{", argument, r"\}", rf"{GAP}(?:,{GAP}|(?=\}}))")
 
-    def __init__(self, quote: str, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
+
+class GemmaCalls(FunctionCalls):
+    """Implements `Body` for one call; `quote` is the delimiter of strings, `block` the markers around a call."""
+
+    def __init__(
+        self, quote: str, block: tuple[str, str], tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
+    ) -> None:
         super().__init__(first_index, caps)
         self._quote = quote
+        self._next_call, self._block_end = f"{block[0]}call:", block[1]
+        self._marks = (quote, self._next_call, self._block_end)
+        self._last = ""  # of the string, the last character that is no white space
+        self._calls = 0  # that began in the string and have not ended
+        self._quoted = False  # whether a string of such a call is open
         self._tools = tools
         self._spec: ToolSpec | None = None
         self._levels: list[_Level] = []
@@ -60,6 +79,9 @@ class GemmaCalls(FunctionCalls):
     def _start(self, text: str, position: int, out: list[Delta]) -> int:
         if text[position] == "<":
             return self._fail("empty_batch", "the block holds no call; write call:name{argument:value}", position)
+        if (stop := self._take_whole(_whole(self._quote), text, position, out)) > position:
+            self.done = True
+            return stop
         found = _HEAD.match(text, position)
         if found is None:
             self._wait = _HEAD_START.fullmatch(text, position) is not None
@@ -67,6 +89,9 @@ class GemmaCalls(FunctionCalls):
         self._begin_raw(position)
         self._state = self._name_start
         return found.end()
+
+    def _whole_value(self, text: str) -> str:
+        return json_string(text[len(self._quote) : -len(self._quote)])
 
     def _name_start(self, text: str, position: int, out: list[Delta]) -> int:
         position = skip_space(text, position)
@@ -168,41 +193,78 @@ class GemmaCalls(FunctionCalls):
                 return position
             return self._unexpected(f"a value or {self._quote}", text, position)
         self._in_key, self._state = in_key, self._string
+        self._last, self._calls, self._quoted = "", 0, False
         self._say("" if in_key else '"')
         return position + len(self._quote)
 
     def flow(self) -> Flow | None:
         return _FLOW if self._state == self._string and not self._in_key else None
 
+    def book(self, taken: str) -> None:
+        super().book(taken)
+        self._last = taken.rstrip()[-1:] or self._last
+
     def _string(self, text: str, position: int, out: list[Delta]) -> int:
-        quote = self._quote
-        at = text.find(quote, position)
-        if at < 0:
-            tail = max(position, len(text) - len(quote) + 1)
-            stop = next((i for i in range(tail, len(text)) if quote.startswith(text[i:])), len(text))
-            self._content(text[position:stop])
-            self._wait = stop < len(text)
+        at = text.find("<", position)
+        mark = stands(text, at, self._marks) if at >= 0 else ""
+        while at >= 0 and mark == "":
+            at = text.find("<", at + 1)
+            mark = stands(text, at, self._marks) if at >= 0 else ""
+        stop = at if at >= 0 else len(text)
+        self._content(text[position:stop])
+        if not mark:
+            self._wait = mark is None
             return stop
-        self._content(text[position:at])
-        ends = self._ends(text, at)
+        ends = self._ends(text, at) if mark == self._quote else self._ends_block(text, at, mark)
         if ends == "wait":
             self._wait = True
             return at
         if ends == "content":
-            self._content(text[at : at + 1])
-            return at + 1
+            self._content(mark)
+            return at + len(mark)
+        if mark != self._quote:
+            return self._fail("unclosed", f"a string has no end; write {self._quote} behind it", at)
         self._say("" if self._in_key else '"')
         self._state = self._colon if self._in_key else self._after
-        return at + len(quote)
+        return at + len(mark)
 
     def _content(self, piece: str) -> None:
+        self._last = piece.rstrip()[-1:] or self._last
         if self._in_key:
             self._text.add(piece)
         else:
             self._say(json_content(piece))
 
+    def _ends_block(self, text: str, at: int, mark: str) -> Literal["end", "content", "wait"]:
+        """Whether the string has no end: a call's end stands here, and another call follows."""
+        if mark == self._next_call:
+            self._calls, self._quoted = self._calls + 1, False
+            return "content"
+        if self._calls:
+            self._calls, self._quoted = self._calls - 1, False
+            return "content"
+        after = skip_space(text, at + len(mark))
+        if self._last != "}" or after - at >= MAX_CANDIDATE:
+            return "content"
+        if text.startswith(self._next_call, after):
+            return "end"
+        return "wait" if after == len(text) or begins(text, after, self._next_call) else "content"
+
     def _ends(self, text: str, at: int) -> Literal["end", "content", "wait"]:
-        """What the delimiter at text[at] is: followed by nothing that may follow a string, it is content."""
+        """What the delimiter at text[at] is: followed by nothing that may follow a string, it is content. Where a value
+        may begin, that is the beginning of a string in the string."""
+        if self._quoted:
+            self._quoted = False
+            return "content"
+        if self._calls and self._last in _BEFORE_STRING:
+            self._quoted = True
+            return "content"
+        ends = self._ends_string(text, at)
+        if ends == "content" and self._last in _BEFORE_STRING:
+            self._quoted = True
+        return ends
+
+    def _ends_string(self, text: str, at: int) -> Literal["end", "content", "wait"]:
         after = skip_space(text, at + len(self._quote))
         closer = self._levels[-1].closer
         if after - at >= MAX_CANDIDATE:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.openings import Starts
-from toolspeak.dialects.pair_calls import PairTags
 from toolspeak.dialects.pair_dialect import LINES, RESPONSE_INLINE, RESPONSE_LINES, Layout, pair_dialect
+from toolspeak.dialects.pair_tags import PairTags
 
 _TAGS = PairTags()
 _TYPING = "strings as they are, other values as JSON, by schema"

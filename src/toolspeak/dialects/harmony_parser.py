@@ -27,13 +27,17 @@ _ENDS = ("<|end|>", "<|call|>", "<|return|>")
 _STARTS = ("<|start|>", "<|channel|>")
 TOKENS = (*_ENDS, *_STARTS, "<|message|>", "<|constrain|>")
 _TOKEN = re.compile("|".join(map(re.escape, TOKENS)))
+# As most are, in one step: a role, a channel, maybe a type of the content, and within each of them a recipient.
+_WHOLE_HEADER = re.compile(
+    r"(?:<\|start\|>[^<]{0,100}+)?+<\|channel\|>[^<]{0,100}+(?:<\|constrain\|>[^<]{0,9}+)?+<\|message\|>"
+)
 _NEXT_MESSAGE = "<|end|><|start|>"
 _LONGEST = max(map(len, TOKENS))
 _SPACE = re.compile(r"\s*")
 _WORDS = ("assistant", "analysis", "commentary", "final")
 """What may stand before a header's first token: the rest of one that the prompt began, or filler."""
 
-_RECIPIENT = re.compile(r"\bto=([^\s<]+)")
+_RECIPIENT = re.compile(r"to=(?<=\bto=)([^\s<]+)")  # a pattern that begins with letters is found five times as fast
 _CHANNEL = re.compile(r"<\|channel\|>\s*([^\s<]*)")
 _ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
 _NAME = re.compile(NAME)
@@ -96,6 +100,10 @@ class HarmonyParser(TurnParser):
 
     def _header(self, text: str, position: int, out: list[Delta]) -> int:
         """From its first token to `<|message|>`; what does not come to that within a candidate's length is text."""
+        whole = None if self._head else _WHOLE_HEADER.match(text, position)
+        if whole is not None:
+            self._open(whole[0], whole.end(), out)
+            return whole.end()
         found = _TOKEN.search(text, position, position + MAX_CANDIDATE + _LONGEST)
         stop = found.end() if found else _cut_token(text, position)
         room = MAX_CANDIDATE - len(self._head)

@@ -7,8 +7,8 @@ from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.openings import Starts
-from toolspeak.dialects.pair_calls import PairTags
 from toolspeak.dialects.pair_dialect import LINES, Responses, pair_dialect
+from toolspeak.dialects.pair_tags import PairTags
 
 _PLAIN = PairTags(block="tool_calls", name_end="tool_sep", guesses=False)
 _SUFFIXED = PairTags(block="tool_calls", name_end="tool_sep", guesses=False, suffix=":opensource")

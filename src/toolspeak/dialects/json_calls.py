@@ -10,6 +10,7 @@ from typing import cast
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.dialects.body import Run
 from toolspeak.dialects.scan import (
     Buffer,
@@ -59,7 +60,7 @@ class CallShape:
         return f"[{call}]" if self.array else call
 
 
-@dataclass(slots=True)
+@quick(frozen=False)
 class _Call:
     """The call being read. `arguments` is set once their key was seen."""
 
@@ -205,10 +206,10 @@ class JsonCalls(Steps):
 
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._call
-        if self._key == self._shape.name_key and not self._shape.keyed:
+        if self._key in (self._shape.name_key, self._shape.id_key) and not self._shape.keyed:
             plain = _PLAIN_STRING.match(text, position)
             if plain:
-                self._take_name(plain[1], out)
+                self._take_word(plain[1], out)
                 self._state = self._after_value
                 return plain.end()
         if self._key == call.arguments_key and call.problem is None and text[position] == "{":
@@ -262,10 +263,15 @@ class JsonCalls(Steps):
                 self._take_quoted(str(value), out)
             else:
                 call.arguments = value
-        elif key == shape.name_key:
-            self._take_name(value, out)
         else:
-            call.id = value if isinstance(value, str) or value is None else str(value)
+            self._take_word(value, out)
+
+    def _take_word(self, value: JSON, out: list[Delta]) -> None:
+        """The value of the name's key, or of the id's."""
+        if self._key == self._shape.name_key:
+            self._take_name(value, out)
+        elif self._call.problem is None:
+            self._call.id = value if isinstance(value, str) or value is None else str(value)
 
     def _take_name(self, value: JSON, out: list[Delta]) -> None:
         call = self._call

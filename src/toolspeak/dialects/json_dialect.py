@@ -41,6 +41,24 @@ def _bare(array: bool, *leading: str) -> Signature:
     return Signature(tuple(parts), 0, "[" if array else "{", ("{", _after_brace(leading)))
 
 
+def _object(depth: int) -> str:
+    """A JSON object of at most `depth` levels, or the beginning of one that the text ends in."""
+    inner = _object(depth - 1) if depth else r"(?!)"
+    return rf'\{{(?:"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[^"{{}}]|{inner})*+(?:\}}|\Z)'
+
+
+_OBJECT = re.compile(_object(4))
+
+
+def _turned(array: bool) -> Signature:
+    """`{"arguments": {…}, "name": "…"}`, the whole call: its name tells it from other objects."""
+    gap = _SPACE
+    start: list[str | re.Pattern[str]] = ["[", gap, "{", gap] if array else ["{", gap]
+    keys = ['"', _KEY, '"', gap, ":", gap, _OBJECT, gap, ",", gap, '"name"', gap, ":", gap, '"', _NAME, '"', gap, "}"]
+    steps = ['"(?:parameters|arguments|args)"', ":", _OBJECT.pattern, ",", '"name"']
+    return Signature((*start, *keys), 0, "[" if array else "{", ("{", _in_order(steps)))
+
+
 def _after_brace(leading: Sequence[str]) -> str:
     """What makes a brace in a result live: the start of a call, or as much of it as there is before the result ends."""
     steps = [
@@ -51,6 +69,10 @@ def _after_brace(leading: Sequence[str]) -> str:
         ",",
         '"(?:parameters|arguments|args)"',
     ]
+    return _in_order(steps)
+
+
+def _in_order(steps: Sequence[str]) -> str:
     pattern = ""
     for step in reversed(steps):
         pattern = rf"\s*+(?:\Z|{step}{pattern})"
@@ -58,8 +80,12 @@ def _after_brace(leading: Sequence[str]) -> str:
 
 
 def bare_markers(separator: str = "") -> list[Marker]:
-    """A call, or an array of calls, without any marker, recognised by its first two keys."""
-    kinds = (_bare(False), _bare(True), _bare(False, '"type"', ":", '"function"', ","))
+    """A call, or an array of calls, without any marker, recognised by its first two keys; with the arguments first by
+    the whole of it, which has to end within `MAX_CANDIDATE` characters."""
+    kinds = (
+        *(_bare(False), _bare(True), _bare(False, '"type"', ":", '"function"', ",")),
+        *(_turned(False), _turned(True)),
+    )
     return [
         Marker("calls", "the JSON of a call", None, signature, tails=(separator,) if separator else ())
         for signature in kinds

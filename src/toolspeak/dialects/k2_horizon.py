@@ -1,13 +1,15 @@
 """K2-Horizon: GLM's pairs in `<ifm|…>` tags. The template can ask for three forms (pairs, pairs with a type, JSON
 objects) and only the prompt says which, so all three are read; pairs are written. What stands in JSON is what it says,
-as in every dialect of JSON: only text is typed by the schema."""
+as in every dialect of JSON: only text is typed by the schema. vLLM's parser types
+JSON too, and makes the text "5" of the number 5 where the schema asks for a text; a value that says its type is none of
+ours to change."""
 
 from __future__ import annotations
 
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.markers import Marker
-from toolspeak.dialects.pair_calls import PairTags
 from toolspeak.dialects.pair_dialect import LINES, Responses, pair_dialect
+from toolspeak.dialects.pair_tags import PairTags
 
 K2_HORIZON = pair_dialect(
     DialectInfo(

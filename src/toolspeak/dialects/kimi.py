@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 
 from toolspeak.data.messages import MalformedCall, ToolResult
 from toolspeak.dialects.base import DialectInfo
@@ -47,11 +47,14 @@ def _read_id_of_one_tool(text: str, name: str) -> Header | None:
 
 
 def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    shape = _ONE if marker.text == _CALL else _SHAPE
-    if len(tools) == 1:
-        (name,) = tools
-        shape = replace(shape, read_header=partial(_read_id_of_one_tool, name=name))
-    return NamedCalls(shape, first_index, caps)
+    (name,) = tools if len(tools) == 1 else ("",)
+    return NamedCalls(_shape(marker.text == _CALL, name), first_index, caps)
+
+
+@lru_cache(64)
+def _shape(single: bool, only_tool: str) -> NamedShape:
+    shape = _ONE if single else _SHAPE
+    return replace(shape, read_header=partial(_read_id_of_one_tool, name=only_tool)) if only_tool else shape
 
 
 _CALL_START = re.compile(rf"\s*{NAME}\s*{re.escape(_ARGUMENT)}")

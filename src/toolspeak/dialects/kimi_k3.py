@@ -17,19 +17,19 @@ from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.openings import followed_by
-from toolspeak.dialects.pair_calls import KINDS
-from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues, write_value
+from toolspeak.dialects.pair_tags import KINDS
+from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, Landmark, OpenValue, RawValues, write_value
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
-from toolspeak.dialects.steps import skip_space, stands
-from toolspeak.dialects.typed_text import argument_types, json_type, schema_types
+from toolspeak.dialects.steps import begins, skip_space, stands
+from toolspeak.dialects.typed_text import admits_argument, argument_types, json_type, schema_types
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _CALL, _ARGUMENT, _JSON = f"{_OPEN}call", f"{_OPEN}argument", f"{_OPEN}json"
 _ARGUMENT_END, _JSON_END, _CALL_END, _TOOLS_END = (
     f"{_CLOSE}{name}{_SEP}" for name in ("argument", "json", "call", "tools")
 )
-_VALUE_END = EndTag(_ARGUMENT_END)
+_VALUE_END = EndTag(_ARGUMENT_END, (_ARGUMENT, _CALL, _CALL_END))
 _LIVE = marker_prefix((_OPEN[1:], _CLOSE[1:]))
 _MAX_HEAD = 2048  # the escaped name of an argument, and what stands around it
 _HEAD = re.compile(r'<\|open\|>(\w+)((?:[^"<]|"[^"]*")*+)<\|sep\|>')
@@ -41,17 +41,35 @@ _ATTRIBUTES = re.compile(r'(?:\s*+[\w-]++\s*+=\s*+"[^"]*")*+\s*+')
 class KimiCalls(RawValues):
     """Implements `Body`; text leaves as it comes."""
 
-    tag_open = _CLOSE
+    signs = (_ARGUMENT, _CALL, _CALL_END, _TOOLS_END)
 
     def _may_follow(self, text: str, position: int) -> Answer:
         # The last two are mistakes there, but more likely a call that was not closed than content.
         tag = stands(text, position, (_ARGUMENT, _CALL_END, _CALL, _TOOLS_END))
         return "undecided" if tag is None else "yes" if tag else "no"
 
+    def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
+        rest = text[at : at + MAX_CANDIDATE]
+        more: Landmark = "undecided" if len(rest) < MAX_CANDIDATE else "content"
+        if rest.startswith(_CALL_END):
+            return "call_end"
+        head = _HEAD.match(rest)
+        if head is None:
+            begun = rest.startswith((_CALL, _ARGUMENT)) and _HEAD_START.fullmatch(rest)
+            return more if begun or begins(rest, 0, _CALL, _ARGUMENT, _CALL_END) else "content"
+        if head[1] == "call":
+            behind = stands(rest, skip_space(rest, head.end()), (_ARGUMENT, _CALL_END))
+            return more if behind is None else "call" if behind else "content"
+        key = dict(_ATTRIBUTE.findall(head[2])).get("key")
+        if head[1] != "argument" or key is None:
+            return "content"
+        call, key = self._open_call(), _unescape(key)
+        missing = key not in call.arguments and key != value.name
+        missing = missing and (call.spec is None or admits_argument(call.spec, key))
+        return "argument" if value.rejected or value.calls or missing else "content"
+
     def _gives_up(self, text: str, position: int) -> Answer:
         rest = text[position : position + MAX_CANDIDATE]
-        if not rest.startswith(_CALL_END):
-            return "undecided" if _CALL_END.startswith(rest) else "no"
         stop = skip_space(rest, len(_CALL_END))
         tag = stands(rest, stop, (_CALL, _TOOLS_END))
         if tag is None:
@@ -82,6 +100,8 @@ class KimiCalls(RawValues):
                 self._start_call(attributes.get("tool", ""), stop, out)
                 self._state = self._in_call
                 return stop + length
+        elif text[stop] != "<" and self.calls:
+            self._state = self._prose
         else:
             self._fail("invalid_call", f"expected {_CALL} or {_TOOLS_END}", stop)
         return stop
@@ -90,12 +110,20 @@ class KimiCalls(RawValues):
         call, stop = self._open_call(), skip_space(text, position)
         if stop == len(text):
             return stop
-        tag = stands(text, stop, (_ARGUMENT, _JSON, _CALL_END))
+        tag = stands(text, stop, (_ARGUMENT, _JSON, _CALL_END, _CALL, _TOOLS_END))
         if tag is None:
             self._wait = True
         elif tag == _CALL_END:
             self._end_call(text, stop + len(tag), out)
             return stop + len(tag)
+        elif tag == _TOOLS_END:
+            call.notes.append("missing_closer")
+            self._end_call(text, stop, out)
+        elif tag == _CALL:
+            # What of it would be missing nobody can say: it never runs, and the call that begins here does.
+            reason = f"the call of {shorten(call.name)!r} has no end; write {_CALL_END} before the next one"
+            call.problem = call.problem or Problem("unclosed", reason)
+            self._end_call(text, stop, out)
         elif tag and (call.written or (tag == _JSON and call.arguments)):
             self._fail("invalid_call", "arguments and a JSON object in one call, or two objects; write one", stop)
         elif tag:
@@ -173,7 +201,7 @@ def _write_call(call: ToolCall | MalformedCall, number: int) -> str:
 
 def _write_argument(name: str, value: JSON) -> str:
     kind = json_type(value)
-    text = write_value(value, TEXT if kind == "string" else KINDS[kind], _ARGUMENT_END, Caps())
+    text = write_value(value, TEXT if kind == "string" else KINDS[kind], _VALUE_END, Caps())
     shown = "number" if kind == "integer" else kind
     return f'{_ARGUMENT} key="{_escape(name)}" type="{shown}"{_SEP}{text}{_ARGUMENT_END}'
 
@@ -202,6 +230,7 @@ def _how(opening: str, name: str) -> Argument:
         json=opening,
         marked=None,
         end=_ARGUMENT_END,
+        avoid=(_ARGUMENT, _CALL_END),
         fixed=lambda value: _write_argument(name, value),
     )
 
@@ -253,5 +282,5 @@ KIMI_K3 = DeclaredDialect(
 - The type of an argument is string, number, boolean, null, object or array. A string stands there as it is, without
   quotes or escapes; any other value is written as JSON. Calls are numbered from 1.
 - In an attribute write & as &amp; and " as &quot;.
-- Only if a text contains an end tag itself, wrap the whole value: <![CDATA[the text]]>""",
+- Only if a text contains such tags itself, wrap the whole value: <![CDATA[the text]]>""",
 )

@@ -141,11 +141,30 @@ class MarkerTable:
         names = "|".join(re.escape(name) for name in sorted(self._elements, key=len, reverse=True))
         # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
         self._marker = re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
+        self._usual_markers = [each for each in markers if self._is_usual(each)]
+        self._usual = re.compile("|".join(map(self._usual_start, self._usual_markers)) or "(?!)")
         starts = {"`", *(each.text for each in markers if not isinstance(each.opening, Signature))}
         starts |= {char for _, signature in self._signed for char in signature.first if not char.isalpha()}
         starts |= {part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)}
         self.starts = frozenset(starts)
         self.candidate = candidate_pattern(self.starts)
+
+    def _is_usual(self, marker: Marker) -> bool:
+        """Whether `decide` says the same of this marker, as it should be written, wherever what must follow follows."""
+        if marker.opening.usual == "":
+            return False
+        if isinstance(marker.opening, Signature):
+            return marker is self._signed[0][0]  # the others have to wait for what this one says
+        others = [each.text for each in self.markers if each is not marker and not isinstance(each.opening, Signature)]
+        signed = any(marker.text[0] in signature.first for _, signature in self._signed)
+        return not signed and not any(text.startswith(marker.text) for text in others)
+
+    def _usual_start(self, marker: Marker) -> str:
+        if isinstance(marker.opening, Signature):
+            return f"(){marker.opening.usual}"
+        # Special tokens may stand in between, whole or cut by the end of the text.
+        specials = "|".join(map(_start_of, self._specials))
+        return f"({re.escape(marker.text)})" + (rf"(?!\s*+(?:{specials}))" if specials else "") + marker.opening.usual
 
     @property
     def markup(self) -> Markup:
@@ -155,6 +174,9 @@ class MarkerTable:
 
     def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
         """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows."""
+        usual = None if in_code else self._usual.match(held)
+        if usual is not None and usual.lastindex is not None:
+            return Found(self._usual_markers[usual.lastindex - 1], usual.end())
         whole = len(held) >= MAX_CANDIDATE
         verdict = self._decide(held, in_code, final or whole)
         return "text" if whole and verdict in ("undecided", "opened") else verdict
@@ -225,12 +247,16 @@ def candidate_pattern(starts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _word_start(word: str) -> str:
-    """Finds a word by its first four letters, or what there is of them at the end of the text: a letter alone is
-    everywhere in prose."""
+    """Finds a word by its first four letters: a letter alone is everywhere in prose."""
+    return _start_of(word[:4])
+
+
+def _start_of(text: str) -> str:
+    """Finds a text, or what there is of it at the end."""
     pattern = ""
-    for char in reversed(word[1:4]):
+    for char in reversed(text[1:]):
         pattern = rf"(?=\Z|{re.escape(char)}{pattern})"
-    return re.escape(word[0]) + pattern
+    return re.escape(text[0]) + pattern
 
 
 def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.dialects.body import Run
 from toolspeak.dialects.markers import FENCE, FENCE_START
 from toolspeak.dialects.scan import (
@@ -57,6 +57,8 @@ class NamedShape:
     header by mistake. `read_header` reads what stands between `begin` and the arguments (`example` tells the model what
     that should be). `fenced`: the arguments stand in a code fence by rule. `bare`: a turn may end with a name alone,
     which is a call without arguments.
+
+    `follows` are the markers after which a call is over, `header_ends` what ends a header, the longest first.
     """
 
     read_header: Callable[[str], Header | None]
@@ -68,18 +70,19 @@ class NamedShape:
     others: tuple[str, ...] = ()
     fenced: bool = False
     bare: bool = False
+    follows: tuple[str, ...] = field(init=False)
+    header_ends: tuple[str, ...] = field(init=False)
+    header_end: re.Pattern[str] = field(init=False)
 
-    @property
-    def follows(self) -> tuple[str, ...]:
-        """The markers after which a call is over."""
-        return tuple(each for each in (self.end, self.begin, *self.block_ends, *self.others) if each)
-
-    @property
-    def header_ends(self) -> tuple[str, ...]:
-        return (*((self.separator,) if self.separator else ("{", "```")), *self.follows)
+    def __post_init__(self) -> None:
+        follows = tuple(each for each in (self.end, self.begin, *self.block_ends, *self.others) if each)
+        ends = sorted((*((self.separator,) if self.separator else ("{", "```")), *follows), key=len, reverse=True)
+        object.__setattr__(self, "follows", follows)
+        object.__setattr__(self, "header_ends", tuple(ends))
+        object.__setattr__(self, "header_end", re.compile("|".join(map(re.escape, ends))))
 
 
-@dataclass(slots=True)
+@quick(frozen=False)
 class _Call:
     """The call being read; `header` is what was read of it, `value` the arguments."""
 
@@ -93,21 +96,14 @@ class _Call:
     notes: tuple[str, ...] = ()
 
 
-@cache
-def _header_end(ends: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
-    """Finds where a header ends, and how long what ends it may be."""
-    ordered = sorted(ends, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, ordered))), len(ordered[0])
-
-
 class NamedCalls(Steps):
     """Implements `Body`; argument text leaves as it comes."""
+
+    _scanner = JsonScanner(Caps())  # of the arguments; each begins one of its own
 
     def __init__(self, shape: NamedShape, first_index: int, caps: Caps) -> None:
         super().__init__(first_index, caps)
         self._shape = shape
-        self._scanner = JsonScanner(caps)
-        self._header_end, self._longest = _header_end(shape.header_ends)
         self._call = _Call(Buffer(caps.characters), 0)
         self._state = self._between if shape.begin else self._header
 
@@ -129,7 +125,7 @@ class NamedCalls(Steps):
         if self._state == self._after_arguments:
             self._end_call("", 0, out)
             self.done = True
-        elif self._state == self._between:
+        elif self._state in (self._between, self._prose):
             self.done = bool(self.calls)
         elif self._state == self._header and self._shape.bare:
             self._announce(call.header, out)
@@ -152,16 +148,28 @@ class NamedCalls(Steps):
             self.done = bool(self.calls)
             if not self.calls:
                 self._fail("empty_batch", f"the block holds no call; write {shape.example}", stop)
-        elif begins(text, stop, shape.begin, *shape.block_ends):
+        elif begins(text, stop, shape.begin, *shape.block_ends, shape.end):
             self._wait = True
+        elif self.calls and shape.end and text.startswith(shape.end, stop):
+            return stop + len(shape.end)  # of the call before, once more
+        elif self.calls and text[stop] != "<":
+            self._state = self._prose
         else:
             self._fail("not_a_call", f"expected {shape.example}, found {text[stop]!r}", stop)
+        return stop
+
+    def _prose(self, text: str, position: int, out: list[Delta]) -> int:
+        """Text between calls is none of the answer."""
+        stop = self._set_aside(text, position, out)
+        if stop < len(text):
+            self._state = self._between
         return stop
 
     def _header(self, text: str, position: int, out: list[Delta]) -> int:
         """Taken as it comes, so that what is left at the turn's end may be a call without arguments (`bare`)."""
         call = self._call
-        found = self._header_end.search(text, position, position + MAX_CANDIDATE + self._longest)
+        longest = len(self._shape.header_ends[0])
+        found = self._shape.header_end.search(text, position, position + MAX_CANDIDATE + longest)
         stop = found.start() if found else self._possible_end(text, position)
         room = MAX_CANDIDATE - len(call.header)
         if stop - position > room:
@@ -177,8 +185,8 @@ class NamedCalls(Steps):
 
     def _possible_end(self, text: str, position: int) -> int:
         """Where a marker begins that the text's end cuts short; else the text's end."""
-        first = max(position, len(text) - self._longest)
         markers = self._shape.header_ends
+        first = max(position, len(text) - len(markers[0]))
         return next((at for at in range(first, len(text)) if begins(text, at, *markers)), len(text))
 
     def _end_header(self, text: str, stop: int, ended_by: str, out: list[Delta]) -> int:
@@ -217,6 +225,13 @@ class NamedCalls(Steps):
         stop = skip_space(text, position)
         if stop == len(text):
             return stop
+        if text[stop] == "{":
+            if call.problem is None and (whole := whole_object(text, stop, self.caps)) is not None:
+                call.arguments, end = whole
+                out.append(ArgumentsDelta(self._index, text[stop:end]))
+                self._close_arguments(text, end, out)
+                return end
+            return self._start_arguments(stop)
         if text[stop] == "`":
             rest = text[stop : stop + MAX_CANDIDATE]
             fence = FENCE.match(rest)
@@ -235,15 +250,12 @@ class NamedCalls(Steps):
         if begins(text, stop, *follows):
             self._wait = True
             return stop
-        if text[stop] != "{":
-            call.problem = call.problem or _NOT_AN_OBJECT
-        elif call.problem is None and (whole := whole_object(text, stop, self.caps)) is not None:
-            call.arguments, end = whole
-            out.append(ArgumentsDelta(self._index, text[stop:end]))
-            self._close_arguments(text, end, out)
-            return end
+        call.problem = call.problem or _NOT_AN_OBJECT
+        return self._start_arguments(stop)
+
+    def _start_arguments(self, position: int) -> int:
         self._scanner, self._state = JsonScanner(self.caps, depth=2), self._arguments
-        return stop
+        return position
 
     def _arguments(self, text: str, position: int, out: list[Delta]) -> int:
         call, scanner = self._call, self._scanner

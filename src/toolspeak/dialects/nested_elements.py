@@ -1,7 +1,8 @@
 """The body of calls whose arguments are elements of their own name, nested as the values are (MiniMax M3).
 
 Every tag stands behind a prefix that is a token of its own, `]<]minimax[>[<city>`, so a value ends at its own end tag
-and nothing else in it is markup. An array's elements are `<item>`; what an element holds, the schema says.
+and nothing else in it is markup, but what tells that it has none: the call's end and what can only follow that, unless
+the call began in the value. An array's elements are `<item>`; what an element holds, the schema says.
 """
 
 from __future__ import annotations
@@ -9,30 +10,37 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.element_ends import Verdict
 from toolspeak.dialects.element_values import CDATA, CDATA_END, TEXT, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, without
 from toolspeak.dialects.typed_text import Types, argument_schemas, as_mapping, resolve, schema_types
+from toolspeak.dialects.whole_call import GAP, WholeCall, text_without, whole_call
 
 ITEM = "item"
 
 
 @dataclass(slots=True)
 class _Node:
-    """An element that is open. `streams`: a text argument, which leaves as it comes."""
+    """An element that is open. `streams`: a text argument, which leaves as it comes. `marks` finds its end, and what
+    stands in its text of other calls."""
 
     name: str
     end: str
+    marks: re.Pattern[str]
     schema: JSON
     types: Types
     is_json: bool
     streams: bool = False
     cdata: bool = False
     children: list[tuple[str, JSON]] | None = None
+    calls: int = 0  # that began in the text and have not ended
+    argument: bool = False  # of such a call, and of this name
 
 
 class NestedCalls(CallSteps):
@@ -48,6 +56,7 @@ class NestedCalls(CallSteps):
         self._call_tag = re.compile(rf"""{start}<invoke\s+name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')\s*(/?)>""")
         self._tag = re.compile(rf'{start}<([^<>/\s][^<>]*?|)(\s+type="json")?>')
         self._open: list[_Node] = []
+        self._whole = _whole(prefix)
 
     def flow(self) -> Callable[[str], object] | None:
         if not self._open or not self._open[-1].streams:
@@ -59,6 +68,7 @@ class NestedCalls(CallSteps):
     # States, as in `Steps`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        position = self._take_whole(self._whole, text, position, out)
         position = skip_space(text, position)
         if position == len(text):
             return position
@@ -76,6 +86,10 @@ class NestedCalls(CallSteps):
             return tag.end()
         self._wait_or_fail(f'{self._prefix}<invoke name="…">', text, position)
         return position
+
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        types = _types(_argument_schema(spec, name), spec.parameters if spec else {})
+        return text if is_text(types) else read_value(text, types, "", self.caps)
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._open_call()
@@ -101,11 +115,12 @@ class NestedCalls(CallSteps):
         if self._open:
             schema = _inner_schema(self._open[-1].schema, name, call.root)
         else:
-            schema = argument_schemas(call.spec).get(call.spec.aliases.get(name, name)) if call.spec else None
+            schema = _argument_schema(call.spec, name)
             self._start_argument(name)
-        types = schema_types(schema if schema is not None else {}, call.root)
+        types = _types(schema, call.root)
         end = f"{self._prefix}</{tag[1].strip()}>"
-        self._open.append(_Node(name, end, schema, types, bool(tag[2])))
+        marks = _marks(self._prefix, tag[1].strip(), self._block_end)
+        self._open.append(_Node(name, end, marks, schema, types, bool(tag[2])))
         if len(self._open) > self.caps.depth - 2:
             self._fail("too_deep", f"the elements are nested deeper than {self.caps.depth} levels", tag.end())
         self._state = self._node_start
@@ -151,17 +166,54 @@ class NestedCalls(CallSteps):
             self._say('"')
 
     def _in_text(self, text: str, start: int, out: list[Delta]) -> int:
-        node = self._open[-1]
-        at = text.find(node.end, start)
-        if at >= 0:
-            if self._grow(node, text, start, at):
+        node, position = self._open[-1], start
+        while (found := node.marks.search(text, position)) is not None:
+            at, position = found.start(), found.end()
+            if found["end"] and not node.argument:
+                if self._grow(node, text, start, at):
+                    return at
+                self._end_node()
+                return position
+            verdict = self._ends_call(node, found, text)
+            if verdict != "no" and self._grow(node, text, start, at):
                 return at
-            self._end_node()
-            return at + len(node.end)
-        hold = _hold_from(text, start, node.end)
+            if verdict == "undecided":
+                self._wait = True
+            elif verdict == "yes":
+                self._give_up(node)
+            if verdict != "no":
+                return at
+        hold = _hold_from(text, max(position, start), self._prefix, MAX_CANDIDATE)
         if not self._grow(node, text, start, hold):
             self._wait = hold < len(text)
         return hold
+
+    def _ends_call(self, node: _Node, found: re.Match[str], text: str) -> Verdict:
+        """Takes note of what begins and ends in the text; whether the call or the block ends here instead."""
+        if found["end"]:
+            node.argument = False
+        elif found["same"]:
+            node.argument = node.calls > 0
+        elif found["begin"]:
+            node.calls, node.argument = node.calls + 1, False
+        elif node.calls:
+            node.calls, node.argument = node.calls - 1, False
+        else:
+            rest = text[found.end() : found.end() + MAX_CANDIDATE]
+            stop = skip_space(rest, 0)
+            follow = (f"{self._prefix}<tool_call>", f"{self._prefix}<invoke", self._block_end)
+            if rest.startswith(follow, stop):
+                return "yes"
+            more = stop == len(rest) or begins(rest, stop, *follow)
+            return "undecided" if more and len(rest) < MAX_CANDIDATE else "no"
+        return "no"
+
+    def _give_up(self, node: _Node) -> None:
+        call = self._open_call()
+        reason = f"the value of {shorten(node.name)!r} has no end; write {node.end} behind it"
+        call.problem = call.problem or Problem("unclosed", reason)
+        self._open.clear()
+        self._state = self._in_call
 
     def _in_cdata(self, text: str, start: int, out: list[Delta]) -> int:
         node = self._open[-1]
@@ -242,6 +294,22 @@ class NestedCalls(CallSteps):
             self._fail("invalid_xml", f"expected {what}, found {rest[0]!r}", position)
 
 
+@cache
+def _whole(prefix: str) -> WholeCall:
+    start = re.escape(prefix)
+    value = rf"(?!\s*+{re.escape(CDATA)})(?P<value>{text_without(prefix)})"
+    argument = rf"{start}<(?P<key>[^<>/&\s]{{1,100}})(?P<said>)>{value}{start}</(?P=key)>"
+    return whole_call(rf'{GAP}{start}<invoke name="([^<>&"]{{1,100}})">', argument, f"{start}</invoke>")
+
+
+def _argument_schema(spec: ToolSpec | None, name: str) -> JSON:
+    return argument_schemas(spec).get(spec.aliases.get(name, name)) if spec else None
+
+
+def _types(schema: JSON, root: Mapping[str, JSON]) -> Types:
+    return schema_types(schema if schema is not None else {}, root)
+
+
 def _container(children: list[tuple[str, JSON]], types: Types) -> JSON:
     """The array or object that these elements make up; a name that comes again stands for an array."""
     typed = types != UNTYPED
@@ -275,11 +343,21 @@ def _inner_schema(schema: JSON, name: str, root: Mapping[str, JSON], depth: int 
     return as_mapping(extra) or None
 
 
-def _hold_from(text: str, start: int, literal: str) -> int:
-    """Where the end of this text may turn out to be the beginning of `literal`."""
-    at = text.find(literal[0], max(start, len(text) - len(literal) + 1))
+@lru_cache(256)
+def _marks(prefix: str, name: str, block_end: str) -> re.Pattern[str]:
+    tag, last = re.escape(f"{prefix}<"), re.escape(block_end)
+    return re.compile(
+        rf"(?P<end>{tag}/{re.escape(name)}>)|(?P<same>{tag}{re.escape(name)}>)|(?P<begin>{tag}(?:invoke\s|tool_call>))"
+        rf"|{tag}/invoke>|{last}"
+    )
+
+
+def _hold_from(text: str, start: int, prefix: str, length: int) -> int:
+    """Where the end of this text may turn out to be the beginning of a tag of at most `length` characters."""
+    at = text.find(prefix[0], max(start, len(text) - length + 1))
     while at >= 0:
-        if literal.startswith(text[at:]):
+        rest = text[at : at + length]
+        if prefix.startswith(rest) or (rest.startswith(f"{prefix}<") and ">" not in rest[len(prefix) :]):
             return at
-        at = text.find(literal[0], at + 1)
+        at = text.find(prefix[0], at + 1)
     return len(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta
 from toolspeak.data.values import quick
@@ -28,7 +27,7 @@ class BlockFormat:
     text_aside: bool = False
 
 
-@dataclass(slots=True)
+@quick(frozen=False)
 class OpenBlock:
     """A block's body. With a `problem`, at the turn's `offset`, none of its calls counts."""
 
@@ -52,4 +51,4 @@ class OpenBlock:
             out.extend(CallIgnored(call.index, "its block could not be read to the end") for call in calls)
             index, raw = first_index + len(calls), self.body.raw.value()
             out.append(CallMalformed(index, raw, problem.code, problem.reason, self.offset, None, True))
-        return {call.index for call in calls if isinstance(call, CallMalformed)}
+        return {call.index for call in calls if type(call) is CallMalformed}

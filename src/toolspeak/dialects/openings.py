@@ -25,6 +25,12 @@ class Opening(Protocol):
     marker is a part of it).
     """
 
+    @property
+    def usual(self) -> str:
+        """A pattern, without groups, that matches up to the body only where `decide` would say the same whatever comes:
+        what nearly every marker is followed by, told in one step. Empty: there is none."""
+        ...
+
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         """Where in `held` the body begins whose marker is held[start:stop]."""
         ...
@@ -33,6 +39,10 @@ class Opening(Protocol):
 @dataclass(frozen=True, slots=True)
 class Alone:
     """The marker is enough; but in a code fence it stands as an example."""
+
+    @property
+    def usual(self) -> str:
+        return ""
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         return "text" if start else stop
@@ -48,6 +58,11 @@ class Starts:
 
     chars: str
     or_end: str = ""
+
+    @property
+    def usual(self) -> str:
+        firsts = (f"{re.escape(char)}{'[A-Za-z_]' if char == '<' else ''}" for char in self.chars)
+        return "" if "\n" in self.chars else rf"\s*+(?={'|'.join(firsts)})"
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         if "\n" in self.chars and held[stop : stop + 1] in ("\n", "\r"):
@@ -74,6 +89,10 @@ class Texts:
 
     texts: tuple[str, ...]
 
+    @property
+    def usual(self) -> str:
+        return rf"\s*+(?={_any_of(self.texts)})"
+
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         body = _behind_fence(held, stop)
         return "opened" if body is None else _any_stands(held, body, self.texts)
@@ -91,6 +110,10 @@ class Matches:
     beginning: re.Pattern[str]
     or_end: str = ""
     within: bool = False
+
+    @property
+    def usual(self) -> str:
+        return "" if self.within else rf"\s*+(?={self.whole.pattern})"
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         body = _behind_fence(held, stop)
@@ -113,6 +136,7 @@ class Follows:
     """What `test` says of the text behind the marker, at which the body begins; None asks for more of it."""
 
     test: Callable[[str], bool | None]
+    usual: str = ""
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         follows = self.test(held[stop:])
@@ -128,7 +152,7 @@ def followed_by(*texts: str) -> Follows:
             return True
         return None if any(text.startswith(rest) for text in texts) else False
 
-    return Follows(test)
+    return Follows(test, rf"(?=\s*+{_any_of(texts)})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +160,10 @@ class Tag:
     """The marker is the beginning of the body's first tag (`<function=name>`), and one of `texts` must follow that."""
 
     texts: tuple[str, ...]
+
+    @property
+    def usual(self) -> str:
+        return ""
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         tag = _REST_OF_TAG.match(held, stop)
@@ -159,6 +187,12 @@ class Signature:
     before: int
     first: str
     live: tuple[str, str]
+
+    @property
+    def usual(self) -> str:
+        parts = [re.escape(part) if isinstance(part, str) else f"(?>{part.pattern})" for part in self.parts]
+        behind = f"(?={''.join(parts[self.before :])})"
+        return "".join(parts[: self.before]) + behind if isinstance(self.parts[-1], str) else ""
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         position = body = start
@@ -186,6 +220,10 @@ def _behind_fence(held: str, stop: int) -> int | None:
     if position == len(held) or (held[position] == "`" and _INNER_FENCE_START.fullmatch(held, stop)):
         return None
     return position
+
+
+def _any_of(texts: tuple[str, ...]) -> str:
+    return f"(?:{'|'.join(map(re.escape, texts))})"
 
 
 def _any_stands(held: str, position: int, texts: tuple[str, ...]) -> int | Answer:

@@ -8,136 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 
 from toolspeak.data.deltas import Delta
+from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues
+from toolspeak.dialects.pair_tags import BREAK, KINDS, NAME, PairTags, written_tags
+from toolspeak.dialects.raw_values import TEXT, Answer, Landmark, OpenValue, RawValues, read_value
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.steps import begins, skip_space, stands
-from toolspeak.dialects.typed_text import Types, admits_argument, argument_types
+from toolspeak.dialects.typed_text import admits_argument
 
-# A model that escapes the whole call once too often writes `\\n` for a line break between its tags.
-_BREAK = "\\n"
-_NAME = re.compile(r"\s*([^\s<>{}\"'`\\]*)(?:\s|\\n)*")
 _GAP = re.compile(r"(?:\s|\\n)*")
+# The beginning of a key and a value, behind the first tag.
+_PAIR_START = re.compile(r"[^<]*+(?:<[^<>]*+(?:>(?:\s|\\n)*+(?:\\|<[^<>]*+)?)?)?")
 _JSON_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
-
-KINDS: Mapping[str, Types] = {
-    "string": Types({"string"}),
-    "integer": Types({"integer"}),
-    "number": Types({"number", "integer"}),
-    "boolean": Types({"boolean"}),
-    "array": Types({"array"}),
-    "object": Types({"object"}),
-    "null": Types({"null"}),
-}
-"""The types a value may have whose type stands in the text."""
-
-
-@dataclass(frozen=True, slots=True)
-class PairTags:
-    """The tags of one dialect. `block` holds several calls, or is empty: then a call is a block of its own.
-
-    `name_end` may stand behind the name. `json`: a call may be a JSON object instead. `prefix` is what all tags begin
-    with behind `<` or `</`, `suffix` what they end with in front of `>`. `guesses`: a value of which the schema says
-    nothing is the JSON that it is, else text.
-    """
-
-    block: str = ""
-    name_end: str = ""
-    kind: str = ""
-    json: bool = False
-    prefix: str = ""
-    suffix: str = ""
-    guesses: bool = True
-
-    def start(self, name: str) -> str:
-        return f"<{self.prefix}{name}{self.suffix}>"
-
-    def end(self, name: str) -> str:
-        return f"</{self.prefix}{name}{self.suffix}>"
-
-    def types(self, spec: ToolSpec | None, name: str) -> Types:
-        """The types of an argument."""
-        said = self.guesses or (spec is not None and admits_argument(spec, name))
-        return argument_types(spec, name) if said else TEXT
-
-    def call_follows(self, rest: str) -> bool | None:
-        """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
-        found = _NAME.match(rest)
-        if found is None or found.end() == len(rest):
-            return None
-        stop, named = found.end(), found[1] != ""
-        if self.json and not named and rest[stop] == "{":
-            return True
-        tags = [self.start("arg_key")]
-        if named and self.name_end:
-            tags.append(self.start(self.name_end))
-        # "between <tool_call> and </tool_call>" is prose: a call without arguments has no blanks around its name.
-        if named and rest[0] not in " \t" and rest[found.end(1)] not in " \t":
-            tags.append(self.end("tool_call"))
-        tag = stands(rest, stop, (*tags, _BREAK))
-        return None if tag is None else tag != ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """The tags as they stand in the text. `follow`: behind a value; `between`: behind a call; `in_key`: what ends a
-    key, the first of them alone as it should be."""
-
-    call: str
-    call_end: str
-    key: str
-    key_end: str
-    value: str
-    value_end: EndTag
-    kind: str
-    kind_end: str
-    name_end: str
-    block_end: str
-    follow: tuple[str, ...]
-    between: tuple[str, ...]
-    in_key: tuple[str, ...]
-
-
-@cache
-def _written(tags: PairTags, wrapped: bool) -> _Written:
-    def start(name: str) -> str:
-        return tags.start(name) if name else ""
-
-    call, call_end, key = tags.start("tool_call"), tags.end("tool_call"), tags.start("arg_key")
-    block_end = tags.end(tags.block) if wrapped else ""
-    return _Written(
-        call=call,
-        call_end=call_end,
-        key=key,
-        key_end=tags.end("arg_key"),
-        value=tags.start("arg_value"),
-        value_end=EndTag(tags.end("arg_value")),
-        kind=start(tags.kind),
-        kind_end=tags.end(tags.kind),
-        name_end=start(tags.name_end),
-        block_end=block_end,
-        follow=(key, call_end, block_end) if wrapped else (key, call_end),
-        between=(call, block_end) if wrapped else (call,),
-        in_key=tuple(
-            tag
-            for tag in (
-                tags.end("arg_key"),
-                tags.start("arg_value"),
-                tags.end("arg_value"),
-                start(tags.kind),
-                key,
-                call,
-                call_end,
-                block_end,
-            )
-            if tag
-        ),
-    )
 
 
 def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
@@ -154,18 +39,22 @@ def _skip_gap(text: str, position: int) -> int:
 class PairCalls(RawValues):
     """Implements `Body`; string values leave as they come. `wrapped`: the block holds several calls."""
 
+    _tag_text = Buffer(0)  # of a key or type whose end is not there yet; each begins one of its own
+    _key = ""
+    _json: JsonCalls | None = None
+    _breaks: tuple[str, ...] = ()
+
     def __init__(
         self, tags: PairTags, wrapped: bool, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
     ) -> None:
         super().__init__(tools, first_index, caps)
-        self._json_calls, self._types = tags.json, tags.types
+        self._json_calls, self._types, self._call_follows = tags.json, tags.types, tags.call_follows
         self._wrapped = wrapped
-        self._tag_text = Buffer(caps.characters)  # of a key or type whose end is not there yet
-        self._key = ""
-        self._json: JsonCalls | None = None
-        self._gap, self._breaks = skip_space, tuple[str, ...]()
-        self._tags = _written(tags, wrapped)
-        if not wrapped:
+        self._gap = skip_space
+        self._tags = written_tags(tags, wrapped)
+        if wrapped:
+            self.signs = (self._tags.key, self._tags.call, self._tags.call_end, self._tags.block_end)
+        else:
             self._state = self._name
 
     def _may_follow(self, text: str, position: int) -> Answer:
@@ -177,14 +66,33 @@ class PairCalls(RawValues):
             return "no" if answer == "undecided" and len(window) == MAX_CANDIDATE else answer
         return _answer(text, position, (*self._tags.follow, self._tags.call))
 
+    def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
+        tags, rest = self._tags, text[at : at + MAX_CANDIDATE]
+        more: Landmark = "undecided" if len(rest) < MAX_CANDIDATE else "content"
+        if rest.startswith(tags.call_end):
+            return "call_end"
+        if rest.startswith(tags.call):
+            follows = self._call_follows(rest[len(tags.call) :])
+            return more if follows is None else "call" if follows else "content"
+        if rest.startswith(tags.value):
+            return "argument" if value.rejected or value.calls else "content"
+        if rest.startswith(tags.key):
+            pair = tags.pair.match(rest)
+            if pair is None:
+                return more if _PAIR_START.fullmatch(rest, len(tags.key)) else "content"
+            call, key = self._open_call(), self._known(pair[1])
+            missing = key not in call.arguments and key != value.name
+            missing = missing and (call.spec is None or admits_argument(call.spec, key))
+            return "argument" if value.rejected or value.calls or missing else "content"
+        return more if begins(rest, 0, tags.call, tags.call_end, tags.key, tags.value) else "content"
+
     def _gives_up(self, text: str, position: int) -> Answer:
         rest = text[position : position + MAX_CANDIDATE]
-        if not rest.startswith(self._tags.call_end):
-            return "undecided" if self._tags.call_end.startswith(rest) else "no"
-        stop = skip_space(rest, len(self._tags.call_end))
-        if stop == len(rest):
-            return "undecided" if len(rest) < MAX_CANDIDATE else "no"
-        answer = _answer(rest, stop, self._tags.between)
+        stop, tags = self._gap(rest, len(self._tags.call_end)), self._tags
+        answer = _answer(rest, stop, tags.between)
+        if answer == "yes" and rest.startswith(tags.call, stop):
+            follows = self._call_follows(rest[stop + len(tags.call) :])
+            answer = "undecided" if follows is None else "yes" if follows else "no"
         return "no" if answer == "undecided" and len(rest) == MAX_CANDIDATE else answer
 
     def _in_vain(self, value: OpenValue) -> Problem:
@@ -208,20 +116,25 @@ class PairCalls(RawValues):
         elif tag:
             example = f"{self._tags.call}name…{self._tags.call_end}"
             self._fail("empty_batch", f"the block holds no call; write {example}", stop)
+        elif text[stop] != "<" and self.calls:
+            self._state = self._prose
         else:
             self._fail("invalid_call", f"expected {self._tags.call} or {self._tags.block_end}", stop)
         return stop
 
     def _name(self, text: str, position: int, out: list[Delta]) -> int:
         """The name ends at the first tag; it is short, so it may wait for it."""
-        found = _NAME.match(text, position, position + MAX_CANDIDATE)
+        if (stop := self._take_whole(self._tags.whole, text, position, out)) > position:
+            self._gap, self._breaks, self._state, self.done = skip_space, (), self._between, not self._wrapped
+            return stop
+        found = NAME.match(text, position, position + MAX_CANDIDATE)
         stop = found.end() if found else position
-        if stop == len(text) or begins(text, stop, _BREAK):
+        if stop == len(text) or begins(text, stop, BREAK):
             self._wait = True
             return position
         name = found[1] if found else ""
-        escaped = found is not None and _BREAK in text[found.end(1) : stop]
-        self._gap, self._breaks = (_skip_gap, (_BREAK,)) if escaped else (skip_space, ())
+        escaped = found is not None and BREAK in text[found.end(1) : stop]
+        self._gap, self._breaks = (_skip_gap, (BREAK,)) if escaped else (skip_space, ())
         if self._json_calls and not name and text[stop] == "{":
             self._json = JsonCalls(_JSON_SHAPE, self._index, self.caps)
             self._json.start = self.start + self._base + stop
@@ -239,6 +152,10 @@ class PairCalls(RawValues):
         self._start_call(name, position, out)
         self._state = self._in_call
         return stop
+
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        types = (KINDS.get(said) if said else None) or self._types(spec, name)
+        return text if types == TEXT else read_value(text, types, self.caps)
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._gap(text, position)

@@ -15,7 +15,8 @@ from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.openings import Follows, followed_by
-from toolspeak.dialects.pair_calls import PairCalls, PairTags
+from toolspeak.dialects.pair_calls import PairCalls
+from toolspeak.dialects.pair_tags import PairTags
 from toolspeak.dialects.raw_values import write_value
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import Caps
@@ -24,7 +25,7 @@ _RULES = """\
 - In a block first the tool's name, then a key and a value for each argument.
 - A value is everything between its tags, exactly: text and code stand there as they are, without quotes or escapes.
   Numbers, true, false and null are written plainly; arrays and objects as JSON.
-- Only if a text contains {end} itself, wrap the whole value: <![CDATA[the text]]>"""
+- Only if a text contains such tags itself, wrap the whole value: <![CDATA[the text]]>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +91,14 @@ def pair_dialect(
         write_results=write_results,
         live=pattern,
         frame=_frame(tags, layout),
-        rules=_RULES.replace("{end}", tags.end("arg_value")) + (f"\n{rules}" if rules else ""),
+        rules=_RULES + (f"\n{rules}" if rules else ""),
     )
 
 
 def _markers(tags: PairTags) -> list[tuple[Marker, bool]]:
-    call = Marker("calls", tags.start("tool_call"), tags.end("tool_call"), Follows(tags.call_follows))
+    call = Marker(
+        "calls", tags.start("tool_call"), tags.end("tool_call"), Follows(tags.call_follows, f"(?={tags.usual()})")
+    )
     if not tags.block:
         return [(call, False)]
     block = Marker(
@@ -129,7 +132,7 @@ def _write_call(tags: PairTags, layout: Layout, call: ToolCall | MalformedCall, 
 
 
 def _write_pair(tags: PairTags, layout: Layout, spec: ToolSpec | None, name: str, value: object) -> str:
-    text = write_value(value, tags.types(spec, name), tags.end("arg_value"), Caps())
+    text = write_value(value, tags.types(spec, name), tags.value_end, Caps())
     key = f"{tags.start('arg_key')}{name}{tags.end('arg_key')}"
     return f"{key}{layout.gap}{tags.start('arg_value')}{text}{tags.end('arg_value')}{layout.after_value}"
 
@@ -146,6 +149,7 @@ def _frame(tags: PairTags, layout: Layout) -> Frame:
                 json=opening,
                 marked=None,
                 end=tags.end("arg_value"),
+                avoid=(tags.start("arg_key"), tags.end("tool_call")),
                 fixed=lambda value: _write_pair(tags, layout, spec, name, value).removesuffix(layout.after_value),
             )
             return series(argument(spec, name, schema, rules, how), layout.after_value)

@@ -65,6 +65,8 @@ class PlamoCalls(CallSteps):
             self._wait = True
         elif tag:
             return self._expected[tag](text, stop, out) if tag == _BLOCK_END else self._enter(tag, text, stop, out)
+        elif self._expected is self._after_call and self.calls and text[stop] != "<":
+            self._state = self._prose
         else:
             self._fail("invalid_call", f"expected {' or '.join(self._expected)}", stop)
         return stop

@@ -1,8 +1,9 @@
 """The arguments of a Python call, `(a='x', n=2)`, read as literals and written as JSON as they come.
 
 Nothing is evaluated: what is no literal is a problem. Models quote carelessly, so a quote ends a string only if
-something that may follow a string follows it: `'sed -n '1,5p' x'` is one string. Two literals side by side are one
-string, as in Python.
+something that may follow a string follows it: `'sed -n '1,5p' x'` is one string. Where such a quote begins the value
+of an argument, `'hello')search(query='tea'`, nobody can tell which quotes are whose, and nothing runs. Two literals
+side by side are one string, as in Python.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from toolspeak.dialects.steps import skip_space
 
 _KEY_RUN = re.compile(r"[\w-]*")
 _ATOM_RUN = re.compile(r"[^\s,:()\[\]{}'\"=<]*")
+_NAMED = re.compile(r"(?:[(,]\s*|['\"])[^\W\d]\w*\s*=\s*")
+_MAX_NAMED = 80  # characters of it that are looked at
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -64,6 +67,7 @@ class PythonArguments(FunctionCalls):
         self._holds: list[list[str]] = []  # of each `group` and `braces`: its first value's JSON
         self._quote = ""
         self._triple = self._raw_string = self._loose = False
+        self._tail = ""  # of the string
 
     @abstractmethod
     def _after_call(self, text: str, position: int, out: list[Delta]) -> int: ...
@@ -273,7 +277,7 @@ class PythonArguments(FunctionCalls):
             self._wait = True
             return position
         self._triple = rest == quote * 3
-        self._quote, self._state = quote, self._string
+        self._quote, self._state, self._tail = quote, self._string, ""
         return position + (3 if self._triple else 1)
 
     def flow(self) -> Flow | None:
@@ -296,7 +300,11 @@ class PythonArguments(FunctionCalls):
             self._wait = True
             return stop
         if ends == "content":
+            if not self._triple and self._named():
+                reason = f"a string holds its own quote in front of an argument; write it as \\{quote}"
+                return self._fail("invalid_call", reason, stop)
             self._loose = self._loose or not self._triple
+            self._tail += quote
             self._put('\\"' if quote == '"' else quote)
             return stop + 1
         if ends == "joined":  # two literals side by side
@@ -306,8 +314,18 @@ class PythonArguments(FunctionCalls):
         self._state = self._after
         return stop + (3 if self._triple else 1)
 
+    def _named(self) -> bool:
+        """Whether the string so far ends as what stands in front of an argument's value."""
+        at = max(self._tail.rfind(each) for each in "(,'\"")
+        return at >= 0 and _NAMED.fullmatch(self._tail, at) is not None
+
+    def book(self, taken: str) -> None:
+        super().book(taken)
+        self._tail = (self._tail + taken)[-_MAX_NAMED:]
+
     def _content(self, piece: str) -> None:
         if piece:
+            self._tail = (self._tail + piece)[-_MAX_NAMED:]
             self._put(json_content(piece) if self._raw_string else quoted_content(piece, self._quote))
 
     def _ends(self, text: str, at: int) -> Literal["end", "content", "joined", "wait"]:

@@ -6,14 +6,29 @@ import re
 
 from toolspeak.data.deltas import Delta
 from toolspeak.dialects.python_arguments import PythonArguments
+from toolspeak.dialects.python_literals import RUNS, WORDS
 from toolspeak.dialects.scan import Caps, shorten
-from toolspeak.dialects.steps import skip_space
+from toolspeak.dialects.steps import json_string, skip_space
+from toolspeak.dialects.whole_call import GAP, WholeCall, whole_call
 
 NAME = r"[^\W\d][\w.:/-]*"
 KEY = r"[^\W\d][\w-]*"
 VALUE_START = r"['\"\w+.\-\[{(]"
 
 _WORD_RUN = re.compile(r"[\w.:/-]*")
+
+
+def _whole(end: str) -> WholeCall:
+    """A call whose values are strings in plain quotes, whole numbers and words."""
+    # A quote behind one backslash is content. A pattern of quotes and backslashes would take six times as long.
+    strings = (rf"{quote}[^{quote}]*+(?:(?<=[^\\]\\){quote}[^{quote}]*+)*+(?<!\\){quote}" for quote in RUNS)
+    values = "|".join((*strings, "-?(?:0|[1-9][0-9]{0,15}+)", "True", "False", "None"))
+    argument = f"(?P<key>[A-Za-z_][A-Za-z0-9_-]{{0,99}}+)=(?P<value>{values})"
+    name = r"([A-Za-z_][A-Za-z0-9_.:/-]{0,99}+)\("
+    return whole_call(name, argument, end, rf"{GAP}(?:,{GAP}|(?=\)))")
+
+
+_IN_LIST, _ON_LINES = _whole(rf"\)(?={GAP}[,\]])"), _whole(r"\)")
 
 
 class PythonCalls(PythonArguments):
@@ -49,6 +64,10 @@ class PythonCalls(PythonArguments):
             self.done = True
             return position + 1
         elif char == "_" or char.isalpha():
+            stop = self._take_whole(_IN_LIST if self._brackets else _ON_LINES, text, position, out)
+            if stop > position:
+                self._state = self._after_call
+                return stop
             self._begin_raw(position)
             self._state = self._call_name
         elif char in "<]" and not self.calls:
@@ -56,6 +75,15 @@ class PythonCalls(PythonArguments):
         else:
             return self._unexpected("a call such as name(argument=value)", text, position)
         return position
+
+    def _whole_value(self, text: str) -> str | None:
+        quote, content = text[0], text[1:-1]
+        if quote not in RUNS:
+            return WORDS.get(text, text)
+        if "\\" not in content:
+            return json_string(content)
+        # With escapes it is a string of JSON as it stands, or none; `\/` alone means something else there.
+        return None if "\\/" in content or (quote == "'" and '"' in content) else f'"{content}"'
 
     def _call_name(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._take_word(_WORD_RUN, text, position, "the name of a tool")

@@ -47,11 +47,13 @@ _SIMPLE = {
 
 def quoted_content(piece: str, quote: str) -> str:
     """A piece between `quote` signs whose escapes are JSON's too, as it stands in JSON quotes."""
+    if "\\" not in piece:
+        return string_text(piece)
     if quote == "'" and '"' in piece:
         if '\\"' in piece or "\\\\" in piece:  # else every quote is bare
             return _NOT_JSON.sub(_care, piece)
         piece = piece.replace('"', '\\"')
-    return _CONTROL.sub(_care, piece) if _CONTROL.search(piece) else piece
+    return piece if piece.isprintable() else _CONTROL.sub(_care, piece)
 
 
 FLOWS: Mapping[str, Flow] = {quote: (_WHOLE[quote].fullmatch, partial(quoted_content, quote=quote)) for quote in "'\""}

@@ -1,33 +1,35 @@
 """What the readers of raw argument values share: `pair_calls`, `kimi_k3` and `xml_calls`.
 
 A value is text, byte for byte, up to its end tag, and the end tag counts only if white space and something that may
-follow a value come next. Where the types admit a string alone the text leaves as it comes; where they admit other
-values too, text that is JSON of such a type is that value, and it is held back no longer than it may be JSON. A value
-that begins with `<![CDATA[` is the text of its CDATA sections: so the renderer writes a string that would else be read
-as something else.
+follow a value come next, and if it does not end what began in the value: a whole call in a value is text. Where the
+call ends though its value has not, nobody can tell the two apart: that call alone fails. Where the types admit a string
+alone the text leaves as it comes; where they admit other values too, text that is JSON of such a type is that value,
+and it is held back no longer than it may be JSON. A value that begins with `<![CDATA[` is the text of its CDATA
+sections: so the renderer writes a string that would else be read as something else.
 """
 
 from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
-from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.render import dump_json
-from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem
-from toolspeak.dialects.steps import CallSteps, begins, skip_space, string_text, without
+from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, shorten
+from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, stands, string_text, without
 from toolspeak.dialects.typed_text import Types, read_typed
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 _JOINT = CDATA_END + CDATA
 TEXT = Types({"string"})
 Answer = Literal["yes", "no", "undecided"]
+Landmark = Literal["call", "argument", "call_end", "content", "undecided"]
+"""What stands in a value: the beginning of a whole call or of an argument, or a call's end."""
 _JSON_STARTS = frozenset("{[-0123456789tfn")  # of a value that is no string
 
 
@@ -43,29 +45,44 @@ def read_value(text: str, types: Types, caps: Caps) -> JSON | Problem:
     return text if isinstance(value, Problem) else value
 
 
-def write_value(value: JSON, types: Types, end: str, caps: Caps) -> str:
+def write_value(value: JSON, types: Types, end: EndTag, caps: Caps) -> str:
     """What `read_value` reads back: text as it is, other values as JSON, CDATA where text would be misread."""
     if not isinstance(value, str):
-        return dump_json(value, re.compile(f"<(?={re.escape(end[1:])})"))
-    if end in value or value.startswith(CDATA) or read_value(value, types, caps) != value:
+        return dump_json(value, re.compile(f"<(?={re.escape(end.text[1:])})"))
+    if end.stands_in(value) or value.startswith(CDATA) or read_value(value, types, caps) != value:
         return CDATA + value.replace(CDATA_END, f"]]{CDATA_END}{CDATA}>") + CDATA_END
     return value
 
 
+def _beginning(mark: str) -> str:
+    """The pattern of a text that more characters may make the mark of."""
+    return "(?:".join(map(re.escape, mark[:-1])) + ")?" * (len(mark) - 2)
+
+
 class EndTag:
-    """How a value's end tag is found in its text. `loose`: white space may stand in front of its `>`."""
+    """How a value's end tag is found in its text. `loose`: white space may stand in front of its `>`. `around` is how
+    other tags begin that say whether it ends the value."""
 
-    __slots__ = ("_anchor", "_loose", "text")
+    __slots__ = ("_anchor", "_loose", "_marks", "_stands", "flow", "text")
 
-    def __init__(self, text: str, *, loose: bool = False) -> None:
+    def __init__(self, text: str, around: tuple[str, ...], *, loose: bool = False) -> None:
         self.text = text
         self._loose = loose
         self._anchor = text[:-1] if loose else text
+        marks = (self._anchor, *around)
+        literals = "|".join(map(re.escape, marks))
+        self._stands = re.compile(literals)
+        self._marks = re.compile(rf"{literals}|(?:{'|'.join(map(_beginning, marks))})\Z")
+        self.flow = without("<", "".join(dict.fromkeys(mark[1] for mark in marks)))
+
+    def stands_in(self, value: str) -> bool:
+        """Whether a text holds it, or one of the tags around it."""
+        return self._stands.search(value) is not None
 
     def find(self, text: str, position: int) -> int:
-        """Where it may begin next; -1 for nowhere in this text."""
-        at = text.find(self._anchor, position)
-        return at if at >= 0 else text.find("<", max(position, len(text) - len(self._anchor) + 1))
+        """Where it, or a tag around it, may begin next; -1 for nowhere in this text."""
+        found = self._marks.search(text, position)
+        return found.start() if found else -1
 
     def match(self, text: str, at: int) -> int:
         """Where the tag that begins at `at` ends; 0 if more characters are needed to tell, -1 if there is none."""
@@ -93,7 +110,8 @@ class EndTag:
 @dataclass(slots=True)
 class OpenValue:
     """The value being read. `scanner` is there while it may be JSON or a string; `streams`: it is a string.
-    `explicit`: the model said that it is JSON. `rejected`: what followed an end tag that was passed over."""
+    `explicit`: the model said that it is JSON. `rejected`: what followed an end tag that was passed over. `calls` and
+    `argument`: how many calls began in it, and whether an argument did, that have not ended."""
 
     name: str
     end: EndTag
@@ -104,21 +122,22 @@ class OpenValue:
     scanner: JsonScanner | None = None
     cdata: bool = False
     rejected: str = ""
+    calls: int = 0
+    argument: bool = False
 
 
 class RawValues(CallSteps):
     """A body whose calls hold raw values. A subclass reads what stands between them: its states call `_start_call`,
     `_start_value` and `_end_call`, and `_in_call` is where a value's end leads.
 
-    `tag_open` is what every end tag begins with. `spaced`: white space may stand around CDATA sections.
+    `spaced`: white space may stand around CDATA sections. `signs` are how an argument and a call begin, and how a call
+    and the block end, in a block of which a call that cannot be read fails alone.
     """
 
-    tag_open = "</"
     spaced = False
-
-    def __init__(self, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
-        super().__init__(tools, first_index, caps)
-        self._value: OpenValue | None = None
+    signs: tuple[str, str, str, str] | None = None
+    _value: OpenValue | None = None
+    _depth = 0  # calls that began behind what could not be read
 
     def flow(self) -> Callable[[str], object] | None:
         value = self._value
@@ -126,7 +145,44 @@ class RawValues(CallSteps):
             return None
         if value.cdata:
             return None if value.rejected else without("]")
-        return without(self.tag_open[0], self.tag_open[1])
+        return value.end.flow
+
+    def recover(self) -> bool:
+        """A call in which something cannot be read fails alone, and so does one whose beginning cannot be read."""
+        problem = self.problem
+        if self.signs is None or problem is None or problem.code != "invalid_call":
+            return False
+        if self._call is None:
+            self._call = OpenCall("", None, self.problem_offset)
+        self._call.problem = self._call.problem or problem
+        self.problem, self._depth, self._state = None, 0, self._lost
+        return True
+
+    def _lost(self, text: str, position: int, out: list[Delta]) -> int:
+        """Behind what could not be read, which stands here."""
+        self._state = self._skip_lost
+        return position + 1
+
+    def _skip_lost(self, text: str, position: int, out: list[Delta]) -> int:
+        """Up to an argument, or the call's own end. A call that begins in between may be part of a value whose tags
+        could not be read: it never runs."""
+        assert self.signs is not None, "only a body with signs recovers"
+        argument, call, call_end, block_end = self.signs
+        at = text.find("<", position)
+        while at >= 0:
+            sign = stands(text, at, self.signs)
+            if sign == call:
+                self._depth += 1
+            elif sign == call_end and self._depth:
+                self._depth -= 1
+            elif sign == block_end or (sign in (argument, call_end) and not self._depth):
+                self._state = self._in_call
+                return at
+            elif sign is None:
+                self._wait = True
+                return at
+            at = text.find("<", at + 1)
+        return len(text)
 
     @abstractmethod
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
@@ -137,9 +193,14 @@ class RawValues(CallSteps):
         """Whether what stands at `position` may follow a value."""
 
     @abstractmethod
+    def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
+        """What begins at `at`. An argument counts if it stands in a call that began in the value, or where the value
+        may have ended: behind an end tag that was passed over, or if it is one that the open call has not got yet."""
+
+    @abstractmethod
     def _gives_up(self, text: str, position: int) -> Answer:
-        """Whether the call's end tag stands here, and behind it what can only follow a call. Asked where an end tag
-        of the value was passed over: the value was closed in vain, and only this call should fail."""
+        """Whether behind the call's end tag, which stands here, follows what can only follow a call: the value has no
+        end, or was closed in vain, and only this call should fail."""
 
     @abstractmethod
     def _in_vain(self, value: OpenValue) -> Problem:
@@ -189,13 +250,16 @@ class RawValues(CallSteps):
                 ended = value.end.match_cdata(text, at, spaced=self.spaced)
             else:
                 ended = -1 if value.cdata else value.end.match(text, at)
+            if ended > 0 and value.argument:
+                value.argument, position = False, ended
+                continue
             if ended > 0:
                 stop = self._pass(value, text, start, at)
                 if self.problem is None:
                     value.pending.add(text[at:ended])
                     self._state, stop = self._after_value, ended
                 return stop
-            given_up: Answer = self._gives_up(text, at) if value.rejected else "no"
+            given_up = self._ends_call(value, text, at)
             if given_up == "yes":
                 return self._abandon(value, text, start, at)
             if given_up == "undecided" or ended == 0:
@@ -210,11 +274,25 @@ class RawValues(CallSteps):
             first = text.find("]", position)
             other = text.find("<", position) if value.rejected else -1
             return min(first, other) if first >= 0 and other >= 0 else max(first, other)
-        return text.find("<", position) if value.rejected else value.end.find(text, position)
+        return value.end.find(text, position)
+
+    def _ends_call(self, value: OpenValue, text: str, at: int) -> Answer:
+        """Whether the call ends here, and not one that began in the value."""
+        mark: Landmark = "content" if value.cdata and not value.rejected else self._landmark(value, text, at)
+        if mark == "argument":
+            value.argument = True
+        elif mark == "call":
+            value.calls, value.argument = value.calls + 1, False
+        elif mark == "call_end" and value.calls:
+            value.calls, value.argument = value.calls - 1, False
+        elif mark == "call_end":
+            return self._gives_up(text, at)
+        return "undecided" if mark == "undecided" else "no"
 
     def _abandon(self, value: OpenValue, text: str, start: int, at: int) -> int:
         stop, call = self._pass(value, text, start, at), self._open_call()
-        call.problem = call.problem or self._in_vain(value)
+        unclosed = f"the value of {shorten(value.name)!r} has no end; write {value.end.text} behind it"
+        call.problem = call.problem or (self._in_vain(value) if value.rejected else Problem("unclosed", unclosed))
         self._value, self._state = None, self._in_call
         return stop
 

@@ -66,11 +66,11 @@ def json_type(value: JSON) -> str:
 def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Types:
     """The types a JSON Schema admits; all of them where it says nothing. `$ref` is looked up in `root`."""
     mapping = as_mapping(schema)
-    if not mapping or depth > 32:
-        return _ALL
     kinds = mapping.get("type")
     if isinstance(kinds, str) and _NARROWED.isdisjoint(mapping):
-        return _ONE_TYPE.get(kinds.lower(), _ALL)
+        return _ONE_TYPE.get(kinds) or _ONE_TYPE.get(kinds.lower(), _ALL)
+    if not mapping or depth > 32:
+        return _ALL
     reference = mapping.get("$ref")
     if isinstance(reference, str):
         return schema_types(resolve(reference, root), root, depth + 1)
@@ -106,9 +106,10 @@ def _is_other(literal: str, branches: Sequence[Types]) -> bool:
 
 def argument_schemas(spec: ToolSpec) -> Mapping[str, JSON]:
     """The schema of each argument by name, also where the tool's schema refers to others or is a choice of several."""
-    if _COMBINED.isdisjoint(spec.parameters):
-        return spec.properties
-    return _argument_schemas(spec.parameters, spec.parameters, 0)
+    parameters = spec.parameters
+    if _COMBINED.isdisjoint(parameters):
+        return as_mapping(parameters.get("properties"))
+    return _argument_schemas(parameters, parameters, 0)
 
 
 def _argument_schemas(schema: JSON, root: Mapping[str, JSON], depth: int) -> dict[str, JSON]:

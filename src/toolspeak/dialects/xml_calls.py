@@ -7,12 +7,14 @@ with `<![CDATA[` is the content of its CDATA sections. What type a value has, th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, OpenValue, RawValues
+from toolspeak.dialects.raw_values import CDATA, TEXT, Answer, EndTag, Landmark, OpenValue, RawValues
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import OpenCall, skip_space
 from toolspeak.dialects.typed_text import (
@@ -22,13 +24,28 @@ from toolspeak.dialects.typed_text import (
     has_argument,
     read_typed,
 )
+from toolspeak.dialects.whole_call import GAP, WholeCall, whole_call
 from toolspeak.dialects.xml_tags import NAMED_ARGUMENT, NAMED_CALL, TAG_START, Tag, match_tag
+
+_PLAIN_NAME = r"[A-Za-z_][\w.-]{0,99}+"
+_WHOLE = whole_call(
+    rf"{GAP}<({_PLAIN_NAME})>",
+    rf"<(?P<key>{_PLAIN_NAME})(?P<said>)>(?!\s*+{re.escape(CDATA)})"
+    r"(?P<value>[^<]*+(?:<(?![A-Za-z_/])[^<]*+)*+)</(?P=key)>",
+    r"</\1>",
+)
+
+
+@lru_cache(256)
+def _end_tag(argument: str, call: str) -> EndTag:
+    return EndTag(f"</{argument}>", (f"<{argument}", f"<{call}", f"</{call}"), loose=True)
 
 
 class XmlCalls(RawValues):
     """Implements `Body` for XML-like calls; string values leave as they come."""
 
     spaced = True
+    whole: WholeCall | None = _WHOLE
     example = "<tool><argument>value</argument></tool>"
 
     def __init__(self, block: str, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
@@ -52,6 +69,8 @@ class XmlCalls(RawValues):
     # States, as in `Steps`.
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
+        if self.whole is not None:
+            position = self._take_whole(self.whole, text, position, out)
         position = skip_space(text, position)
         tag = self._read_tag(text, position, NAMED_CALL)
         if tag is None:
@@ -75,6 +94,15 @@ class XmlCalls(RawValues):
         self._state = self._in_call
         if tag.empty:
             self._close(call, text, position + tag.length, out)
+
+    def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
+        if spec is None:
+            return text
+        if not has_argument(spec, name):
+            problem = Problem("unknown_argument", "it may be a part of the value before it")
+            return text if admits_argument(spec, name) else problem
+        types = argument_types(spec, name)
+        return text if "string" in types else read_typed(text, types, False, self.caps)
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._open_call()
@@ -103,15 +131,37 @@ class XmlCalls(RawValues):
             call.notes.append("attributes")
         # Text wherever it is admitted: another value says so itself, by `type="json"`.
         types = TEXT if "string" in types and not explicit else types
-        self._start_value(tag.name, EndTag(f"</{tag.element}>", loose=True), types, explicit=explicit)
+        self._start_value(tag.name, _end_tag(tag.element, self._element), types, explicit=explicit)
         if tag.empty:
             self._end_value()
 
+    def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
+        """Of calls in the value only those of the open element matter: all others end otherwise."""
+        rest = text[at : at + MAX_CANDIDATE]
+        more: Landmark = "undecided" if len(rest) < MAX_CANDIDATE else "content"
+        tag = match_tag(rest, 0, NAMED_ARGUMENT)
+        if tag is None:
+            return more if TAG_START.fullmatch(rest) else "content"
+        argument = value.end.text[2:-1]
+        if tag.closing:
+            return "call_end" if tag.element == self._element else "content"
+        if tag.element == argument and value.calls and not tag.empty:
+            return "argument"
+        if tag.element != self._element or tag.empty:
+            return "content"
+        stop, spec = skip_space(rest, tag.length), self._open_call().spec
+        inner = match_tag(rest, stop, NAMED_ARGUMENT)
+        if inner is None:
+            return more if stop == len(rest) or TAG_START.fullmatch(rest, stop) else "content"
+        if inner.closing:
+            return "call" if inner.element == self._element else "content"
+        return "call" if spec is None or admits_argument(spec, inner.name) else "content"
+
     def _gives_up(self, text: str, position: int) -> Answer:
-        """The value was most likely closed in vain because an unknown argument follows it."""
+        """The value was most likely closed in vain because an unknown argument follows it, or not at all."""
         rest = text[position : position + MAX_CANDIDATE]
         more: Answer = "undecided" if len(rest) < MAX_CANDIDATE else "no"
-        stop = EndTag(f"</{self._element}>", loose=True).match(rest, 0)
+        stop = _end_tag(self._element, self._element).match(rest, 0)
         if stop <= 0:
             return "no" if stop < 0 else more
         stop = skip_space(rest, stop)

@@ -113,6 +113,8 @@ def xml_dialect(
 class _WrappedCalls(XmlCalls):
     """Implements `Body` for calls that say the tool's name, and hold the arguments, in elements of their own."""
 
+    whole = None
+
     def __init__(self, tags: XmlTags, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps) -> None:
         super().__init__(tags.block, tools, first_index, caps)
         self._tags = tags

@@ -76,9 +76,9 @@ def _tells(effects: Effects) -> bool:
     """Whether it is known what the call depends on, and would be seen if that changed: resources that it names, and
     nothing beyond this machine."""
     return (
-        effects.declared
+        bool(effects.reads)
+        and effects.declared
         and effects.read_only
-        and bool(effects.reads)
         and EVERYTHING not in effects.reads
         and not effects.external
         and not effects.repeatable

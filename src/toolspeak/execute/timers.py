@@ -7,31 +7,28 @@ import asyncio
 from collections import deque
 from typing import Any
 
+from toolspeak.data.values import quick
 
+
+@quick(frozen=False, eq=False)
 class Limit:
-    """The time one call has: its task is cancelled when it is over."""
+    """The time one call has: its `task`, cancelled so many times `before`, is cancelled when it is over. Without one
+    the limit has ended."""
 
-    __slots__ = ("_before", "_task", "due", "expired")
-
-    def __init__(self, due: float, task: asyncio.Task[Any]) -> None:
-        self.due = due
-        self.expired = False
-        self._task: asyncio.Task[Any] | None = task
-        self._before = task.cancelling()
-
-    @property
-    def over(self) -> bool:
-        return self._task is None
+    due: float
+    task: asyncio.Task[Any] | None
+    before: int
+    expired: bool = False
 
     def expire(self) -> None:
-        if self._task is not None:
+        if self.task is not None:
             self.expired = True
-            self._task.cancel()
+            self.task.cancel()
 
     def stop(self) -> bool:
         """Ends it. True if it cancelled its task and nobody else did: the task may go on."""
-        task, self._task = self._task, None
-        return self.expired and task is not None and task.uncancel() <= self._before
+        task, self.task = self.task, None
+        return self.expired and task is not None and task.uncancel() <= self.before
 
 
 class Timers:
@@ -48,11 +45,11 @@ class Timers:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         assert task is not None, "calls run in tasks"
-        limit = Limit(loop.time() + seconds, task)
+        limit = Limit(loop.time() + seconds, task, task.cancelling())
         limits = self._limits.get(seconds)
         if limits is None:
             limits = self._limits[seconds] = deque()
-        while limits and limits[0].over:
+        while limits and limits[0].task is None:
             limits.popleft()
         limits.append(limit)  # later than those before it, for all are of one length
         if seconds not in self._handles:
@@ -69,7 +66,7 @@ class Timers:
         loop, limits = asyncio.get_running_loop(), self._limits[seconds]
         # The loop fires timers that are due within its clock's resolution.
         now = max(loop.time(), self._handles.pop(seconds).when())
-        while limits and (limits[0].over or limits[0].due <= now):
+        while limits and (limits[0].task is None or limits[0].due <= now):
             limits.popleft().expire()
         if limits:
             self._handles[seconds] = loop.call_at(limits[0].due, self._fire, seconds)

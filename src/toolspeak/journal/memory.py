@@ -18,7 +18,6 @@ from toolspeak.journal.rules import (
     no_start,
     session_after,
     session_conflict,
-    starts_rightly,
     status_after,
     there_already,
 )
@@ -29,6 +28,7 @@ from toolspeak.journal.texts import plain, title_of, words
 class _Run:
     records: list[Record] = field(default_factory=list[Record])
     owner: str | None = None
+    lease: Lease | None = None  # the owner's
     epoch: int = 0
     until: float = 0.0
     suspend: int = 0
@@ -43,18 +43,23 @@ class MemoryJournal:
 
     async def append(self, record: Record, lease: Lease | None = None) -> None:
         run = self._runs.get(record.run_id) or _Run()
-        if lease is not None or run.owner is not None:
+        if lease is not run.lease:
             check_lease(record.run_id, lease, run.owner, run.epoch)
         if record.seq != len(run.records):
             raise gone_on(record)
-        if not starts_rightly(record):
+        starts = type(record.event) is RunStarted
+        if starts != (record.seq == 0):
             raise no_start(record)
-        if not record.seq:
-            if isinstance(record.event, RunStarted) and record.event.session_id is not None:
-                known = self._sessions.get(record.event.session_id)
-                self._sessions[record.event.session_id] = session_after(known, record, record.event)
-            self._runs[record.run_id] = run
+        if starts:
+            self._begin(run, record)
         run.records.append(record)
+
+    def _begin(self, run: _Run, record: Record) -> None:
+        started = cast("RunStarted", record.event)
+        if started.session_id is not None:
+            known = self._sessions.get(started.session_id)
+            self._sessions[started.session_id] = session_after(known, record, started)
+        self._runs[record.run_id] = run
 
     async def read(self, run_id: str, start: int = 0) -> Sequence[Record]:
         run = self._runs.get(run_id)
@@ -89,7 +94,8 @@ class MemoryJournal:
         if run.owner not in (None, owner) and run.until > time.time():
             raise busy(run_id, run.until)
         run.owner, run.epoch, run.until = owner, run.epoch + 1, time.time() + seconds
-        return Lease(run_id, owner, run.epoch)
+        lease = run.lease = Lease(run_id, owner, run.epoch)
+        return lease
 
     async def renew(self, lease: Lease, seconds: float) -> bool:
         run = self._runs.get(lease.run_id) or _Run()
@@ -107,7 +113,7 @@ class MemoryJournal:
     async def release(self, lease: Lease) -> None:
         run = self._runs.get(lease.run_id)
         if run is not None and run.epoch == lease.epoch:
-            run.owner = None
+            run.owner = run.lease = None
 
     async def session(self, session_id: str) -> SessionInfo | None:
         return self._sessions.get(session_id)

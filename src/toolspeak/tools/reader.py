@@ -97,13 +97,13 @@ def _plain(arguments: Mapping[Any, object]) -> bool:
     for name, value in arguments.items():
         if not isinstance(name, str) or not name.isascii():
             return False
-        if isinstance(value, str):
+        if type(value) is str:
             if not value.isascii():
                 return False
-        elif isinstance(value, int):
+        elif type(value) is int:
             if not -_SMALL < value < _SMALL:
                 return False
-        elif value is not None:
+        elif value is not None and type(value) is not bool:
             return False
     return True
 

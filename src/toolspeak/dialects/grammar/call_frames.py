@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.grammar.avoid import Item, Pattern, items_of
+from toolspeak.dialects.grammar.avoid import Item, Pattern, items_of, texts
 from toolspeak.dialects.grammar.ir import (
     EMPTY,
     Chars,
@@ -81,9 +81,9 @@ def before_call(name: str, opening: str, bracket: str) -> Pattern:
     return Pattern((*items_of(opening), space, *items_of(name), space, *items_of(bracket)))
 
 
-def gemma_notation(quote: str, write: Write, key: Callable[[str], str]) -> Notation:
-    """Gemma's values: strings between `quote`, keys as they are."""
-    string = choice(series(quote, Text((), quote)), JsonText())
+def gemma_notation(quote: str, avoid: Sequence[str], write: Write, key: Callable[[str], str]) -> Notation:
+    """Gemma's values: strings between `quote`, none of `avoid` in them, and keys as they are."""
+    string = choice(series(quote, Text(texts(*avoid), quote)), JsonText())
 
     def fixed(value: JSON) -> list[str]:
         return [write(value)]

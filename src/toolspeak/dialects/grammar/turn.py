@@ -214,6 +214,8 @@ def _signature_patterns(parts: Sequence[str | re.Pattern[str]]) -> list[Pattern]
             runs = [(*run, *items_of(part)) for run in runs]
         elif part.pattern in _LOOPS:
             runs = [(*run, *_LOOPS[part.pattern]) for run in runs]
+        elif part.pattern.startswith(r"\{"):  # an object: its beginning is enough
+            return [Pattern((*run, *items_of("{"))) for run in runs]
         else:  # the key behind the name
             runs = [(*run, *items_of(key)) for run in runs for key in _KEYS]
     return [Pattern(run) for run in runs]
