@@ -1,7 +1,8 @@
 """K2-Horizon: GLM's pairs in `<ifm|…>` tags. The template can ask for three forms (pairs, pairs with a type, JSON
 objects) and only the prompt says which, so all three are read; pairs are written. What stands in JSON is what it says,
-as in every dialect of JSON: only text is typed by the schema. (vLLM's parser makes the text "5" of the number 5 where the
-schema says so, and the other way round: the tool's validation says the same to the model, and changes nothing.)"""
+as in every dialect of JSON: only text is typed by the schema. vLLM's parser types
+JSON too, and makes the text "5" of the number 5 where the schema asks for a text; a value that says its type is none of
+ours to change."""
 
 from __future__ import annotations
 
