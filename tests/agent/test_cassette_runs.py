@@ -406,3 +406,67 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):
     path.write_bytes(whole[:-1])  # all but the end of its line
     Cassette.record(path, go_on=True)
     assert path.read_bytes() == whole
+
+
+class Hands:
+    """A clock that tools move."""
+
+    def __init__(self, hurry: float = 0.0):
+        self.time, self.hurry = 1_790_000_000.0, hurry
+
+    def __call__(self):
+        self.time += self.hurry
+        return self.time
+
+
+def of_hours(clock):
+    @tool(read_only=True)
+    def work(day: int) -> str:
+        """Takes half an hour."""
+        clock.time += 1800
+        return f"day {day} is done"
+
+    @tool()
+    def ask(question: str) -> str:
+        """Asks somebody, who takes his time."""
+        return "yes"
+
+    return [work, ask]
+
+
+WORK = [
+    native(("work", {"day": 1})),
+    native(("ask", {"question": "May I?"})),
+    native(("work", {"day": 2})),
+    native(("work", {"day": 3})),
+    "I had no more time.",
+    "never asked",
+]
+
+
+@pytest.mark.parametrize("hurry", [0.0, 3600.0], ids=["no time passes", "an hour passes at each look"])
+@pytest.mark.parametrize("thinks", [False, True], ids=["tools take it", "the model takes it"])
+def test_a_time_limit_between_two_turns_is_reached_where_it_was(tmp_path, hurry, thinks):
+    path, live = tmp_path / "run.jsonl", Hands()
+
+    def slow(messages):
+        live.time += 1800
+        return WORK[2]
+
+    turns = [*WORK[:2], slow, *WORK[4:]] if thinks else WORK
+
+    def one(cassette, model, clock):
+        journal = WatchedJournal()
+        limits = Limits(seconds=3 * 1800 - 1)
+        agent = Agent(model, of_hours(clock), cassette=cassette, journal=journal, limits=limits, clock=clock)
+        paused = agent.run_sync("Go.")
+        assert paused.status == "awaiting_approval"
+        clock.time += 100_000  # the person slept over it: that is not the run's time
+        return asyncio.run(agent.resume(paused, {paused.waiting[0]: True})), journal
+
+    first, journal = one(Cassette.record(path), ScriptedProvider(turns, tools=True), live)
+    assert (first.answer, first.reason) == ("I had no more time.", "seconds")
+    cassette = Cassette.replay(path)
+    again, played = one(cassette, "any", Hands(hurry))
+    assert (again.answer, again.reason, cassette.left) == (first.answer, first.reason, 0)
+    assert [type(event) for event in facts(played)] == [type(event) for event in facts(journal)]

@@ -13,8 +13,9 @@ import pytest
 from toolspeak import Agent, tool
 from toolspeak.agent import Driver, NativeDriver, TextDriver
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallStarted, Delta, TextDelta, TurnEnded
-from toolspeak.data.messages import JSON, Message, TextMessage, ToolCall, Usage
+from toolspeak.data.messages import JSON, Message, TextMessage, ToolCall, ToolChoice, Usage
 from toolspeak.dialects import DIALECTS, Dialect
+from toolspeak.dialects.schema_text import choice_text
 from toolspeak.errors import ToolError
 from toolspeak.providers import Capabilities, ModelRequest
 from toolspeak.testing import chunks
@@ -221,10 +222,15 @@ MARK = ', "cache_control": {"type": "ephemeral"}'
 @pytest.mark.parametrize("choice", ["auto", "required", "look"])
 @pytest.mark.parametrize("wire", FORMATS.values(), ids=list(FORMATS))
 def test_the_prompt_and_the_tools_stay_the_same_from_step_to_step(wire, choice):
-    server = Server(wire, streamed=True, capabilities=Capabilities(tools=True, cache_markers=wire is ANTHROPIC))
+    enforced = wire is not OLLAMA  # it has no tool choice: the first turn is asked for it in words, at its end
+    capabilities = Capabilities(tools=True, tool_choice=enforced, cache_markers=wire is ANTHROPIC)
+    server = Server(wire, streamed=True, capabilities=capabilities)
     run(NativeDriver(server), choice)
-    if wire is OLLAMA and choice == "look":  # it has no tool choice: the first turn is told of this tool alone
-        server.bodies[0]["tools"] = server.bodies[1]["tools"]
+    asked = server.bodies[0]["messages"][-1] if wire is OLLAMA else {}
+    if asked and choice != "auto":
+        said, _, told = asked["content"].partition("\n\n")
+        assert told == choice_text(ToolChoice.of(choice), SPECS)
+        asked["content"] = said
     for body in server.bodies:  # the one thing that may change: what the first turn is held to
         for name in ("tool_choice", "toolConfig"):
             body.pop(name, None)

@@ -36,7 +36,7 @@ def ping() -> str:
 
 
 class Schemas(ScriptedProvider):
-    capabilities = Capabilities(tools=True, output=True)
+    capabilities = Capabilities(tools=True, output=True, output_with_tools=True)
 
 
 PROVIDERS: dict[str, Any] = {
@@ -221,3 +221,22 @@ def test_an_object_with_a_mistake_is_no_text_though_the_type_may_be_one():
 def test_a_number_in_quotes_or_in_prose_is_no_answer(type_):
     _, result = run("prompted", ['It is "forty-two", I think.'], type_, output_retries=0)
     assert result.output is None
+
+
+class Engine(ScriptedProvider):
+    """Holds a whole turn to the schema: a model could call nothing."""
+
+    capabilities = Capabilities(tools=True, output=True)
+
+
+def test_a_schema_that_would_let_no_call_through_is_not_sent_beside_tools():
+    provider = Engine([said("tool", GOOD)])
+    assert Agent(provider, [ping], output=Town).run_sync("Which town?").output == Town.model_validate_json(GOOD)
+    assert provider.requests[0].output is None
+    provider = Engine([GOOD])
+    assert Agent(provider, output=Town).run_sync("Which town?").output == Town.model_validate_json(GOOD)
+    assert provider.requests[0].output is not None
+    assert not provider.requests[0].tools
+    provider = Engine([GOOD])
+    Agent(provider, [ping], output=Town, output_mode="native").run_sync("Which town?")
+    assert provider.requests[0].output is not None

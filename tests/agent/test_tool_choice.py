@@ -103,6 +103,25 @@ def test_no_call_runs_where_none_is_allowed(native):
 
 
 @BOTH
+@pytest.mark.parametrize(
+    ("choice", "asked"), [("required", "at least one"), ("read", "'read'"), ("none", "Do not call")]
+)
+def test_a_model_is_asked_in_words_where_the_api_cannot_hold_it_to_a_choice(native, choice, asked):
+    provider, _ = run(native, [("read",) if choice != "none" else "Done.", "Done."], choice)
+    last = provider.requests[0].messages[-1]
+    assert last.text.startswith("Go.\n\n")
+    assert asked in last.text
+    assert all(request.tools == provider.requests[0].tools for request in provider.requests)
+
+
+@BOTH
+def test_a_model_that_calls_though_it_may_not_is_told_so(native):
+    provider, result = run(native, [("ping",), "So be it."], "none")
+    assert (result.answer, len(provider.requests)) == ("So be it.", 2)
+    assert [each.text for each in result.messages if each.role == "user"][-1].startswith("No tool can be called now.")
+
+
+@BOTH
 def test_the_prompt_stays_the_same(native):
     provider, _ = run(native, [("read",), "Done."], "required", instructions="Be brief.")
     assert provider.requests[0].messages[0] == provider.requests[1].messages[0]

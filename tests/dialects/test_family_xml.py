@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from dialect_strategies import TOOLS
-from family_checks import check_cut_off, check_leaves_as_it_comes, parse_growth, written
+from family_checks import check_any_text, check_cut_off, check_leaves_as_it_comes, parse_growth, written
 
 from growth import LINEAR
 from toolspeak.data.messages import MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import DialectInfo, get_dialect, read_turn
 from toolspeak.dialects.xml_dialect import XML_RULES, XmlTags, xml_dialect
-from toolspeak.testing import check_dialect
+from toolspeak.testing import check_dialect, chunks
 
 CLAUDE = get_dialect("claude-legacy")
 PLAIN = xml_dialect(
@@ -83,6 +83,13 @@ def test_a_call_may_lack_its_end_and_a_value_closed_in_vain_costs_its_call_alone
     assert bad.code == "unknown_argument"
     assert isinstance(good, ToolCall)
     assert good.name == "ping"
+
+
+@pytest.mark.parametrize("end", ["<x", "<xe", "</x", "<r", "</fil", "<"])
+def test_what_may_not_become_a_tag_leaves_however_the_turn_is_cut(end: str):
+    dialect, text = get_dialect("cogency-xml"), f"<execute><read><file>a{end}"
+    for size in range(2, 12):
+        check_any_text(dialect, text, "stop", "text", tuple(chunks(text, size)))
 
 
 def test_the_stop_sequence_may_have_taken_the_blocks_end():

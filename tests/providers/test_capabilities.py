@@ -64,16 +64,21 @@ def test_every_api_has_a_row_and_every_row_an_api():
 def test_the_rows_say_where_they_come_from():
     for row in families():
         assert set(row.providers) <= set(APIS), row
-        assert ".toml" in row.source
+        assert ".toml" in row.source or row.source.startswith("https://github.com/")
         assert datetime.date.fromisoformat(row.date) <= datetime.date(2030, 1, 1)
         assert row.context is None or 4_000 < row.context < 20_000_000
-        assert [row.context, row.tools, row.parallel, row.output, row.reasoning] != [None] * 5
+        known = [row.context, row.tools, row.parallel, row.output, row.output_with_tools, row.reasoning]
+        assert known != [None] * 6
 
 
 def test_a_model_has_no_more_than_its_api_and_less_where_it_is_known():
     assert capabilities_of("openai", "o1-mini").tools is False
     assert capabilities_of("openai", "gpt-4-turbo").output is False
     assert capabilities_of("openai", "gpt-4o").output is True
+    assert capabilities_of("gemini", "gemini-3-flash-preview").output_with_tools is True
+    assert capabilities_of("gemini", "gemini-2.5-flash").output_with_tools is False
+    assert capabilities_of("gemini", "gemini-2.0-flash-lite").output_with_tools is False
+    assert capabilities_of("gemini", "gemini-2.5-pro").output is True
     assert capabilities_of("openai-responses", "gpt-4o").reasoning is False
     assert capabilities_of("openai-responses", "gpt-5").reasoning is True
     assert capabilities_of("openai", "gpt-5").reasoning is False  # Chat Completions does not show it

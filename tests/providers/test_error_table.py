@@ -143,7 +143,7 @@ TABLE: list[tuple[str, int | None, Any, str, bool, float | None, str]] = [
     ("ollama", 503, {"error": "server busy, please try again. maximum pending requests exceeded"}, "overloaded", True,
      None, "try again"),
     ("ollama", 500, {"error": "llama runner process has terminated: exit status 2"}, "overloaded", True, None, "log"),
-    ("ollama", None, {"error": "an error was encountered while running the model: unexpected EOF"}, "other", False, None,
+    ("ollama", None, {"error": "an error was encountered while running the model: unexpected EOF"}, "overloaded", True, None,
      "log"),
     # services and servers that speak OpenAI's Chat Completions
     ("openrouter", 402, {"error": {"code": 402, "message": "Insufficient credits. Add more using the website"}}, "quota",

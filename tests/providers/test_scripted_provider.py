@@ -216,3 +216,29 @@ def test_a_missing_or_binary_file(tmp_path: Path):
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="is not JSON"):
         ScriptedProvider.from_file(tmp_path / "binary.json")
+
+
+@pytest.mark.parametrize("turn", [None, {"text": "x"}, 3, ["x"]])
+def test_what_is_no_turn_is_refused_with_its_place(turn: Any):
+    with pytest.raises(
+        UsageError, match=r"turns\[1\]: expected a text, a ScriptedTurn or a function that makes one, not"
+    ):
+        ScriptedProvider(["x", turn])
+
+
+def test_a_function_that_makes_no_turn_is_named():
+    async def later(messages: Any) -> str:
+        return "x"
+
+    for made in (lambda _: None, later):
+        provider = ScriptedProvider(["x", made])  # type: ignore[list-item]
+        turn_of(provider)
+        with pytest.raises(UsageError, match=r"turns\[1\]: its function gave .* expected a text or a ScriptedTurn"):
+            turn_of(provider)
+
+
+def turn_of(provider: ScriptedProvider) -> list[Delta]:
+    async def read() -> list[Delta]:
+        return [delta async for delta in provider.stream(ModelRequest([Message.user("Hi")]))]
+
+    return asyncio.run(read())

@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 import anthropic
 import pytest
+from anthropic.lib._parse._transform import transform_schema
 from anthropic.types import Message as TheirMessage
 from anthropic.types import RawMessageStreamEvent
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback_server import Exchange, serve
 from pydantic import BaseModel, TypeAdapter
+from strict_types import STRICT, nodes, refused_by_anthropic
 from wire_strategies import PATIENT, requests, turns
 
 from toolspeak.data.deltas import (
@@ -36,6 +38,7 @@ from toolspeak.providers.anthropic import API_VERSION
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.anthropic_answers import ERROR_TYPES
 from toolspeak.wire.base import ModelRequest, WireRequest
+from toolspeak.wire.strict_schema import anthropic_form
 
 SIGNED = Opaque("anthropic", "m", {"signature": "c2ln"})
 HIDDEN = Opaque("anthropic", "m", {"redacted": "eHh4"})
@@ -313,3 +316,19 @@ def test_an_answer_of_theirs_with_every_field_is_read():
     assert "".join(d.text for d in read if isinstance(d, TextDelta)) == "I look."
     assert [d.arguments for d in read if isinstance(d, CallCompleted)] == [{"path": "a"}, {}]
     assert read[-1] == TurnEnded("tool_calls", Usage(3, 2, 1, 1), "m")
+
+
+@pytest.mark.parametrize("type_", STRICT)
+def test_its_package_makes_the_same_of_a_type(type_: Any):
+    theirs, ours = transform_schema(type_), anthropic_form(type_.model_json_schema())
+    assert refused_by_anthropic(theirs) == []
+    assert anthropic_form(theirs) == theirs
+    objects = [
+        [
+            (sorted(node.get("properties", ())), node.get("required", []))
+            for node in nodes(schema)
+            if "properties" in node
+        ]
+        for schema in (theirs, ours)
+    ]
+    assert objects[0] == objects[1]

@@ -11,12 +11,14 @@ import pytest
 from format_server import FormatServer
 from hypothesis import given
 from loopback_server import serve
+from openai.lib._pydantic import to_strict_json_schema
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.completion_create_params import (
     CompletionCreateParamsNonStreaming,
     CompletionCreateParamsStreaming,
 )
 from pydantic import BaseModel, TypeAdapter
+from strict_types import Cat, Dog, Empty, nodes
 from wire_strategies import PATIENT, requests, turns
 
 from toolspeak.data.deltas import (
@@ -32,6 +34,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolChoice, ToolResult, Usage
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
+from toolspeak.wire.strict_schema import openai_form
 
 # --- their types accept what we write ----------------------------------------------------------------------------
 
@@ -228,3 +231,22 @@ def test_a_chunk_of_theirs_with_every_field_is_read():
         ("ping", {}, "call_r_1"),
     ]
     assert read[-1] == TurnEnded("tool_calls", Usage(3, 2, 1, 1), "m")
+
+
+# --- schemas of answers ------------------------------------------------------------------------------------------
+
+
+def closed(schema: Any) -> list[Any]:
+    return [
+        (sorted(node["properties"]), sorted(node.get("required", ())), node["additionalProperties"])
+        for node in nodes(schema)
+        if node.get("type") == "object"
+    ]
+
+
+@pytest.mark.parametrize("type_", [Cat, Dog, Empty])
+def test_its_package_makes_the_same_of_a_type(type_: Any):
+    """What it does not take care of (`oneOf`, `default`, lengths), the API refuses all the same."""
+    theirs = to_strict_json_schema(type_)
+    assert closed(openai_form(OutputSchema("x", type_.model_json_schema())).schema) == closed(theirs)
+    assert openai_form(OutputSchema("x", theirs)).strict

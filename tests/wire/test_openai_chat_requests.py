@@ -29,6 +29,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError, UsageError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
+from toolspeak.wire.strict_schema import openai_form
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 READ = ToolSpec("read", "Reads a file.", SCHEMA)
@@ -73,7 +74,8 @@ def test_what_the_format_can_say_is_read_as_it_was(request: ModelRequest):
     for stream in (False, True):
         sent = OPENAI_CHAT.encode_request(request, model="m", stream=stream)
         read = OPENAI_CHAT.decode_request(sent)
-        assert read == WireRequest(replace(request, messages=list(request.messages)), "m", stream)
+        output = None if request.output is None else openai_form(request.output)
+        assert read == WireRequest(replace(request, messages=list(request.messages), output=output), "m", stream)
 
 
 @PATIENT

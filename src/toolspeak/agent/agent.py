@@ -149,8 +149,9 @@ class Agent:
         if recording is not None:
             model, approver = recording.attach(model, approver, self.secrets)
         self.driver, chosen = choose_driver(model, dialect, starts_in, observers)
-        wanted = choose_output(output, output_mode, output_retries, self.driver)
-        self.toolset = with_output(tools if isinstance(tools, Toolset) else Toolset(tools), wanted)
+        own = tools if isinstance(tools, Toolset) else Toolset(tools)
+        wanted = choose_output(output, output_mode, output_retries, self.driver, tools=bool(own.specs))
+        self.toolset = with_output(own, wanted)
         if wanted is not None:
             instructions = "\n\n".join(part for part in (instructions, wanted.instructions) if part)
         if schedule == "native":
@@ -161,7 +162,7 @@ class Agent:
             raise UsageError(f"in_doubt is {', '.join(map(repr, _IN_DOUBT))}, not {in_doubt!r}")
         pipelines = by_level(interceptors)
         self.rules = StandingRules() if rules is None else rules
-        if recording is not None and recording.replays:
+        if recording is not None and recording.playback is not None:
             self.rules = StandingRules(self.rules)  # what is kept now was said when it was recorded
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
@@ -181,7 +182,8 @@ class Agent:
                 policy=policy,
                 rules=self.rules,
                 observers=tuple(observers),
-                tape=recording,
+                tape=None if recording is None else recording.tape,
+                playback=None if recording is None else recording.playback,
             ),
             journal=self._run_journal(),
             secrets=self.secrets,
@@ -195,7 +197,7 @@ class Agent:
             window=Window(window) if isinstance(window, int) else window,
             prices={**PRICES, **prices} if prices else PRICES,
             recording=recording,
-            clock=clock,
+            clock=clock if recording is None else recording.clock(clock),
         )
 
     def start(self, task: str | Message, **options: Unpack[RunOptions]) -> Run:

@@ -19,6 +19,9 @@ own, and the provider, with what that can do. Then, as they came, a line for eac
 - run that went on after a pause or an interruption: `resumed` is its id, `open` its calls without a result,
   `undecided` those about which nothing was decided. What stands above about these calls happened again behind it.
 
+Times are in seconds: a turn `took` so long, and a result or an answer came `at` such a time behind the turn's end, or
+behind the moment at which the run went on.
+
 `standing`, in the first line and where a run went on, is the answer to every question that nobody was asked.
 Secrets are placeholders in all of it, and what a provider sends beside a request (headers, keys) is not part of it.
 """

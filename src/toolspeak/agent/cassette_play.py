@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn, cast
@@ -22,7 +22,7 @@ from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolCall, ToolResult
 from toolspeak.errors import ReplayDiverged, UsageError
-from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Taped
+from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Playback, Secrets, Taped
 from toolspeak.execute.approval import Answer, StandingApprover
 from toolspeak.execute.doubts import ASKED
 from toolspeak.execute.judge import no_unasked_repair
@@ -33,7 +33,7 @@ from toolspeak.wire.base import ModelRequest
 _AGAIN = "If the change is meant, record the run again"
 
 
-class Player(Recording):
+class Player(Recording, Playback):
     """Asks no model, calls no function and bothers nobody. See `Cassette.replay`."""
 
     def __init__(self, path: Path, *, pauses: bool = True) -> None:
@@ -42,12 +42,17 @@ class Player(Recording):
         self._secrets = Secrets()
         self._recorded = read_recording(path)
         self._asked = self._given = 0
+        self._passed = self._mark = 0.0  # seconds, and at the last turn's end, or when the run went on
         self.revising: PlayedAnswer | None = None
         """The answer whose other arguments are being asked about."""
 
     @property
-    def replays(self) -> bool:
-        return True
+    def tape(self) -> None:
+        return None
+
+    @property
+    def playback(self) -> Playback:
+        return self
 
     @property
     def left(self) -> int:
@@ -81,6 +86,16 @@ class Player(Recording):
             return reached, approver
         return reached, _AnswersTogether(self) if isinstance(approver, BatchApprover) else _Answers(self)
 
+    def clock(self, own: Callable[[], float]) -> Callable[[], float]:
+        """Time passes as it did when it was recorded: limits in seconds are reached where they were."""
+        if any(turn.took is None for turn in self._recorded.turns):
+            return own  # recorded before there were times
+        began = own()
+        return lambda: began + self._passed
+
+    def _passes(self, at: float) -> None:
+        self._passed = max(self._passed, self._mark + at)
+
     def turn(self, request: ModelRequest, provider: int) -> PlayedTurn:
         """What was answered. Raises ReplayDiverged for another request than the one recorded here."""
         turns = self._recorded.turns
@@ -99,6 +114,8 @@ class Player(Recording):
         if turn.provider != provider:
             names = [name for name, _ in self._recorded.providers]
             self._left(f"at model request {number} of {known}: {names[turn.provider]} was asked, not {names[provider]}")
+        self._passed += turn.took or 0.0
+        self._mark = self._passed
         return turn
 
     def broken_off(self, turn: PlayedTurn) -> ReplayDiverged:
@@ -137,6 +154,7 @@ class Player(Recording):
         if found.arguments is not None:
             self._compare(call, found.name, found.arguments)
         taped = found.taped
+        self._passes(found.at)
         return replace(found, taped=replace(taped, result=replace(taped.result, call_id=call.id)))
 
     def _compare(self, call: ToolCall, name: str, arguments: JSON, where: str = "at the call") -> None:
@@ -146,9 +164,6 @@ class Player(Recording):
             self._left(
                 f"behind model request {self._asked}, {where} {call.id}: it was {name} {was} and is {call.name} {said}"
             )
-
-    def keep(self, call: ToolCall, taped: Taped) -> None:
-        raise NotImplementedError("nothing is recorded while it is played")
 
     def spent(self, used: SubRunUsed) -> None:
         """It is on the tape."""
@@ -160,10 +175,8 @@ class Player(Recording):
             return self.revising.revised or ""
         return next((each.preview for each in self._answers(call.id, in_doubt=False)), "")
 
-    def keep_preview(self, call: ToolCall, shown: str) -> None:
-        raise NotImplementedError("nothing is recorded while it is played")
-
     def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
+        self._mark = self._passed
         waiting = state.undecided
         for fact in decided:
             answers = self._answers(fact.call_id, waiting[fact.call_id].reason == ASKED)
@@ -183,6 +196,7 @@ class Player(Recording):
         while answers:
             answer = answers.popleft()
             self._compare(call, answer.name, answer.arguments, "at the question about the call")
+            self._passes(answer.at)
             if not answer.escalated or self._pauses:
                 return answer
             paused = answer

@@ -35,6 +35,7 @@ class PlayedTurn:
     error: ProviderError | None
     provider: int = 0
     cut: bool = False
+    took: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class PlayedCall:
     name: str
     arguments: JSON
     taped: Taped
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class PlayedAnswer:
     stop: AgentStop | None = None
     reason: str = ""
     revised: str | None = None
+    at: float = 0.0
 
     @property
     def escalated(self) -> bool:
@@ -66,8 +69,9 @@ class PlayedAnswer:
 @dataclass(slots=True)
 class Recorded:
     """What a file holds. Calls and answers stand with the number of requests ahead of them (a cassette may hold
-    several runs, and in each a call of this id) and `in_turn` of their id. `requests` and `before` count what a resumed
-    run asked again too."""
+    several runs, and in each a call of this id) and `in_turn` of their id. `at` is when they came, in seconds from the
+    turn's end on, or since the run went on; `took` how many seconds a turn took. `requests` and `before` count what a
+    resumed run asked again too."""
 
     id: str = ""
     providers: list[tuple[str, Capabilities]] = field(default_factory=list[tuple[str, Capabilities]])
@@ -134,7 +138,7 @@ class _Reader:
         told = line.get("error")
         error = ProviderError(told["message"], **{name: told[name] for name in ERROR_FIELDS}) if told else None
         answer, provider, cut = tuple(map(delta_of, line["answer"])), line.get("provider", 0), line.get("cut", False)
-        turn = PlayedTurn(asked, line["digest"], answer, error, provider, cut)
+        turn = PlayedTurn(asked, line["digest"], answer, error, provider, cut, line.get("took"))
         if self._goes_on and recorded.turns:
             last = recorded.turns[-1]
             if last.cut or last.digest == turn.digest:  # or the process died before it was journaled
@@ -155,7 +159,7 @@ class _Reader:
         )
         self._spent.clear()
         place = len(self._recorded.turns), in_turn(line["call"])
-        self._recorded.calls[place] = PlayedCall(line["name"], line.get("arguments"), taped)
+        self._recorded.calls[place] = PlayedCall(line["name"], line.get("arguments"), taped, line.get("at", 0.0))
 
     def _answer(self, line: dict[str, Any]) -> None:
         told = line.get("answer")
@@ -167,6 +171,7 @@ class _Reader:
             stop_of(line.get("stop")),
             line.get("escalated", ""),
             line["revised"][0] if "revised" in line else None,
+            line.get("at", 0.0),
         )
         place = len(self._recorded.turns), in_turn(line["approval"]), line.get("in_doubt", False)
         self._recorded.answers.setdefault(place, deque()).append(answer)

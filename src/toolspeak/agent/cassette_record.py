@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,9 +37,9 @@ from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.codec import dump
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
-from toolspeak.data.messages import JSON, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.errors import AgentStop, ProviderError, UsageError
-from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Taped
+from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Tape, Taped
 from toolspeak.execute.approval import Answer, StandingApprover, ask, ask_together
 from toolspeak.execute.doubts import ASKED
 from toolspeak.execute.questions import is_of_a_revision
@@ -48,7 +49,7 @@ from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
 
 
-class Recorder(Recording):
+class Recorder(Recording, Tape):
     """Writes a line as soon as there is something to say. See `Cassette.record`."""
 
     def __init__(self, path: Path, *, go_on: bool = False) -> None:
@@ -62,6 +63,8 @@ class Recorder(Recording):
         self._previews: dict[tuple[str, str], str] = {}
         self._standing: Mapping[str, JSON] = {}
         self._id = uuid.uuid4().hex
+        self._clock: Callable[[], float] = time.time
+        self._mark: float | None = None  # when the last turn ended, or the run went on
         if go_on:
             self._take_up()
             return
@@ -82,8 +85,12 @@ class Recorder(Recording):
             self._path.write_bytes(kept)
 
     @property
-    def replays(self) -> bool:
-        return False
+    def tape(self) -> Tape:
+        return self
+
+    @property
+    def playback(self) -> None:
+        return None
 
     @property
     def left(self) -> int:
@@ -127,25 +134,20 @@ class Recorder(Recording):
         self._attached = True
         return reached, self._asking(approver)
 
+    def clock(self, own: Callable[[], float]) -> Callable[[], float]:
+        self._clock = own
+        return own
+
+    def _at(self) -> dict[str, JSON]:
+        return {} if self._mark is None else {"at": round(self._clock() - self._mark, 6)}
+
     def _asking(self, approver: Approver | BatchApprover | None) -> Approver | BatchApprover | None:
         if isinstance(approver, StandingApprover):
             return approver
         return _AskedTogether(approver, self) if isinstance(approver, BatchApprover) else _Asked(approver, self)
 
-    def play(self, call: ToolCall) -> Taped:
-        raise NotImplementedError("nothing is played while it is recorded")
-
-    def recalled(self, call: ToolCall) -> ToolResult | None:
-        return None
-
-    def skipped(self, call: ToolCall) -> ToolResult | None:
-        return None
-
-    def preview(self, call: ToolCall) -> str:
-        raise NotImplementedError("nothing is played while it is recorded")
-
     def keep(self, call: ToolCall, taped: Taped) -> None:
-        line: dict[str, JSON] = {"call": call.id, "name": call.name}
+        line: dict[str, JSON] = {"call": call.id, "name": call.name, **self._at()}
         if not taped.skipped:
             line["arguments"] = call.arguments
         line["result"] = bare(dump(taped.result))
@@ -162,6 +164,7 @@ class Recorder(Recording):
         self._write({"spent": bare(dump(used))})
 
     def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:
+        self._mark = self._clock()
         done = {result.call_id for result in state.results}
         answered = {decision.call_id for decision in state.decisions}
         calls = [call.id for call in state.batch]
@@ -193,12 +196,23 @@ class Recorder(Recording):
                 self._answer(call, None, stop=stop_json(answer), in_doubt=in_doubt, preview=shown)
 
     def _answer(self, call: ToolCall, fact: ApprovalDecided | None, **more: JSON) -> None:
-        line: dict[str, JSON] = {"approval": call.id, "name": call.name, "arguments": call.arguments}
+        line: dict[str, JSON] = {"approval": call.id, "name": call.name, "arguments": call.arguments, **self._at()}
         if fact is not None:
             line["answer"] = fact_json(fact)
         self._write(line | {name: value for name, value in more.items() if value or name == "escalated"})
 
-    def turn(self, request: ModelRequest, answer: Sequence[Delta], error: ProviderError | None, provider: int) -> None:
+    def now(self) -> float:
+        return self._clock()
+
+    def turn(
+        self,
+        request: ModelRequest,
+        answer: Sequence[Delta],
+        error: ProviderError | None,
+        provider: int,
+        began: float,
+    ) -> None:
+        self._mark = self._clock()
         asked = plain(self._secrets.hide(plain(request_json(request))))
         self._turns += 1
         line: dict[str, JSON] = {
@@ -206,6 +220,7 @@ class Recorder(Recording):
             "asked": shortened(asked, self._before),
             "digest": digest_of(asked),
             "answer": [delta_json(delta) for delta in without_secrets(answer, self._secrets)],
+            "took": round(self._mark - began, 6),
         }
         if error is not None:
             line["error"] = {name: getattr(error, name) for name in ERROR_FIELDS} | {"message": str(error)}
@@ -288,6 +303,7 @@ class _Recorded:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         # Drivers add to a run's messages: those that were asked are these.
         asked, answer, failed = replace(request, messages=list(request.messages)), list[Delta](), None
+        began = self.recorder.now()
         try:
             async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(request))) as stream:
                 async for delta in stream:
@@ -297,7 +313,7 @@ class _Recorded:
             failed = error
             raise
         finally:  # a driver need not read to the end
-            self.recorder.turn(asked, answer, failed, self.number)
+            self.recorder.turn(asked, answer, failed, self.number, began)
 
     async def aclose(self) -> None:
         await self.provider.aclose()

@@ -253,7 +253,7 @@ async def _usage_behind(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
 
 def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Sequence[TextMessage]:
     """The messages with the tool choice asked for at their end: the prompt stays as it is (see `prompt`)."""
-    asked = choice_text(request.choice, request.tools) if request.choice.mode in ("required", "specific") else ""
+    asked = choice_text(request.choice, request.tools) if request.tools else ""
     if messages and messages[-1].role == "assistant":  # a turn that paused: not all models take one to go on with
         return [*messages, TextMessage("user", asked or _GO_ON)]
     if not asked:

@@ -8,6 +8,7 @@ from typing import Any
 from toolspeak.agent.compaction import compacted, task_after, tokens_of
 from toolspeak.agent.history import turns_in
 from toolspeak.agent.log import NOTHING, Log
+from toolspeak.agent.output import FINAL_TOOL
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import (
     AnswerRejected,
@@ -52,8 +53,10 @@ WRAP_UP = {
     "repeats": "The same calls brought the same results {used:g} times in a row: there is no progress.",
     "failures": "Every call of the last {used:g} steps failed: there is no progress.",
 }
+_NO_ANSWER = ("invalid_arguments", "malformed")  # why a call of `FINAL_TOOL` was refused
 _WRAP_UP_TASK = "Do not call any more tools. Answer now with what you have, and say what is not done."
 _EMPTY_TURN = "Your reply was empty. Call a tool, or give your answer in plain text."
+_NO_CALLS = "No tool can be called now. Give your answer in plain text."
 _UNHEEDED = "You must call {what} before you answer. Call it now."
 _FORGED_TURN = (
     "You wrote a block of results yourself. Only the system writes results: nothing was executed, and what you wrote "
@@ -223,7 +226,8 @@ def _answered(state: RunState, _: Record, event: ModelAnswered) -> RunState:
         answer = None if event.forged and not state.limit else message.text.strip() or None
         if answer is None and not state.limit:
             fruitless = state.fruitless_turns + 1
-            history = history.append(Message.user(_FORGED_TURN if event.forged else _EMPTY_TURN))
+            empty = _NO_CALLS if state.choice.mode == "none" else _EMPTY_TURN
+            history = history.append(Message.user(_FORGED_TURN if event.forged else empty))
     usage, choice, unheeded = event.usage, state.choice, False
     if choice.mode in ("required", "specific") and not state.limit and not pauses:
         unheeded = not state.unheeded and not event.forged and not _follows(choice, calls)
@@ -289,6 +293,10 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
     advice = progress.advice(state.limits)
     if advice:
         history = history.append(Message.user(advice))
+    rejected = state.rejected
+    for part in parts:
+        if part.code in _NO_ANSWER and part.name == FINAL_TOOL:
+            rejected += 1
     return changed(
         state,
         history=history,
@@ -298,6 +306,7 @@ def _tool_finished(state: RunState, _: Record, event: ToolFinished) -> RunState:
         progress=progress,
         polled=False,
         context=state.context + tokens_of(message),
+        rejected=rejected,
     )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from toolspeak.agent.driver import TextDriver, TurnRequest
 from toolspeak.data.deltas import Delta, TurnEnded
-from toolspeak.data.messages import Message, TextMessage
+from toolspeak.data.messages import Message, TextMessage, TextPart
 from toolspeak.dialects import Dialect
 from toolspeak.dialects.leaked import LeakedCalls
+from toolspeak.dialects.schema_text import choice_text
 from toolspeak.errors import ProviderError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Earlier, ModelRequest
@@ -119,8 +120,11 @@ class NativeDriver:
         return self._asked(request, self._sent(request))
 
     def _asked(self, request: TurnRequest, sent: _Sent) -> ModelRequest:
+        # An API that cannot hold the model to a choice is told of all tools all the same: a prompt whose beginning
+        # changes is read anew.
+        held = request.choice.mode == "auto" or self.provider.capabilities.tool_choice
         return ModelRequest(
-            sent.messages,
+            sent.messages if held else _with_choice(sent.messages, request),
             request.tools,
             request.choice,
             parallel=request.parallel,
@@ -144,6 +148,19 @@ class NativeDriver:
 
     async def aclose(self) -> None:
         await self.provider.aclose()
+
+
+def _with_choice(messages: Sequence[Message | TextMessage], request: TurnRequest) -> Sequence[Message | TextMessage]:
+    """The messages with the tool choice asked for in words at their end."""
+    asked = choice_text(request.choice, request.tools) if request.tools else ""
+    if not asked:
+        return messages
+    last = messages[-1] if messages else None
+    if not isinstance(last, Message) or last.role != "user" or not last.parts:
+        return [*messages, Message.user(asked)]
+    *before, end = last.parts
+    said = (replace(end, text=f"{end.text}\n\n{asked}"),) if isinstance(end, TextPart) else (end, TextPart(asked))
+    return [*messages[:-1], replace(last, parts=(*before, *said))]
 
 
 def _is_kept(sent: _Sent, earlier: Earlier) -> bool:

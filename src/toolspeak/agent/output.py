@@ -117,19 +117,20 @@ def _told(error: ValidationError) -> list[str]:
     return [*told, f"and {len(found) - _MAX_PROBLEMS} more"] if len(found) > _MAX_PROBLEMS else told
 
 
-def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver) -> Output | None:
-    """The output that an agent asks for, None without a type. `auto` is native where the API takes a schema beside its
-    own calls, a tool where it has calls alone, and words where calls are text. Raises UsageError."""
+def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver, *, tools: bool) -> Output | None:
+    """The output that an agent asks for, None without a type. `auto` is native where the API takes a schema, beside
+    calls if there are `tools`; a tool where it does not, and has calls; and words where calls are text. Raises
+    UsageError."""
     if mode not in _MODES:
         raise UsageError(f"output_mode: one of {', '.join(_MODES)}, not {mode!r}")
     if type_ is None:
         return None
-    native = isinstance(driver, NativeDriver)
-    schemas = native and driver.provider.capabilities.output
-    if mode == "native" and not schemas:
+    can = driver.provider.capabilities if isinstance(driver, NativeDriver) else None
+    if mode == "native" and (can is None or not can.output):
         raise UsageError("output_mode='native' needs an API that takes a schema beside its own tool calls")
     if mode == "auto":
-        mode = "native" if schemas else "tool" if native else "prompted"
+        held = can is not None and can.output and (not tools or can.output_with_tools)
+        mode = "prompted" if can is None else "native" if held else "tool"
     return Output(type_, mode, retries)
 
 

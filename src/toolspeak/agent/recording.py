@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from toolspeak.agent.driver import Driver
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.errors import ReplayDiverged
-from toolspeak.execute import Approver, BatchApprover, Secrets, Tape
+from toolspeak.execute import Approver, BatchApprover, Playback, Secrets, Tape
 from toolspeak.providers.base import Provider
 
 
@@ -19,8 +19,18 @@ class TurnCutOff(ReplayDiverged):
     it, and is cut off again."""
 
 
-class Recording(Tape, Protocol):
+class Recording(Protocol):
     """One side of a cassette. It goes with one agent, whose runs come one after the other."""
+
+    @property
+    @abstractmethod
+    def tape(self) -> Tape | None:
+        """What keeps the calls' results, if it records."""
+
+    @property
+    @abstractmethod
+    def playback(self) -> Playback | None:
+        """What says them, if it plays."""
 
     @property
     @abstractmethod
@@ -47,6 +57,10 @@ class Recording(Tape, Protocol):
     ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
         """The model as the agent reaches it, and who answers its questions. Raises UsageError for a second agent, and
         for a Driver whose providers are not of this cassette."""
+
+    @abstractmethod
+    def clock(self, own: Callable[[], float]) -> Callable[[], float]:
+        """The clock that the agent's runs go by, in Unix seconds; `own` is the agent's."""
 
     @abstractmethod
     def resumed(self, state: RunState, decided: Sequence[ApprovalDecided]) -> None:

@@ -185,6 +185,8 @@ class Run:
                 await self._suspend()
                 break
             match action:
+                case AskModel() if self._out_of_answers():
+                    await self._end(Finish("no_answer", "", "invalid_output"))
                 case AskModel() | RunTools():
                     await (self._step(action) if "step" in self._stage.levels else self._take_step(action))
                 case Compact(plan):
@@ -249,6 +251,11 @@ class Run:
                 return
             finish = replace(finish, status="no_answer", reason="invalid_output")
         await self._end(finish)
+
+    def _out_of_answers(self) -> bool:
+        """Whether the tool that answers was called with wrong arguments once more than may be."""
+        output, state = self._settings.output, self.state
+        return output is not None and state.rejected > output.retries and state.limit is None
 
     async def _end(self, finish: Finish) -> None:
         frame, self._frame = self._frame, None

@@ -54,6 +54,11 @@ def write_value(value: JSON, types: Types, end: EndTag, caps: Caps) -> str:
     return value
 
 
+def _beginning(mark: str) -> str:
+    """The pattern of a text that more characters may make the mark of."""
+    return "(?:".join(map(re.escape, mark[:-1])) + ")?" * (len(mark) - 2)
+
+
 class EndTag:
     """How a value's end tag is found in its text. `loose`: white space may stand in front of its `>`. `around` is how
     other tags begin that say whether it ends the value."""
@@ -67,7 +72,7 @@ class EndTag:
         marks = (self._anchor, *around)
         literals = "|".join(map(re.escape, marks))
         self._stands = re.compile(literals)
-        self._marks = re.compile(rf"{literals}|<(?s:.{{0,{max(map(len, marks)) - 2}}})\Z")
+        self._marks = re.compile(rf"{literals}|(?:{'|'.join(map(_beginning, marks))})\Z")
         self.flow = without("<", "".join(dict.fromkeys(mark[1] for mark in marks)))
 
     def stands_in(self, value: str) -> bool:

@@ -26,7 +26,7 @@ from toolspeak.execute.rules import StandingRules, rules_policy
 from toolspeak.execute.schedule import ScheduleName, plan
 from toolspeak.execute.scope import RunScope
 from toolspeak.execute.secrets import Secrets
-from toolspeak.execute.tape import Tape, Taped
+from toolspeak.execute.tape import Playback, Tape, Taped
 from toolspeak.execute.timers import Timers
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "Observer",
     "Passage",
     "Pause",
+    "Playback",
     "Policy",
     "Proceed",
     "Rule",

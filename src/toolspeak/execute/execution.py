@@ -58,7 +58,7 @@ class Execution:
         recalls = bool(context.scope.recall) and (
             settings.schedule != "parallel" or all(entry.effects.read_only for _, entry in self._calls)
         )
-        if settings.tape is not None and settings.tape.replays:
+        if settings.playback is not None:
             recalls = True  # what was remembered is on the tape: here files may be other than they were
         self._passing = Passing(self._course, recalls)
         self._left = len(self._turns)

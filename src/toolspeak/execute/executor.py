@@ -28,7 +28,7 @@ from toolspeak.execute.rules import StandingRules, resolve_policy
 from toolspeak.execute.schedule import ScheduleName, check_schedule
 from toolspeak.execute.secrets import Secrets
 from toolspeak.execute.settings import ExecutionSettings
-from toolspeak.execute.tape import Tape
+from toolspeak.execute.tape import Playback, Tape
 from toolspeak.tools.kept import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 
@@ -46,7 +46,7 @@ class Executor:
     raised once all results are recorded. With `stop_on_block` the calls behind one that is blocked or rejected are
     skipped. `policy` looks at every call before anybody is asked, a function or rules of which the first that fits
     decides; `rules` are those that are kept. `observers` are told of every call as it happens.
-    `tape` keeps what comes of the calls, or says it in their place.
+    `tape` keeps what comes of the calls, `playback` says it in their place.
 
     Raises UsageError for an unknown schedule and for a rule that makes no sense.
     """
@@ -67,6 +67,7 @@ class Executor:
         rules: StandingRules | None = None,
         observers: tuple[Observer, ...] = (),
         tape: Tape | None = None,
+        playback: Playback | None = None,
     ) -> None:
         check_schedule(schedule)
         self._tools = tools
@@ -84,13 +85,13 @@ class Executor:
             Stopping(throw_on_failure, stop_on_block),
             tuple(observers),
             tape,
+            playback,
         )
 
     def early(self, context: BatchContext) -> EarlyStart | None:
         """What starts the calls of a turn before it is over, None if interceptors or a policy must see every call
         first."""
-        tape = self._settings.tape
-        if self._pipeline or self._policy is not None or (tape is not None and tape.replays):
+        if self._pipeline or self._policy is not None or self._settings.playback is not None:
             return None
         settings = self._settings
         return EarlyStart(
@@ -146,7 +147,9 @@ class Executor:
         limit = Deadline.after(deadline)
         judge = Judge(self._policy, self.rules, decided)
         admission = Admission(
-            questions=Questions(self._tools, self._secrets, context, judge, self._settings.tape),
+            questions=Questions(
+                self._tools, self._secrets, context, judge, self._settings.tape, self._settings.playback
+            ),
             pipeline=self._pipeline,
             secrets=self._secrets,
             context=context,

@@ -70,21 +70,21 @@ class Passing:
 
     def _remembered(self, turn: Turn) -> ToolResult | None:
         """The result of a read that was made before, unless something in this batch may change it first."""
-        entry, tape = turn.entry, self._course.settings.tape
+        entry, settings = turn.entry, self._course.settings
         if not isinstance(entry, Ready):
             return None
-        if tape is not None and tape.replays:
-            return tape.recalled(entry.call)
+        if settings.playback is not None:
+            return settings.playback.recalled(entry.call)
         if turn.waited_for:
             return None
         result = self._course.scope.recall.answer(entry.call, entry.effects)
-        if result is not None and tape is not None:
-            tape.keep(entry.call, Taped(result, recalled=True))
+        if result is not None and settings.tape is not None:
+            settings.tape.keep(entry.call, Taped(result, recalled=True))
         return result
 
     def _refused(self, entry: Settled) -> ToolResult:
         result, tape = entry.result, self._course.settings.tape
-        if tape is not None and not tape.replays and result.code in _BY_CHANCE:
+        if tape is not None and result.code in _BY_CHANCE:
             tape.keep(ToolCall(result.call_id, result.name, {}), Taped(result, skipped=True))
         return result
 
@@ -122,9 +122,9 @@ class Passing:
 
     def _skipped(self, turn: Turn, entry: Ready) -> ToolResult | None:
         """The result of a call that is not to start any more."""
-        course, tape = self._course, self._course.settings.tape
-        if tape is not None and tape.replays:
-            return tape.skipped(entry.call)
+        course, settings = self._course, self._course.settings
+        if settings.playback is not None:
+            return settings.playback.skipped(entry.call)
         if course.is_late:
             told = course.deadline.before_start()
         elif course.stop is not None:
@@ -136,8 +136,8 @@ class Passing:
         if not told:
             return None
         result = failure(entry.call, "skipped", told)
-        if tape is not None:
-            tape.keep(entry.call, Taped(result, skipped=True))
+        if settings.tape is not None:
+            settings.tape.keep(entry.call, Taped(result, skipped=True))
         return result
 
     async def _told_to_stop(self, call: ToolCall, stop: AgentStop) -> None:
@@ -176,10 +176,10 @@ class Passing:
     async def _outcome(self, turn: Turn, entry: Ready) -> Taped:
         """Runs the tool's function, unless a tape says what came of it."""
         course, begun = self._course, entry.begun
-        tape = course.settings.tape
-        if tape is not None and tape.replays:
+        settings = course.settings
+        if settings.playback is not None:
             try:
-                return tape.play(entry.call)
+                return settings.playback.play(entry.call)
             except ReplayDiverged as error:
                 course.abort(error)  # whatever an interceptor makes of it
                 raise
@@ -197,8 +197,8 @@ class Passing:
             stop = outcome.error if isinstance(outcome.error, AgentStop) else None
             result = self._result(turn, entry, invocation, outcome, timed_out)
         taped = Taped(result, stop)
-        if tape is not None:
-            tape.keep(entry.call, taped)
+        if settings.tape is not None:
+            settings.tape.keep(entry.call, taped)
         return taped
 
     def _result(

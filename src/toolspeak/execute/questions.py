@@ -20,7 +20,7 @@ from toolspeak.execute.ids import key_of
 from toolspeak.execute.judge import Judge
 from toolspeak.execute.results import cap_text, describe
 from toolspeak.execute.secrets import Secrets, hide_effects
-from toolspeak.execute.tape import Tape
+from toolspeak.execute.tape import Playback, Tape
 from toolspeak.execute.threads import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.tool import Tool
@@ -40,6 +40,7 @@ class Questions:
     context: BatchContext
     judge: Judge
     tape: Tape | None = None
+    playback: Playback | None = None
     _revisions: dict[tuple[str, str], ApprovalRequest] = field(default_factory=dict[tuple[str, str], ApprovalRequest])
 
     def ready(self, call: ToolCall) -> Ready | Settled:
@@ -64,8 +65,8 @@ class Questions:
         return ApprovalRequest(call, tool, effects, "", reason, digest, before, self.context.state, revise)
 
     async def preview(self, ready: Ready) -> str:
-        if self.tape is not None and self.tape.replays:
-            return self.tape.preview(ready.call)  # the tool's function would look at what is here now
+        if self.playback is not None:
+            return self.playback.preview(ready.call)  # the tool's function would look at what is here now
         made = await _preview(ready.tool, ready.arguments, self.run_context(ready.call))
         shown = cap_text(self.secrets.hide_text(made), _PREVIEW_BYTES)
         if self.tape is not None:

@@ -12,7 +12,7 @@ from toolspeak.execute.observe import Observer
 from toolspeak.execute.results import ResultCap
 from toolspeak.execute.schedule import ScheduleName
 from toolspeak.execute.secrets import Secrets
-from toolspeak.execute.tape import Tape
+from toolspeak.execute.tape import Playback, Tape
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +28,4 @@ class ExecutionSettings:
     stopping: Stopping = Stopping()
     observers: tuple[Observer, ...] = ()
     tape: Tape | None = None
+    playback: Playback | None = None

@@ -25,10 +25,17 @@ class Taped:
 
 
 class Tape(Protocol):
-    @property
-    def replays(self) -> bool:
-        """Whether no function is to be called: `play` says what came of it."""
+    """Keeps what comes of the calls."""
+
+    def keep(self, call: ToolCall, taped: Taped) -> None: ...
+
+    def keep_preview(self, call: ToolCall, shown: str) -> None:
+        """What was shown to whoever was asked about the call."""
         ...
+
+
+class Playback(Protocol):
+    """Says what came of the calls: no function is called."""
 
     def play(self, call: ToolCall) -> Taped:
         """What came of the call. Raises ReplayDiverged for one that was not recorded, or not like this."""
@@ -45,7 +52,3 @@ class Tape(Protocol):
     def preview(self, call: ToolCall) -> str:
         """What was shown to whoever was asked about the call."""
         ...
-
-    def keep(self, call: ToolCall, taped: Taped) -> None: ...
-
-    def keep_preview(self, call: ToolCall, shown: str) -> None: ...

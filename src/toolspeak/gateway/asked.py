@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from toolspeak.agent.driver import TextDriver, TurnRequest
 from toolspeak.agent.native import NativeDriver
-from toolspeak.data.messages import JSON, Message, TextPart, ToolChoice
-from toolspeak.dialects.schema_text import choice_text
+from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.gateway.gate import Rules
 from toolspeak.gateway.options import translated
 from toolspeak.gateway.routing import Route
@@ -38,8 +37,6 @@ def turn_of(
     if not route.is_text:
         turn = TurnRequest(rest, request.tools, instructions, request.choice, output=request.output, options=options)
         return route.driver, replace(turn, parallel=request.parallel), rules
-    if choice.mode == "none" and request.tools:
-        rest = with_text(rest, choice_text(choice, request.tools))
     options, output = _without_native(options, request.output)
     turn = TurnRequest(rest, request.tools, instructions, choice, output=output, options=options)
     return route.driver, replace(turn, parallel=request.parallel), rules
@@ -67,14 +64,6 @@ def _instructions(messages: Sequence[Message]) -> tuple[str, list[Message]]:
     while leading < len(messages) and messages[leading].role == "system":
         leading += 1
     return "\n\n".join(message.text for message in messages[:leading]), [*messages[leading:]]
-
-
-def with_text(messages: list[Message], text: str) -> list[Message]:
-    """The conversation with a sentence at its end: the prompt stays as it is, for the server's cache."""
-    if messages and messages[-1].role == "user":
-        last = messages[-1]
-        return [*messages[:-1], replace(last, parts=(*last.parts, TextPart(f"\n\n{text}")))]
-    return [*messages, Message.user(text)]
 
 
 def _without_native(

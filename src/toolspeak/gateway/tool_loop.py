@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
+from toolspeak.agent.driver import Driver, TurnRequest
 from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage
 from toolspeak.dialects import TurnCollector
-from toolspeak.dialects.schema_text import choice_text
-from toolspeak.gateway.asked import with_text
 from toolspeak.gateway.carried import carrying, restored
 from toolspeak.gateway.estimate import message_size
 from toolspeak.gateway.gate import Note, Rules
@@ -95,11 +93,11 @@ class ToolLoop:
             more = [turn.message, Message("tool", results)]
             if prompt_size is not None:
                 prompt_size = partial(_grown, prompt_size, more)
-            request, rules = self._next(driver, request, rules, more, report)
+            request, rules = self._next(request, rules, more, report)
             said.turn_over()
 
     def _next(
-        self, driver: Driver, request: TurnRequest, rules: Rules, more: Sequence[Message], report: Report
+        self, request: TurnRequest, rules: Rules, more: Sequence[Message], report: Report
     ) -> tuple[TurnRequest, Rules]:
         """What the model is asked behind the results."""
         messages = [*request.messages, *more]
@@ -107,8 +105,6 @@ class ToolLoop:
         choice = _NO_CALLS if limit else ToolChoice()  # what was required has been called
         if limit:
             report.notes.append(Note("tool_limit", f"the server's tools were stopped after {limit}"))
-            if isinstance(driver, TextDriver):
-                messages = with_text(messages, choice_text(choice, request.tools))
         # Text was held back until a required call came; where nothing streams it is held anyway.
         rules = replace(rules, choice=choice, insists=0, hold_text=rules.hold_text and not rules.requires)
         return replace(request, messages=messages, choice=choice), rules

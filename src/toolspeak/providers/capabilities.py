@@ -11,7 +11,8 @@ from typing import Literal
 class Capabilities:
     """`None` of a number is unknown.
 
-    `tools`: native tool calls. `parallel`: several in one turn. `output`: an answer of a JSON Schema. `grammar`: the
+    `tools`: native tool calls. `parallel`: several in one turn. `output`: an answer of a JSON Schema.
+    `output_with_tools`: beside tools too, whose calls it lets through. `grammar`: the
     language of the grammars that a request may hold the model to (`wire.base.Constraint`), if any. `reasoning`: the
     API keeps reasoning apart. `tool_choice`: `required` and a named tool are enforced. `tool_role`: messages of role
     `tool` that carry no call id are taken. `context`: the model's window in tokens. `resume`: the server keeps a
@@ -21,6 +22,7 @@ class Capabilities:
     tools: bool = False
     parallel: bool = True
     output: bool = False
+    output_with_tools: bool = False
     grammar: Literal["gbnf", "xgrammar"] | None = None
     reasoning: bool = False
     tool_choice: bool = False
@@ -31,11 +33,15 @@ class Capabilities:
 
 
 APIS: Mapping[str, Capabilities] = {
-    "anthropic": Capabilities(tools=True, output=True, reasoning=True, tool_choice=True, cache_markers=True),
-    "gemini": Capabilities(tools=True, output=True, reasoning=True, tool_choice=True),
+    "anthropic": Capabilities(
+        tools=True, output=True, output_with_tools=True, reasoning=True, tool_choice=True, cache_markers=True
+    ),
+    "gemini": Capabilities(tools=True, output=True, output_with_tools=True, reasoning=True, tool_choice=True),
     "ollama": Capabilities(tools=True, output=True, reasoning=True),
-    "openai": Capabilities(tools=True, output=True, tool_choice=True),
-    "openai-responses": Capabilities(tools=True, output=True, tool_choice=True, reasoning=True, resume=True),
+    "openai": Capabilities(tools=True, output=True, output_with_tools=True, tool_choice=True),
+    "openai-responses": Capabilities(
+        tools=True, output=True, output_with_tools=True, tool_choice=True, reasoning=True, resume=True
+    ),
     "openrouter": Capabilities(tools=True, reasoning=True),
     "groq": Capabilities(tools=True, tool_choice=True),
     "mistral": Capabilities(tools=True, output=True, reasoning=True, tool_choice=True),
@@ -47,4 +53,8 @@ APIS: Mapping[str, Capabilities] = {
     "llamacpp": Capabilities(tools=True, output=True, grammar="gbnf", reasoning=True),
     "lmstudio": Capabilities(tools=True, output=True),
 }
-"""What each provider's API can do, by the provider's name."""
+"""What each provider's API can do, by the provider's name.
+
+`output_with_tools`: engines that one runs oneself hold the whole turn to the schema, so that no call is ever made
+(GitHub, ollama/ollama#13750, vllm-project/vllm#39929); of the services without it nobody here knows.
+"""

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from toolspeak.providers.capabilities import APIS, Capabilities
 
-_FLAGS = ("tools", "parallel", "output", "reasoning")
+_FLAGS = ("tools", "parallel", "output", "output_with_tools", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Family:
     tools: bool | None = None
     parallel: bool | None = None
     output: bool | None = None
+    output_with_tools: bool | None = None
     reasoning: bool | None = None
 
 

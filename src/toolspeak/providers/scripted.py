@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast, get_args
@@ -75,6 +75,11 @@ class ScriptedProvider:
     ) -> None:
         _check_chunk(chunk)
         self._turns = tuple(turns)
+        for at, turn in enumerate(self._turns):
+            if not isinstance(turn, str | ScriptedTurn) and not callable(turn):
+                raise UsageError(
+                    f"turns[{at}]: expected a text, a ScriptedTurn or a function that makes one, not {turn!r}"
+                )
         if tools is None:
             tools = any(isinstance(turn, ScriptedTurn) and turn.calls for turn in self._turns)
         self._chunk = chunk
@@ -127,7 +132,8 @@ class ScriptedProvider:
         return max(0, len(self._turns) - len(self.requests))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
-        """The next turn. Raises ProviderError when the playbook has ended, or a quotation finds nothing."""
+        """The next turn. Raises ProviderError when the playbook has ended, or a quotation finds nothing; UsageError for
+        a function that makes no turn."""
         # Drivers add to a run's messages: what was asked is what there was.
         self.requests.append(replace(request, messages=list(request.messages)))
         number = len(self.requests)
@@ -137,7 +143,7 @@ class ScriptedProvider:
             raise ProviderError(f"{self._name}: turn {number} was asked for, and the playbook has {len(self._turns)}")
         turn = self._turns[number - 1]
         if not isinstance(turn, str | ScriptedTurn):
-            turn = turn(request.messages)
+            turn = _made(turn(request.messages), f"turns[{number - 1}]")
         if isinstance(turn, str):
             turn = ScriptedTurn(turn)
         text = _filled(turn.text, request.messages, f"{self._name}: turn {number}")
@@ -164,6 +170,17 @@ class ScriptedProvider:
 
     async def aclose(self) -> None:
         """Nothing is open."""
+
+
+def _made(turn: object, place: str) -> str | ScriptedTurn:
+    if isinstance(turn, str | ScriptedTurn):
+        return turn
+    if isinstance(turn, Coroutine):
+        turn.close()
+        raise UsageError(
+            f"{place}: its function gave a coroutine, expected a text or a ScriptedTurn: make it no `async def`"
+        )
+    raise UsageError(f"{place}: its function gave {turn!r}, expected a text or a ScriptedTurn")
 
 
 def _filled(text: str, messages: Sequence[Message | TextMessage], turn: str) -> str:

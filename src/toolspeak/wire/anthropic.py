@@ -20,6 +20,7 @@ from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_objec
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.checks import check_request
 from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.strict_schema import anthropic_form
 
 MAX_TOKENS = 32_000
 """`max_tokens`, which the API insists on, where the options give none: what every model of 2025 and later may write
@@ -32,8 +33,6 @@ _OWN_FIELDS = ("model", "messages", "system", "tool_choice", "stream")
 _TOOL_FIELDS = ("strict", "input_examples", "eager_input_streaming", "defer_loading", "allowed_callers")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none", "specific": "tool"}
-_SCHEMAS = ("properties", "$defs", "definitions")  # keywords whose values are objects of schemas
-_LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
 
 
 class AnthropicFormat:
@@ -191,27 +190,10 @@ def _output_config(output: OutputSchema, given: JSON) -> Block:
     config = dict(cast("Mapping[str, JSON]", given)) if isinstance(given, Mapping) else {}
     if config.get("format") is not None:
         raise UsageError("the option 'output_config' cannot set a format: the request's own output goes there")
-    schema = dict(_closed(output.schema) if output.strict else output.schema)
+    schema = anthropic_form(output.schema) if output.strict else dict(output.schema)
     if output.description:
         schema.setdefault("description", output.description)
     return {**config, "format": {"type": "json_schema", "schema": schema}}
-
-
-def _closed(schema: JSON) -> JSON:
-    """The schema with each object in it closed to other properties, which the API insists on."""
-    if not isinstance(schema, Mapping):
-        return schema
-    found: dict[str, JSON] = {}
-    for keyword, value in cast("Mapping[str, JSON]", schema).items():
-        if keyword in _SCHEMAS and isinstance(value, Mapping):
-            found[keyword] = {name: _closed(one) for name, one in cast("Mapping[str, JSON]", value).items()}
-        elif keyword in _LISTED and isinstance(value, list | tuple):
-            found[keyword] = [_closed(one) for one in cast("list[JSON]", value)]
-        else:
-            found[keyword] = _closed(value) if keyword == "items" else value
-    if found.get("type") == "object":
-        found.setdefault("additionalProperties", False)
-    return found
 
 
 def _asked_output(fields: dict[str, JSON]) -> OutputSchema | None:

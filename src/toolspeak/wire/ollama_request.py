@@ -59,9 +59,8 @@ ANY_IMAGE = "image/*"
 def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str, JSON]:
     check_request(request, OWN_FIELDS, format_name=NAME)
     body: dict[str, JSON] = {"model": model, "messages": encode_messages(request.messages), "stream": stream}
-    tools = _offered(request)
-    if tools:
-        body["tools"] = [_declaration(tool) for tool in tools]
+    if request.tools:  # the API has no tool choice: a driver asks for it in words
+        body["tools"] = [_declaration(tool) for tool in request.tools]
     if request.output is not None:
         body["format"] = request.output.schema
     runtime: dict[str, JSON] = {}
@@ -75,15 +74,6 @@ def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str,
     if any(value is not None for value in runtime.values()):
         body["options"] = {name: value for name, value in runtime.items() if value is not None}
     return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
-
-
-def _offered(request: ModelRequest) -> Sequence[ToolSpec]:
-    """The tools the model may call: the API has no tool choice, so those it may not call are not told."""
-    if request.choice.mode == "none":
-        return ()
-    if request.choice.mode == "specific":
-        return [tool for tool in request.tools if tool.name == request.choice.name]
-    return request.tools
 
 
 def _declaration(tool: ToolSpec) -> JSON:

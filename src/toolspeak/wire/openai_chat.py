@@ -21,6 +21,7 @@ from toolspeak.wire.openai_chat_decoder import ChunkDecoder
 from toolspeak.wire.openai_chat_messages import NAME, encode_messages
 from toolspeak.wire.openai_chat_server import ChunkEncoder, decode_request, encode_error, encode_response
 from toolspeak.wire.reading import as_list, as_object, without_lone_surrogates
+from toolspeak.wire.strict_schema import openai_form
 
 _OWN_FIELDS = ("model", "messages", "tools")
 _FIELDS_OF_THE_REQUEST = {"tool_choice": "choice", "parallel_tool_calls": "parallel"}
@@ -63,7 +64,7 @@ class OpenAIChat:
             if request.parallel is not None:
                 body["parallel_tool_calls"] = request.parallel
         if request.output is not None:
-            output = request.output
+            output = openai_form(request.output)
             described = {"description": output.description} if output.description else {}
             schema = {"name": output.name, **described, "schema": output.schema, "strict": output.strict}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}

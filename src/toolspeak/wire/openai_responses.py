@@ -40,6 +40,7 @@ from toolspeak.wire.openai_responses_asked import decode_request
 from toolspeak.wire.openai_responses_server import ResponseEncoder, encode_error, encode_response
 from toolspeak.wire.openai_responses_stream import NAME, ResponseDecoder, decode_response
 from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.strict_schema import openai_form
 
 _OWN_FIELDS = ("model", "input", "instructions", "stream", "previous_response_id", "parallel_tool_calls")
 
@@ -152,7 +153,8 @@ def _choice(choice: ToolChoice) -> JSON:
     return {"type": "function", "name": choice.name} if choice.mode == "specific" else choice.mode
 
 
-def _format(output: OutputSchema) -> dict[str, JSON]:
+def _format(asked: OutputSchema) -> dict[str, JSON]:
+    output = openai_form(asked)
     described = {"description": output.description} if output.description else {}
     return {
         "type": "json_schema",

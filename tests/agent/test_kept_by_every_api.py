@@ -1,0 +1,115 @@
+"""What a model wants back, over each API, after another process has taken the run up: signed thoughts, images, ids."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_servers import APIS, Api, each_api, reach, turn
+
+from toolspeak import Agent, SqliteJournal, tool
+from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta
+from toolspeak.data.messages import ImagePart, Message, Opaque, ReasoningPart, TextPart, ToolResult
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(40))
+SIGNED = {
+    "openai-responses": {"encrypted_content": "S1GNED=="},
+    "anthropic": {"signature": "S1GNED=="},
+    "gemini": {"thoughtSignature": "S1GNED=="},
+}
+
+
+@tool()
+def draw(what: str) -> ImagePart:
+    """Draws something."""
+    return ImagePart("image/png", PNG)
+
+
+def thinking(api: Api) -> list[Delta]:
+    said = turn("I draw.", ("draw", {"what": "a 😀"}))
+    data: Any = SIGNED.get(api.wire.name)
+    signed = None if data is None else PartEnded("reasoning", Opaque(api.wire.name, "m", data))
+    return [ReasoningDelta("Let me "), ReasoningDelta("think. 😀"), *([signed] if signed else []), *said]
+
+
+@each_api
+def test_what_a_model_wants_back_it_gets_after_a_restart(api: Api, tmp_path: Path):
+    async def go() -> Any:
+        async with reach(api, thinking(api), "Drawn.") as reached:
+            journal = SqliteJournal(tmp_path / "runs.db")
+            try:
+                paused = await Agent(reached.provider, [draw], journal=journal).run("Draw.")
+            finally:
+                await journal.aclose()
+            assert paused.status == "awaiting_approval"
+            journal = SqliteJournal(tmp_path / "runs.db")
+            try:
+                agent = Agent(reached.provider, [draw], journal=journal)
+                (call_id,) = paused.waiting
+                result = await agent.resume(paused.run_id, {call_id: True})
+            finally:
+                await journal.aclose()
+            return result, reached.model
+
+    result, model = asyncio.run(go())
+    assert result.answer == "Drawn."
+    body = json.dumps(model.bodies[1], ensure_ascii=False)
+    assert base64.b64encode(PNG).decode() in body
+    if api.wire.name in SIGNED:
+        assert body.count("S1GNED==") == 1
+    said = [message for message in model.asked[1].request.messages if isinstance(message, Message)]
+    seen = [part for message in said for part in message.parts]
+    shown = [part for each in seen for part in (each.content if isinstance(each, ToolResult) else (each,))]
+    images = [part for part in shown if isinstance(part, ImagePart)]
+    assert [image.data for image in images] == [PNG]
+    thoughts = [part.text for part in seen if isinstance(part, ReasoningPart)]
+    assert thoughts == ([] if api.wire.name == "openai-chat" else ["Let me think. 😀"])
+
+
+@each_api
+def test_an_image_of_a_person(api: Api):
+    async def go() -> Any:
+        async with reach(api, "A dot.") as reached:
+            question = Message("user", (TextPart("What is it?"), ImagePart("image/png", PNG)))
+            return await Agent(reached.provider).run(question), reached.model
+
+    result, model = asyncio.run(go())
+    assert result.answer == "A dot."
+    (asked,) = [each for each in model.asked[0].request.messages if each.role == "user"]
+    assert [part.data for part in asked.parts if isinstance(part, ImagePart)] == [PNG]
+
+
+@pytest.mark.parametrize("other", ["anthropic", "gemini", "openai-responses", "ollama", "openai"])
+@each_api
+def test_what_one_model_signed_is_not_sent_to_another(api: Api, other: str):
+    async def go() -> Any:
+        async with reach(api, thinking(api), "Drawn.") as first, reach(APIS[other], "Again.") as second:
+            result = await Agent(first.provider, [draw], approve="all").run("Draw.")
+            return await Agent(second.provider, [draw]).run("And now?", history=result.messages), second.model
+
+    result, model = asyncio.run(go())
+    assert result.answer == "Again."
+    body = json.dumps(model.bodies[0])
+    assert ("S1GNED" in body) == (APIS[other] is api and api.wire.name in SIGNED)
+    assert "I draw." in body
+
+
+def test_the_end_of_what_is_cached_moves_on_with_the_conversation():
+    async def go() -> Any:
+        script = [turn("", ("draw", {"what": str(at)})) for at in range(3)]
+        async with reach(APIS["anthropic"], *script, "Done.") as reached:
+            await Agent(reached.provider, [draw], approve="all", instructions="Be brief.").run("Draw.")
+            return reached.model.bodies
+
+    bodies = asyncio.run(go())
+    marked = [json.dumps(body).count('"cache_control"') for body in bodies]
+    assert all(2 <= count <= 4 for count in marked)  # the API takes four
+    for body in bodies:
+        assert "cache_control" in json.dumps(body["messages"][-1])
+        assert "cache_control" in json.dumps(body["system"])
+    stripped = [json.dumps(body).replace(', "cache_control": {"type": "ephemeral"}', "") for body in bodies]
+    assert len({text.partition('"messages"')[0] for text in stripped}) == 1

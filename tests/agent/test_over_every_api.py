@@ -1,0 +1,329 @@
+"""What an agent promises, over each API and a real connection: streams cut anywhere, and faults in their midst."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Literal
+
+import pytest
+from api_servers import Api, Breaks, Model, Reached, Status, each_api, reach, turn
+from pydantic import BaseModel, Field
+
+from toolspeak import Agent, Limits, RunContext, tool
+from toolspeak.agent import ReActDriver
+from toolspeak.data.messages import Message, Usage
+from toolspeak.data.prices import Price
+from toolspeak.errors import ProviderError
+from toolspeak.providers import Capabilities
+
+BUSY = Status("429 Too Many Requests", ("retry-after: 7",), "slow down")
+DOWN = Status("503 Service Unavailable")
+
+
+class Person(BaseModel):
+    name: str
+    age: int = Field(ge=0)
+    friends: list[Person] = []
+    mood: Literal["fröhlich", "traurig"] | None = None
+
+
+ZOE = Person(name='Zoë "Z" 😀\n', age=3, friends=[Person(name="{}", age=0)], mood="fröhlich")
+GOOD = ZOE.model_dump(mode="json")
+WRONG = {**GOOD, "age": -1}
+
+
+@tool(read_only=True)
+def look(where: str) -> str:
+    """Looks somewhere."""
+    return f"«{where}» is empty 😀"
+
+
+@tool(read_only=True)
+def ping() -> str:
+    """Answers."""
+    return "pong"
+
+
+def over(api: Api, *script: Any, **settings: Any) -> Any:
+    """Runs `work(reached)` with the script's server."""
+
+    def run(work: Any) -> Any:
+        async def go() -> Any:
+            async with reach(api, *script, **settings) as reached:
+                return await work(reached)
+
+        return asyncio.run(go())
+
+    return run
+
+
+def heard_by(model: Model, number: int = -1) -> str:
+    """What the server was told in a request's messages."""
+    shown: list[str] = []
+    for message in model.asked[number].request.messages:
+        shown.append(message.text)
+        if isinstance(message, Message):
+            shown += [result.text for result in message.results]
+    return "\n".join(shown)
+
+
+# --- structured output -------------------------------------------------------------------------------------------
+
+MODES = pytest.mark.parametrize("mode", ["native", "tool", "prompted"])
+
+
+def answer(mode: str, value: Any) -> Any:
+    if mode == "tool":
+        return turn("", ("final_answer", {"answer": value}))
+    return turn(json.dumps(value, ensure_ascii=False))
+
+
+@each_api
+@MODES
+def test_an_answer_of_a_type_with_a_call_before_and_faults_between(api: Api, mode: Any):
+    script = (BUSY, turn("Hm… ", ("look", {"where": "É"})), answer(mode, WRONG), DOWN, answer(mode, GOOD))
+
+    async def work(reached: Reached) -> Any:
+        return await Agent(reached.provider, [look], output=Person, output_mode=mode).run("Who?"), reached
+
+    result, reached = over(api, *script)(work)
+    assert (result.status, result.output) == ("answered", ZOE)
+    assert reached.clock.slept[0] >= 7
+    assert len(reached.model.bodies) == 5
+    assert "«É» is empty 😀" in heard_by(reached.model, 2)
+    assert "greater than or equal to 0" in heard_by(reached.model)
+    schema = reached.model.asked[0].request.output
+    assert (schema is not None) == (mode == "native")
+
+
+@each_api
+@MODES
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (list[int], [1, 2]),
+        (dict[str, bool], {"é": True}),
+        (Literal["a", "b"], "b"),
+        (int, 7),
+        (str, "[1] 😀"),
+        (bool, False),
+    ],
+    ids=str,
+)
+def test_answers_that_are_no_objects(api: Api, mode: Any, type_: Any, value: Any):
+    told = {"value": value} if mode == "native" else value
+
+    async def work(reached: Reached) -> Any:
+        return await Agent(reached.provider, [look], output=type_, output_mode=mode).run("Which?")
+
+    assert over(api, answer(mode, told))(work).output == value
+
+
+@each_api
+@MODES
+def test_a_model_that_cannot_ends_without_an_answer(api: Api, mode: Any):
+    async def work(reached: Reached) -> Any:
+        agent = Agent(reached.provider, [look], output=Person, output_mode=mode, output_retries=1)
+        return await agent.run("Who?"), len(reached.model.bodies)
+
+    for last in (turn("I cannot."), answer(mode, WRONG)):
+        result, asked = over(api, answer(mode, WRONG), last)(work)
+        assert (result.status, result.reason, asked) == ("no_answer", "invalid_output", 2)
+
+
+@each_api
+@MODES
+@pytest.mark.parametrize("how", ["reset", "stall", "error"])
+def test_a_run_that_broke_off_in_its_answer_is_taken_up_by_the_next(api: Api, mode: Any, how: str):
+    script = (turn("", ("look", {"where": "x"})), Breaks(how, answer(mode, GOOD)), answer(mode, GOOD))
+
+    async def work(reached: Reached) -> Any:
+        agent = Agent(reached.provider, [look], output=Person, output_mode=mode)
+        with pytest.raises(ProviderError) as caught:
+            await agent.run("Who?")
+        assert caught.value.retryable
+        assert len(reached.model.bodies) == 2  # what was begun is not asked again unseen
+        broken = caught.value.result
+        assert broken.status == "failed"
+        return await agent.run("Go on.", history=broken.messages), reached
+
+    result, reached = over(api, *script, silence=0.3)(work)
+    assert (result.status, result.output) == ("answered", ZOE)
+    assert "«x» is empty" in heard_by(reached.model)
+
+
+# --- usage and cost ----------------------------------------------------------------------------------------------
+
+FULL = Usage(100, 50, 40, 20)
+PRICE = Price(input=1_000_000, output=10_000_000, cached=100_000)
+
+
+@each_api
+def test_each_token_is_counted_once_and_has_its_price(api: Api):
+    script = (BUSY, turn("", ("look", {"where": "x"}), usage=FULL), turn("Done.", thought="so", usage=FULL))
+
+    async def work(reached: Reached) -> Any:
+        agent = Agent(reached.provider, [look], prices={reached.provider.name: PRICE})
+        return await agent.run("Look.")
+
+    result = over(api, *script)(work)
+    known = Usage(200, 100, 80, 40)
+    if api.wire.name == "ollama":  # it tells neither
+        known = Usage(200, 100, 0, 0)
+    assert (result.usage.input, result.usage.output) == (200, 100)
+    assert (result.usage.cached or 0, result.usage.reasoning or 0) == (known.cached, known.reasoning)
+    plain = 200 - (known.cached or 0)
+    assert result.cost == pytest.approx(plain * 1 + (known.cached or 0) * 0.1 + 100 * 10)
+
+
+@each_api
+@pytest.mark.parametrize("limits", [Limits(tokens=150), Limits(cost=100.0)], ids=["tokens", "cost"])
+def test_a_limit_holds_before_the_next_request(api: Api, limits: Limits):
+    script = (
+        turn("", ("look", {"where": "x"}), usage=FULL),
+        turn("That is all.", ("look", {"where": "y"}), usage=FULL),
+    )
+
+    async def work(reached: Reached) -> Any:
+        agent = Agent(reached.provider, [look], prices={reached.provider.name: PRICE}, limits=limits)
+        return await agent.run("Look."), reached
+
+    result, reached = over(api, *script)(work)
+    assert (result.answer, len(reached.model.bodies)) == ("That is all.", 2)
+    assert result.reason == ("tokens" if limits.tokens else "cost")
+    assert [each.name for message in result.messages for each in message.results] == ["look"]
+
+
+@each_api
+def test_what_a_sub_run_uses_is_its_parents(api: Api):
+    script = (turn("", ("delegate", {}), usage=FULL), turn("Small.", usage=Usage(7, 3)), turn("Done.", usage=FULL))
+
+    async def work(reached: Reached) -> Any:
+        child = Agent(reached.provider)
+
+        @tool(read_only=True)
+        async def delegate(ctx: RunContext) -> str:
+            """Asks somebody."""
+            return (await child.run("Do it.", parent_run_id=ctx.state.run_id)).answer
+
+        return await Agent(reached.provider, [delegate]).run("Go.")
+
+    result = over(api, *script)(work)
+    assert (result.usage.input, result.usage.output) == (207, 103)
+
+
+@each_api
+def test_a_turn_that_broke_off_has_no_known_usage_but_the_run_keeps_the_others(api: Api):
+    script = (turn("", ("look", {"where": "x"}), usage=FULL), Breaks("reset"))
+
+    async def work(reached: Reached) -> Any:
+        with pytest.raises(ProviderError) as caught:
+            await Agent(reached.provider, [look]).run("Look.")
+        return caught.value.result
+
+    result = over(api, *script)(work)
+    assert (result.usage.input, result.usage.output) == (100, 50)
+
+
+# --- tool choice -------------------------------------------------------------------------------------------------
+
+
+def forced(body: Any) -> str:
+    """What a request's own field says of the choice."""
+    found = body.get("tool_choice", body.get("toolConfig"))
+    shown = json.dumps(found)
+    if found is None:
+        return "auto"
+    if '"look"' in shown:
+        return "look"
+    return "none" if "none" in shown.lower() else "required"
+
+
+@each_api
+@pytest.mark.parametrize("choice", ["required", "look"])
+def test_a_choice_holds_for_the_first_step_natively(api: Api, choice: str):
+    script = (BUSY, turn("I need none."), turn("", ("look", {"where": "x"})), turn("Done."))
+
+    async def work(reached: Reached) -> Any:
+        return await Agent(reached.provider, [look, ping], tool_choice=choice).run("Look."), reached
+
+    result, reached = over(api, *script)(work)
+    assert result.answer == "Done."
+    bodies = reached.model.bodies
+    if api.wire.name == "ollama":  # it has none
+        wanted = "at least one tool" if choice == "required" else "the tool 'look'"
+        last = [each.request.messages[-1].text for each in reached.model.asked]
+        assert [f"You must call {wanted} in this turn." in text for text in last] == [True, True, True, False]
+    else:
+        assert [forced(body) for body in bodies] == [choice, choice, choice, "auto"]
+    assert "must call" in heard_by(reached.model, 2)
+    assert len({json.dumps(body["tools"]) for body in bodies}) == 1
+
+
+@each_api
+@pytest.mark.parametrize("choice", ["required", "look", "none"])
+@pytest.mark.parametrize("dialect", ["cogency-json", "hermes", "react"])
+def test_a_choice_in_text(api: Api, choice: str, dialect: str):
+    call, refusal, done = written(dialect, "look"), written(dialect, None, "No."), written(dialect, None, "Done.")
+    script = (refusal,) if choice == "none" else (refusal, call, done)
+
+    async def work(reached: Reached) -> Any:
+        return await Agent(reached.provider, [look, ping], dialect=dialect, tool_choice=choice).run("Look."), reached
+
+    result, reached = over(api, *script)(work)
+    assert result.answer == ("No." if choice == "none" else "Done.")
+    assert [each.name for message in result.messages for each in message.results] == ["look"] * (choice != "none")
+    assert all("tools" not in body for body in reached.model.bodies)
+
+
+def written(dialect: str, name: str | None, text: str = "") -> str:
+    if dialect == "react":
+        say = {"type": "final_answer", "answer": text} if name is None else {"type": "call_tool", "tool": name}
+        return json.dumps({"thought": "hm 😀", **say, **({} if name is None else {"args": {"where": "x"}})})
+    if name is None:
+        return text
+    if dialect == "hermes":
+        return f'<tool_call>\n{{"name": "{name}", "arguments": {{"where": "x"}}}}\n</tool_call>'
+    return f'<execute>[{{"name": "{name}", "args": {{"where": "x"}}}}]</execute>'
+
+
+# --- ReAct -------------------------------------------------------------------------------------------------------
+
+
+@each_api
+@pytest.mark.parametrize("schemas", [True, False], ids=["schema", "prompted"])
+def test_react_with_bad_decisions_and_faults(api: Api, schemas: bool):
+    script = (
+        BUSY,
+        "I think I should look first.",
+        '```json\n{"thought": "é", "type": "call_tool", "tool": "lok", "args": {}}\n```',
+        'Well: {"thought": "é", "type": "call_tool", "tool": "look", "args": {"where": "{x}"}} there',
+        DOWN,
+        written("react", None, "Empty."),
+        "Nothing is there, says the streamed answer. 😀",
+    )
+
+    async def work(reached: Reached) -> Any:
+        driver = ReActDriver(reached.provider, final_via_inference=True)
+        return await Agent(driver, [look]).run("Look."), reached
+
+    result, reached = over(api, *script, capabilities=Capabilities(tools=True, output=schemas))(work)
+    assert result.answer == "Nothing is there, says the streamed answer. 😀"
+    assert [each.text for message in result.messages for each in message.results] == ["«{x}» is empty 😀"]
+    assert (result.usage.input, result.usage.output) == (50, 25)
+    asked = reached.model.asked
+    assert [each.request.output is not None for each in asked] == [schemas] * 6 + [False]
+    assert "holds no JSON object" in heard_by(reached.model, 2)
+    assert "there is no tool 'lok'" in heard_by(reached.model, 3)
+
+
+@each_api
+@pytest.mark.parametrize("how", ["reset", "stall", "error"])
+def test_react_breaks_off_as_any_turn(api: Api, how: str):
+    async def work(reached: Reached) -> Any:
+        with pytest.raises(ProviderError) as caught:
+            await Agent(reached.provider, [look], dialect="react").run("Look.")
+        return caught.value
+
+    assert over(api, Breaks(how), silence=0.3)(work).retryable
