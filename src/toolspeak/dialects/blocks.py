@@ -331,7 +331,7 @@ class BlockParser(TurnParser):
     def _end(self, out: list[Delta], normal: bool) -> None:
         if self._echo is not None:
             self._echo = None
-            out += self.feed("")
+            out += self.feed("") if self._held else []
         if self._block is not None:
             self._close_block(out, normal)
         elif self._held:

@@ -142,7 +142,8 @@ class Lookahead:
         """Whether the call ends here though its last value was left open: the block's end or another call follows."""
         syntax, position = self._syntax, self._skip(rest, len(self._syntax.call_end))
         if self._bare:
-            return "undecided" if position == len(rest) < MAX_CANDIDATE else self._begins_call(rest, position)
+            open_ = position == len(rest) or begins(rest, position, *syntax.skipped)
+            return "undecided" if open_ and len(rest) < MAX_CANDIDATE else self._begins_call(rest, position)
         block = self._starts_block(rest, position)
         if rest.startswith((self._block_end, *self._breaks), position) or block == "yes":
             return "yes"
