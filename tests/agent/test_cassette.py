@@ -195,10 +195,18 @@ def test_another_dialect_is_named(tmp_path):
 
 def test_another_result_is_found_at_the_next_request(tmp_path):
     path, _, _ = recorded(tmp_path, TURNS)
-    lines = path.read_text("utf-8").replace('"value": 3', '"value": 4')
+    lines = path.read_text("utf-8").replace('"value": 3', '"value": 4', 1)
     path.write_text(lines, "utf-8")
     with pytest.raises(ReplayDiverged, match=r"request 2 of 3"):
         run(Cassette.replay(path), "any")
+
+
+def test_a_result_that_was_edited_wherever_it_stands_is_played(tmp_path):
+    path, _, _ = recorded(tmp_path, [natively(("look", {"place": "here"})), "Done."])
+    path.write_text(path.read_text("utf-8").replace("[1, 2, 4]", "[9, 2, 4]"), "utf-8")
+    result, _ = run(Cassette.replay(path), "any")
+    assert result.answer == "Done."
+    assert result.messages[-2].results[0].structured == {"seen": [9, 2, 4]}
 
 
 def test_a_call_that_was_not_recorded_is_not_run(tmp_path):

@@ -12,7 +12,7 @@ from toolspeak import Agent, tool
 from toolspeak.data.deltas import LEAKED
 from toolspeak.data.events import ModelAnswered
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, Usage
-from toolspeak.errors import ProviderError
+from toolspeak.errors import ProviderError, UnknownDialect
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
@@ -207,3 +207,9 @@ def test_a_playbook_file_holds_native_calls(tmp_path, size):
     path.write_text(json.dumps({"turns": turns, "chunk": size}))
     result = run(f"scripted:{path}")
     assert result.messages[-2].results[0].text == "content of a"
+
+
+@pytest.mark.parametrize(("name", "meant"), [("nativ", "native"), ("ReAct!", "react")])
+def test_a_driver_that_is_misspelled_is_named(name, meant):
+    with pytest.raises(UnknownDialect, match=f"Did you mean '{meant}'"):
+        Agent(ScriptedProvider([]), dialect=name)

@@ -64,3 +64,12 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.splitlines()[-1] == "set()", done.stderr
+
+
+@pytest.mark.parametrize(("closed", "shown"), [(">&-", False), ("2>&-", True), (">&- 2>&-", False)])
+@pytest.mark.parametrize("arguments", ["parse --dialect hermes", "dialects --show hermes", "tools"])
+def test_a_closed_output_is_one_that_nobody_reads(arguments, closed, shown, tmp_path: Path):
+    command = ["sh", "-c", f'"$0" -m toolspeak {arguments} {closed}', sys.executable]
+    ended = subprocess.run(command, input=CALL, capture_output=True, cwd=tmp_path, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert bool(ended.stdout) is shown

@@ -42,7 +42,7 @@ def test_warnings_go_to_standard_error(tmp_path):
     [
         ("{", "not JSON"),
         ("{}", "expected an array"),
-        ("[5]", 'message 0: "role"'),
+        ("[1]", 'message 0: expected {"role", "content"}, found 1'),
         ('[{"role": "user", "content": "a"}, {"role": "robot", "content": ""}]', 'message 1: "role": expected one of'),
         ('[{"role": "user"}]', 'message 0: "content": expected text, found null'),
         ('[{"role": "user", "content": [{"type": "image_url"}]}]', 'message 0: "content"'),

@@ -20,7 +20,7 @@ PLAIN = xml_dialect(
     XmlTags(block="tools"),
     result="<output>{}</output>",
     results_marker=None,
-    live=("tools", "think"),
+    live=("tools", "output", "think"),
     rules=XML_RULES,
 )
 OPEN = "<function_calls>\n<invoke>\n<tool_name>write</tool_name>\n<parameters>\n<content>"

@@ -115,3 +115,9 @@ def test_no_two_dialects_claim_the_same_family():
 
 def test_a_named_dialect_needs_no_model():
     assert get_dialect("hermes", model="openai/gpt-oss-120b") is get_dialect("hermes")
+
+
+@pytest.mark.parametrize(("model", "dialect"), [("qwen3", "hermes"), ("llama3.1", "llama3-json")])
+def test_a_model_in_place_of_a_dialect_is_told_what_it_writes(model, dialect):
+    with pytest.raises(UnknownDialect, match=f"models of that name write '{dialect}'. Known: apertus"):
+        get_dialect(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -12,10 +13,14 @@ from toolspeak.data.deltas import CallCompleted, TextDelta
 from toolspeak.data.messages import TextPart, ToolCall
 from toolspeak.dialects import DialectInfo, get_dialect
 from toolspeak.dialects.declared import DeclaredDialect
+from toolspeak.dialects.grammar.json_frames import named_call
+from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_calls import CallShape
 from toolspeak.dialects.json_dialect import json_dialect
-from toolspeak.dialects.markers import Marker
-from toolspeak.dialects.openings import Starts
+from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.named_calls import Header, NamedCalls, NamedShape
+from toolspeak.dialects.openings import Follows, Starts
+from toolspeak.dialects.render import dump_json, result_text
 from toolspeak.testing import check_dialect
 
 HERMES: Any = get_dialect("hermes")
@@ -135,6 +140,61 @@ def unescaped(results: Any) -> str:
 def test_a_renderer_that_breaks_a_promise_is_found(change: dict[str, Any]):
     with pytest.raises(AssertionError):
         check_dialect(replace(HERMES, **change))
+
+
+# A dialect whose markers are not `<name>`, and every one of them in `live`.
+LIVE = re.compile(r"⟦(?=/?(?:call|result|think)\b)")
+CALL, END = "⟦call:", "⟦/call⟧"
+SHAPE = NamedShape(lambda text: Header(text), "⟦call:name⟧{…}⟦/call⟧", separator="⟧", others=(END,))
+
+
+def bracketed(live: str = "call|result|think", result: str = "⟦result⟧{}⟦/result⟧", end: str = END, **info: str):
+    """`end`: how the grammar has a call's end."""
+    escaped = re.compile(rf"⟦(?=/?(?:{live})\b)")
+    return DeclaredDialect(
+        info=DialectInfo("lumen", "⟦call:name⟧{…}⟦/call⟧", "made up", "parallel", **{"reasoning": "⟦think⟧", **info}),
+        table=MarkerTable(
+            [
+                Marker("calls", CALL, END, Follows(lambda rest: "{" in rest or (None if len(rest) < 40 else False))),
+                Marker("results", "⟦result⟧", "⟦/result⟧", plain=True),
+                Marker("reasoning", "⟦think⟧", "⟦/think⟧"),
+            ]
+        ),
+        new_body=lambda _marker, first, caps, _tools: NamedCalls(SHAPE, first, caps),
+        write_calls=lambda calls, _tools: "\n".join(
+            f"{CALL}{call.name}⟧{dump_json(dict(call.arguments), LIVE)}{END}"
+            for call in calls
+            if isinstance(call, ToolCall)
+        ),
+        write_results=lambda results: "\n".join(result.replace("{}", result_text(each, escaped)) for each in results),
+        live=escaped,
+        frame=Frame(
+            call=named_call(LIVE, lambda name: f"{CALL}{name}⟧", end), joint="\n", triggers=lambda _tools: [CALL]
+        ),
+        rules="",
+    )
+
+
+def test_markers_of_any_look_keep_the_contract():
+    check_dialect(bracketed())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"live": "call|think"}, "a result can write '⟦result⟧'"),
+        ({"live": "result|think"}, "a result can write '⟦call:'"),
+        ({"live": "call|result"}, "a result can write '⟦think⟧'"),
+        ({"result": "⟦result⟧⟦/result⟧"}, "is not shown"),
+        ({"result": "<<out>>{}<</out>>"}, "a result can write '<<out>>'"),
+        ({"end": "⟦/coll⟧"}, "its grammar"),
+        ({"reasoning": "<think>"}, "reasoning is described as '<think>'"),
+    ],
+    ids=str,
+)
+def test_a_declaration_that_contradicts_itself_is_found(change: dict[str, str], said: str):
+    with pytest.raises(AssertionError, match=re.escape(said)):
+        check_dialect(bracketed(**change))
 
 
 def test_results_that_are_a_block_only_with_some_contents_are_named_as_such():

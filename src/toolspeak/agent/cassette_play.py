@@ -107,7 +107,9 @@ class Player(Recording, Playback):
                 f" was asked. {_AGAIN}"
             )
         turn, asked = turns[number - 1], plain(self._secrets.hide(plain(request_json(request))))
-        if turn.digest != digest_of(asked):
+        # A file that was edited by hand holds the digest of what it said before.
+        digest = digest_of(asked)
+        if digest != turn.digest and digest != digest_of(turn.asked):
             self._left(
                 f"at model request {number} of {known}: it asks for something else", differences(turn.asked, asked)
             )

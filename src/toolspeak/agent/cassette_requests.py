@@ -112,7 +112,9 @@ def differences(recorded: Mapping[str, JSON], asked: Mapping[str, JSON]) -> str:
         names.append(f"calls were {was} and are {now} (another dialect)")
     sides = [list(_lines(recorded)), list(_lines(asked))]
     if sides[0] == sides[1]:
-        sides = [json.dumps(each, indent=1, ensure_ascii=False).split("\n") for each in (recorded, asked)]
+        sides = [
+            json.dumps(each, indent=1, ensure_ascii=False, sort_keys=True).split("\n") for each in (recorded, asked)
+        ]
     lines = list(difflib.unified_diff(sides[0], sides[1], "recorded", "asked now", n=1, lineterm=""))
     more = [f"… and {len(lines) - _DIFF_LINES} lines more"] if len(lines) > _DIFF_LINES else []
     return "\n".join([f"different: {', '.join(names)}", *lines[:_DIFF_LINES], *more])

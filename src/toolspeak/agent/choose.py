@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from toolspeak.agent.native import NativeDriver
 from toolspeak.agent.react import ReActDriver
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import Dialect, Section
-from toolspeak.errors import UnknownTool, UsageError, suggest
+from toolspeak.errors import UnknownDialect, UnknownTool, UsageError, suggest
 from toolspeak.execute import Observer
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
@@ -56,8 +57,18 @@ def choose_driver(
         return NativeDriver(provider, leaks=leaks, fallback=fallback, late_leaks=late_leaks), None
     if dialect == "react":
         return ReActDriver(provider, observers=observers), None
-    chosen = dialects.get_dialect(dialect) if isinstance(dialect, str) else dialect
+    chosen = _named(dialect) if isinstance(dialect, str) else dialect
     return TextDriver(provider, chosen, starts_in=starts_in, grace=grace), chosen
+
+
+def _named(name: str) -> Dialect:
+    try:
+        return dialects.get_dialect(name)
+    except UnknownDialect:
+        driver = difflib.get_close_matches(name.lower(), ("native", "react"), n=1, cutoff=0.7)
+        if not driver:
+            raise
+        raise UnknownDialect(f"There is no dialect {name!r}. Did you mean {driver[0]!r}?") from None
 
 
 def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:

@@ -84,7 +84,8 @@ class Driver(Protocol):
 
 _TOOK_CALLS = (
     "the server took the model's tool calls out of its text, although no tools were sent to it; switch its own "
-    "tool-call parser off (vLLM: start it without --enable-auto-tool-choice)"
+    "tool-call parser off (vLLM: start it without --enable-auto-tool-choice), or ask for native calls with "
+    "dialect='native'"
 )
 
 

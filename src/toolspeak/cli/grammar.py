@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import click
 
-from toolspeak.cli.options import dialect_option, read_json, read_tools, starts_in_option, write_text
+from toolspeak.cli.options import Spelled, dialect_option, read_json, read_tools, starts_in_option, write_text
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import TARGETS, Section, SpecialTokens, Target, get_dialect
 from toolspeak.errors import UsageError
@@ -17,7 +17,7 @@ _MODES = ("auto", "required", "none")
 @click.command
 @dialect_option
 @click.option("--tools", "tools_file", metavar="FILE", required=True, help="The tools as JSON.")
-@click.option("--target", type=click.Choice(TARGETS), required=True, help="The matcher the grammar is for.")
+@click.option("--target", type=Spelled(TARGETS), required=True, help="The matcher the grammar is for.")
 @click.option(
     "--choice", default="auto", show_default=True, metavar="auto|required|none|NAME", help="NAME: call this tool."
 )

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.cli.options import read_tools, workspace_option, write_json, write_text
+from toolspeak.cli.options import Spelled, read_tools, workspace_option, write_json, write_text
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Listing, get_dialect, list_tools
 from toolspeak.errors import UnknownTool, suggest
@@ -21,7 +21,7 @@ def _specs(tools_file: str | None, workspace: str) -> tuple[ToolSpec, ...]:
 
 listing_option = click.option(
     "--listing",
-    type=click.Choice(get_args(Listing)),
+    type=Spelled(get_args(Listing)),
     help="How a prompt lists the tools: described, as signatures (the shortest), or as JSON Schema.",
 )
 tools_option = click.option(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import cast
 
 import click
 
@@ -22,6 +24,7 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point: turns our errors into one line on standard error, and into exit codes."""
+    _open_closed_outputs()
     try:
         cli.main(standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
@@ -39,3 +42,11 @@ def main() -> None:
     except OSError as error:
         click.echo(f"toolspeak: {error}; what ran before stays done", err=True)
         sys.exit(NO_ANSWER)
+
+
+def _open_closed_outputs() -> None:
+    """Where the shell closed an output (`>&-`) nobody reads it: without this the next file to be opened, a journal say,
+    would take its number."""
+    for name in ("stdout", "stderr"):
+        if cast("object", getattr(sys, name)) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process

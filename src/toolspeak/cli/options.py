@@ -20,6 +20,13 @@ STANDARD_INPUT = "-"
 _NAMES = ", ".join(dialect.name for dialect in PROTOCOLS)
 
 
+class Spelled(click.Choice[str]):
+    """A choice of names with `_`, which may be typed with `-`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(str(value).replace("-", "_"), param, ctx)
+
+
 def dialect_option(command: CommandT) -> CommandT:
     text = f"How the model writes calls: {_NAMES}, … (`toolspeak dialects` lists all)."
     return click.option("--dialect", required=True, metavar="NAME", help=text)(command)

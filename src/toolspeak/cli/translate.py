@@ -47,7 +47,9 @@ def _conversation(text: str) -> list[TextMessage]:
 
 
 def _message(entry: Any, i: int) -> TextMessage:
-    fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    if not isinstance(entry, dict):
+        raise UsageError(f'message {i}: expected {{"role", "content"}}, found {json.dumps(entry)[:40]}')
+    fields = cast("dict[str, Any]", entry)
     role, content = fields.get("role"), fields.get("content")
     if role not in get_args(Role):
         raise UsageError(f'message {i}: "role": expected one of {", ".join(get_args(Role))}, found {json.dumps(role)}')

@@ -45,8 +45,7 @@ def _new_body(example: str, fenced: bool):  # noqa: ANN202 - what `DeclaredDiale
     many, one = _shape(example, fenced=fenced), _shape(example, fenced=fenced, single=True)
 
     def new_body(marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-        single = marker.text == _CALL
-        return NamedCalls(one if single else many, first_index, caps, single=single)
+        return NamedCalls(one if marker.text == _CALL else many, first_index, caps)
 
     return new_body
 

@@ -51,7 +51,7 @@ def _behind_v31(rest: str) -> bool | None:
 
 
 def _body_v31(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return NamedCalls(_SHAPE_V31, first_index, caps, single=True)
+    return NamedCalls(_SHAPE_V31, first_index, caps)
 
 
 def _write_v31(calls: Calls, _tools: Tools) -> str:
@@ -103,7 +103,7 @@ def _behind_v32(rest: str) -> bool | None:
 
 
 def _body_v32(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return NamedCalls(_SHAPE_V32, first_index, caps, single=True)
+    return NamedCalls(_SHAPE_V32, first_index, caps)
 
 
 def _write_v32(calls: Calls, _tools: Tools) -> str:

@@ -139,7 +139,7 @@ class HarmonyParser(TurnParser):
             self._batch.close(out)  # what follows is built on results that the model made up
             self._forged, self._state = Buffer(self._caps.characters), self._forgery
         elif to and to != "assistant":
-            self._body = NamedCalls(_SHAPE, self._calls, self._caps, single=True)
+            self._body = NamedCalls(_SHAPE, self._calls, self._caps)
             head = head[head.index("<|start|>assistant") + 18 :] if "<|start|>assistant" in head else head
             self._body.start = self._position + at - len(head)
             self._body.feed(head.replace("<|message|>", "") + "<|message|>", 0, out)

@@ -47,9 +47,8 @@ def _read_id_of_one_tool(text: str, name: str) -> Header | None:
 
 
 def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    single = marker.text == _CALL
     (name,) = tools if len(tools) == 1 else ("",)
-    return NamedCalls(_shape(single, name), first_index, caps, single=single)
+    return NamedCalls(_shape(marker.text == _CALL, name), first_index, caps)
 
 
 @lru_cache(64)

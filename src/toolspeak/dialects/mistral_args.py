@@ -46,7 +46,7 @@ def _behind(rest: str) -> bool | None:
 
 
 def _new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return NamedCalls(_SHAPE, first_index, caps, single=True)
+    return NamedCalls(_SHAPE, first_index, caps)
 
 
 def _writer(between: Callable[[ToolCall], str]) -> Callable[[Calls, Tools], str]:

@@ -41,4 +41,8 @@ def get_dialect(name: str, *, model: str | None = None, strict_detection: bool =
     try:
         return _BY_NAME[known]
     except KeyError:
-        raise UnknownDialect(f"There is no dialect {suggest(name, [*_BY_NAME, 'auto'])}") from None
+        names = [*_BY_NAME, "auto"]
+        if (own := known_dialect(name)) is not None:
+            told = f"{name!r}; models of that name write {own.name!r}. Known: {', '.join(sorted(names))}."
+            raise UnknownDialect(f"There is no dialect {told}") from None
+        raise UnknownDialect(f"There is no dialect {suggest(name, names)}") from None

@@ -1,7 +1,7 @@
 """The body of a block whose calls have their name outside of the JSON: a header, then the arguments as one object.
 
-One call: `begin` header separator `{…}` `end`. A block holds several of them, or (`single`) is one call whose `begin`
-was the block's own marker and whose end marker the frame reads.
+One call: `begin` header separator `{…}` `end`. A block holds several of them, or (a shape without `begin`) is one
+call: its `begin` was the block's own marker, and the frame reads its end marker.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ class Header:
 class NamedShape:
     """How a dialect writes a call whose name stands outside of its JSON.
 
-    `separator` ends the header; where it is empty, a code fence or the '{' of the arguments does. `others` are the
-    markers that may follow a header by mistake. `read_header` reads what stands between `begin` and the arguments
-    (`example` tells the model what that should be). `fenced`: the arguments stand in a code fence by rule.
-    `bare`: a turn may end with a name alone, which is a call without arguments.
+    `begin` opens each call of a block; without it the block is one call, which its marker opened. `separator` ends the
+    header; where it is empty, a code fence or the '{' of the arguments does. `others` are the markers that may follow a
+    header by mistake. `read_header` reads what stands between `begin` and the arguments (`example` tells the model what
+    that should be). `fenced`: the arguments stand in a code fence by rule. `bare`: a turn may end with a name alone,
+    which is a call without arguments.
 
     `follows` are the markers after which a call is over, `header_ends` what ends a header, the longest first.
     """
@@ -100,12 +101,11 @@ class NamedCalls(Steps):
 
     _scanner = JsonScanner(Caps())  # of the arguments; each begins one of its own
 
-    def __init__(self, shape: NamedShape, first_index: int, caps: Caps, *, single: bool = False) -> None:
+    def __init__(self, shape: NamedShape, first_index: int, caps: Caps) -> None:
         super().__init__(first_index, caps)
         self._shape = shape
-        self._single = single
         self._call = _Call(Buffer(caps.characters), 0)
-        self._state = self._header if single else self._between
+        self._state = self._between if shape.begin else self._header
 
     def resume(self) -> bool:
         return self._scanner.problem is None and super().resume()
@@ -282,7 +282,7 @@ class NamedCalls(Steps):
     def _close_arguments(self, text: str, stop: int, out: list[Delta]) -> None:
         """What follows is the call's end, which the frame reads if the call is a block of its own."""
         self._state = self._after_arguments
-        if self._single:
+        if not self._shape.begin:
             self._end_call(text, stop, out)
             self.done = True
 

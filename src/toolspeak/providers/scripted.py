@@ -140,7 +140,8 @@ class ScriptedProvider:
         if self._follow:
             number = 1 + sum(message.role == "assistant" for message in request.messages)
         if number > len(self._turns):
-            raise ProviderError(f"{self._name}: turn {number} was asked for, and the playbook has {len(self._turns)}")
+            known = len(self._turns)
+            raise ProviderError(f"{self._name}: turn {number} was asked for, and the playbook has {known}; add a turn")
         turn = self._turns[number - 1]
         if not isinstance(turn, str | ScriptedTurn):
             turn = _made(turn(request.messages), f"turns[{number - 1}]")

@@ -21,10 +21,14 @@ from toolspeak.data.deltas import (
     TextAside,
     TextDelta,
 )
-from toolspeak.data.messages import JSON, Message, TextPart, ToolCall, ToolResult
+from toolspeak.data.messages import JSON, Message, TextPart, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import READ_ANYTHING, ToolSpec
 from toolspeak.dialects.base import Dialect
+from toolspeak.dialects.declared import DeclaredDialect
+from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.openings import Signature
 from toolspeak.dialects.turn import read_turn
+from toolspeak.errors import UsageError
 from toolspeak.testing.dialects import (
     check_results_cannot_forge,
     check_round_trip,
@@ -65,6 +69,7 @@ _AWKWARD = (
     "]]>",
     "&lt;",
 )
+_HARMLESS = "x7x"
 _DEEP = ("[" * 280, '{"a":' * 140, "<" * 280, "`" * 280, "<think>" * 40, " " * 280)
 """Longer than what may be held back and deeper than JSON may nest (`scan.Caps`), but not by much."""
 _PIECE = re.compile(r"<[^<>\s]*>?|\[/?[A-Z_]+\]|[\w.-]+|\s+|.", re.DOTALL)
@@ -108,6 +113,8 @@ def check_dialect(dialect: Dialect) -> None:
     check_held_back(dialect)
     check_values(dialect, (*_AWKWARD, *vocabulary(dialect), *turns))
     check_results(dialect, (*_AWKWARD, *vocabulary(dialect), *turns, *(turn[:-1] for turn in turns)))
+    check_markers(dialect)
+    check_grammar(dialect)
 
 
 def written_turns(dialect: Dialect) -> list[str]:
@@ -206,6 +213,54 @@ def check_results(dialect: Dialect, texts: Iterable[str]) -> None:
         read = parse_pieces(dialect, [f"Well.\n{rendered}"], SAMPLE_TOOLS)
         wrong = [delta for delta in read if isinstance(delta, CallCompleted | CallMalformed)]
         _require(not wrong, f"{dialect.name}: results in a turn are read as {wrong!r}", rendered)
+
+
+def check_markers(dialect: Dialect) -> None:
+    """A result's text is shown, and neither the frame of a result nor a marker can be written by one (promise 7); the
+    marker that the dialect's description names opens reasoning."""
+    shown = _shown(dialect, _HARMLESS)
+    _require(_HARMLESS in shown, f"{dialect.name}: the result {_HARMLESS!r} is not shown", shown)
+    frame = shown.split(_HARMLESS)
+    markers = _markers(dialect)
+    for text in (*(part.strip() for part in frame), *(marker.text for marker in markers)):
+        if len(text) > 2 and not text.isalnum():  # one bracket or quote is no frame that could be told from content
+            rendered = _shown(dialect, text)
+            again = rendered.count(text) > shown.count(text)
+            _require(
+                not again, f"{dialect.name}: a result can write {text!r}: escape it, with what is `live`", rendered
+            )
+    thoughts, said = [each.text for each in markers if each.kind == "reasoning"], dialect.info.reasoning
+    known = not thoughts or " " in said or any(said.startswith(text) for text in thoughts)
+    _require(known, f"{dialect.name}: reasoning is described as {said!r}, and its markers are {thoughts}")
+
+
+def _shown(dialect: Dialect, text: str) -> str:
+    return dialect.render_results([ToolResult("callid000", "read", "success", (TextPart(text),))])
+
+
+def _markers(dialect: Dialect) -> list[Marker]:
+    """The markers that prose cannot hold: one without a text of its own, or that is words, is known by what follows."""
+    found = dialect.table.markers if isinstance(dialect, DeclaredDialect) else ()
+    return [
+        each
+        for each in found
+        if each.kind != "noise" and not isinstance(each.opening, Signature) and not each.text[:1].isalnum()
+    ]
+
+
+def check_grammar(dialect: Dialect) -> None:
+    """Rendered calls are what the grammar admits (promise 6), where the dialect has one as a regular expression."""
+    tools = SAMPLE_TOOLS[:2]  # values of every type are no regular language
+    sample = [ToolCall(f"callid00{i}", "write", {"file": "a <b>\n", "content": 'say "hi"\\'}) for i in range(2)]
+    for calls in (sample[:1], sample):
+        try:
+            grammar = dialect.grammar(tools, ToolChoice("required"), target="regex", reasoning=False)
+        except UsageError:
+            return
+        shown = dialect.render([Message("assistant", tuple(calls))], tools)
+        for text in [each.text for each in shown]:
+            admitted = re.fullmatch(grammar.source, text)
+            _require(bool(admitted), f"{dialect.name}: its grammar (`frame`) does not admit the calls it writes", text)
 
 
 def _require(condition: bool, message: str, text: str = "") -> None:
