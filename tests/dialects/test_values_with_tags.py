@@ -10,7 +10,7 @@ import pytest
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, get_dialect, read_turn
-from toolspeak.testing import check_splits
+from toolspeak.testing import check_splits, chunks
 
 
 def tool(name: str, *arguments: str) -> ToolSpec:
@@ -33,7 +33,8 @@ def written(dialect: Dialect, *calls: ToolCall) -> str:
 
 def read(dialect: Dialect, reply: str) -> list[Any]:
     """Each call's name and arguments, or its code."""
-    check_splits(dialect, reply, TOOLS)
+    halves = [(reply[:at], reply[at:]) for at in range(1, len(reply), 7)]
+    check_splits(dialect, reply, TOOLS, splits=[*(tuple(chunks(reply, size)) for size in (1, 2, 3, 4, 7)), *halves])
     calls = read_turn(dialect, reply, TOOLS).calls
     return [call.code if isinstance(call, MalformedCall) else (call.name, dict(call.arguments)) for call in calls]
 
