@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from toolspeak import Agent, tool
 from toolspeak.data.deltas import LEAKED
 from toolspeak.data.events import ModelAnswered
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, Usage
-from toolspeak.errors import ProviderError, UnknownDialect
+from toolspeak.errors import ProviderError, UnknownDialect, UsageError
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
@@ -213,3 +214,9 @@ def test_a_playbook_file_holds_native_calls(tmp_path, size):
 def test_a_driver_that_is_misspelled_is_named(name, meant):
     with pytest.raises(UnknownDialect, match=f"Did you mean '{meant}'"):
         Agent(ScriptedProvider([]), dialect=name)
+
+
+@pytest.mark.parametrize("wrong", [{"model": None}, {"model": 5}, {"model": ScriptedProvider([]), "dialect": 5}])
+def test_what_is_no_model_or_no_dialect_is_refused_with_what_would_be_one(wrong: dict[str, Any]):
+    with pytest.raises(UsageError, match=r"not (None|5)"):
+        Agent(**wrong)

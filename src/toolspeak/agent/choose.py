@@ -45,6 +45,12 @@ def choose_driver(
             raise UsageError("a Driver has its own way to write calls; leave `dialect` out")
         return model, None  # pyright: ignore[reportReturnType] - told apart by its one method
     provider: Any = get_provider(model, os.environ) if isinstance(model, str) else model
+    if not hasattr(provider, "stream"):
+        raise UsageError(
+            f"a model is a name like 'openai:gpt-5', a Provider (`stream`) or a Driver (`turn`), not {provider!r}"
+        )
+    if not isinstance(dialect, str) and not hasattr(dialect, "parser"):
+        raise UsageError(f"`dialect` is a name (`toolspeak dialects` lists them) or a Dialect, not {dialect!r}")
     known = dialects.known_dialect(provider.name)
     if dialect == "auto" or dialect == "native":
         text = (
