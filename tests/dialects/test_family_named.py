@@ -403,6 +403,12 @@ def test_functionary_v32_begins_behind_the_prompts_marker():
 FINAL = "<|start|>assistant<|channel|>final<|message|>"
 
 
+def test_a_header_of_harmony_that_names_nothing_is_text():
+    for reply in ("<|start|><city<|message|>", "<|start|><city<|message|>Hello."):
+        check_splits(get_dialect("harmony"), reply, TOOLS)
+        assert read_turn(get_dialect("harmony"), reply, TOOLS).text == reply
+
+
 @pytest.mark.parametrize(
     "header",
     [

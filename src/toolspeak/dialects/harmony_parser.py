@@ -145,6 +145,8 @@ class HarmonyParser(TurnParser):
             self._body.feed(head.replace("<|message|>", "") + "<|message|>", 0, out)
             self._state = self._call
         else:
+            if not role and not to and not channel and not _is_remnant(head):
+                self._say(head, out)  # it names nothing that a header does
             self._thinking = channel == "analysis"
             self._kind = self._reasoning_kind if self._thinking else TextDelta
             self._state = self._content
