@@ -176,8 +176,6 @@ class LeakedCalls:
         return ended if selected == ended.selected else changed(ended, selected=selected)
 
     def _end(self, ended: TurnEnded) -> list[Delta]:
-        if self._parser is None and not self._echo and not self._behind and len(self._ends) == 1:
-            return [self._ends[0]]  # a turn without text, as most that call tools are
         out: list[Delta] = []
         if self._echo and self._is_echo(_text_of(self._echo)):
             self._echo = [delta for delta in self._echo if not isinstance(delta, TextDelta)]

@@ -18,6 +18,7 @@ from toolspeak.journal.rules import (
     no_start,
     session_after,
     session_conflict,
+    starts_rightly,
     status_after,
     there_already,
 )
@@ -47,10 +48,9 @@ class MemoryJournal:
             check_lease(record.run_id, lease, run.owner, run.epoch)
         if record.seq != len(run.records):
             raise gone_on(record)
-        starts = type(record.event) is RunStarted
-        if starts != (record.seq == 0):
+        if not starts_rightly(record):
             raise no_start(record)
-        if starts:
+        if not record.seq:
             self._begin(run, record)
         run.records.append(record)
 
