@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 
@@ -31,6 +29,7 @@ from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import PAUSED, Limits, RunStarted
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.prices import PRICES, Price
+from toolspeak.data.values import changed
 from toolspeak.dialects import Dialect, Section
 from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
@@ -48,6 +47,7 @@ from toolspeak.execute import (
     StandingRules,
     resolve_approver,
 )
+from toolspeak.execute.ids import new_id
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory import MemoryJournal
 from toolspeak.providers.base import Provider
@@ -212,7 +212,7 @@ class Agent:
         history = options.get("history", ())
         message = Message.user(task) if isinstance(task, str) else task
         messages = tuple(without_secrets(each, self.secrets) for each in (*paired(history), message))
-        settings = replace(
+        settings = changed(
             self._settings,
             journal=self._run_journal(),
             deps=options.get("deps"),
@@ -230,14 +230,14 @@ class Agent:
             choice=checked_choice(options.get("tool_choice", self._choice), self.toolset),
         )
         if place is not None:
-            started = replace(
+            started = changed(
                 started,
                 session_id=place.session_id,
                 session_version=place.version,
                 follows=place.follows,
                 follows_seq=place.follows_seq,
             )
-        return Run(settings, uuid.uuid4().hex, [started], before=place.before if place else ())
+        return Run(settings, new_id(), [started], before=place.before if place else ())
 
     async def run(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
         """Runs a task to its end, or to where it waits for approval or is suspended; options as in `start`.
@@ -283,13 +283,13 @@ class Agent:
             if self._journal is None:
                 raise UsageError("to resume a run by its id, give the agent the journal that has it: Agent(journal=…)")
             loading = Resumption(self._journal, run, decided, self.secrets, self.rules, self._settings.recording)
-            settings = replace(self._settings, journal=self._journal, deps=deps)
+            settings = changed(self._settings, journal=self._journal, deps=deps)
             return Run(settings, run, (), load=loading.load)
         if run.status not in PAUSED:
             raise RunError(
                 f"run {run.run_id} is {run.status}; only a run that awaits approval or is suspended can be resumed"
             )
-        settings = replace(
+        settings = changed(
             self._settings,
             journal=run.journal,
             deps=deps,
@@ -352,7 +352,7 @@ class Agent:
         wanted = self._settings.output
         if wanted is None or result.status != "answered":
             return result
-        return replace(result, output=wanted.parse(result.answer))
+        return changed(result, output=wanted.parse(result.answer))
 
     def _run_journal(self) -> Journal:
         # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow.

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import time
-import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
@@ -42,6 +41,7 @@ from toolspeak.errors import AgentStop, ProviderError, UsageError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Tape, Taped
 from toolspeak.execute.approval import Answer, StandingApprover, ask, ask_together
 from toolspeak.execute.doubts import ASKED
+from toolspeak.execute.ids import new_id
 from toolspeak.execute.questions import is_of_a_revision
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
@@ -62,7 +62,7 @@ class Recorder(Recording, Tape):
         self._attached = False
         self._previews: dict[tuple[str, str], str] = {}
         self._standing: Mapping[str, JSON] = {}
-        self._id = uuid.uuid4().hex
+        self._id = new_id()
         self._clock: Callable[[], float] = time.time
         self._mark: float | None = None  # when the last turn ended, or the run went on
         if go_on:

@@ -44,7 +44,7 @@ class AwaitApproval:
     call_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Finish:
     status: RunStatus
     answer: str

@@ -17,6 +17,7 @@ from toolspeak.agent.driver import TurnRequest
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import Event, MetadataSet, StopRequested
 from toolspeak.data.messages import JSON, Message, TextPart, Usage, no_extra
+from toolspeak.data.values import value
 from toolspeak.dialects import ParsedTurn
 from toolspeak.errors import AgentStop, UsageError
 from toolspeak.execute import (
@@ -53,7 +54,7 @@ class StepEnd:
     say: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class RunStart:
     """The messages a run starts with, the task last."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import cast
 
 from toolspeak.agent.driver import TextDriver, TurnRequest
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, TextPart
+from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect
 from toolspeak.dialects.leaked import LeakedCalls
 from toolspeak.dialects.schema_text import choice_text
@@ -22,7 +23,7 @@ _REFUSES_TOOLS = ("support", "enable", "--jinja", "not allowed", "unrecognized",
 vLLM `requires --enable-auto-tool-choice`, llama.cpp `tools param requires --jinja flag`."""
 
 
-@dataclass(slots=True)
+@quick(frozen=False, eq=False)
 class _Sent:
     """What a driver keeps of a run: its messages with the prompt in front, and what the server has of them."""
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Sequence
 
 from toolspeak.agent.load import closed, load_state
 from toolspeak.agent.resume import Place
 from toolspeak.data.messages import Message
 from toolspeak.errors import RunBusy, RunError
+from toolspeak.execute.ids import new_id
 from toolspeak.journal import Journal, SessionInfo
 from toolspeak.journal.rules import is_held
 
 
 def new_session_id() -> str:
-    return uuid.uuid4().hex
+    return new_id()
 
 
 async def known_session(journal: Journal, session_id: str) -> SessionInfo:

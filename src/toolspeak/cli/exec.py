@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import uuid
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -29,6 +28,7 @@ from toolspeak.data.messages import ToolResult
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn, section_of_reply
 from toolspeak.errors import AgentStop, UsageError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
+from toolspeak.execute.ids import new_id
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.tools.builtin.seen import KEY as FILES_READ
 
@@ -103,7 +103,7 @@ async def _run(
     async def emit(_event: Event) -> None:
         """A filter keeps no journal: its caller has the reply and gets the results."""
 
-    context = BatchContext(run_id=uuid.uuid4().hex, memory=memory)
+    context = BatchContext(run_id=new_id(), memory=memory)
     try:
         batch = await executor.run(turn.calls, emit=emit, context=context, approver=approver)
     except AgentStop as stop:  # `q` at a question: what ran before it has its results

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import FinishReason, Message, TextMessage, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import value
 from toolspeak.dialects.grammar.special import SpecialTokens
 from toolspeak.dialects.grammar.target import Grammar, Target
 
@@ -23,7 +24,7 @@ that many models saw in training."""
 NativeSchedule = Literal["parallel", "sequential"]
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class BatchRule:
     """How many calls a turn may hold and which of them count.
 

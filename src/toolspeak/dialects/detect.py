@@ -30,6 +30,8 @@ from toolspeak.dialects.readers import TURNS, Reader, Same, known_readers
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
 from toolspeak.dialects.wrapped import WrappedDialect
 
+_ALL = BatchRule("all_calls")
+
 
 class AutoParser(BlockParser):
     """Implements `Parser`: every dialect's blocks in one turn.
@@ -49,7 +51,7 @@ class AutoParser(BlockParser):
         self._own = own
         self._rest: Parser | None = None
         self._first = self._offset = 0  # the index of the rest's first call, the rest's place in the turn
-        batch = own[0].batch if own else BatchRule("all_calls")
+        batch = own[0].batch if own else _ALL
         thoughts = known.thoughts
         super().__init__(BlockFormat(self._union, batch, self._new_body), starts_in if thoughts else "text")
         if thoughts:

@@ -33,7 +33,7 @@ from toolspeak.data.messages import (
     Usage,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import value
+from toolspeak.data.values import quick, value
 from toolspeak.dialects.base import Dialect, Section
 
 
@@ -75,7 +75,7 @@ class ParsedTurn:
         return found[-1] if found else None
 
 
-@dataclass(slots=True)
+@quick(frozen=False, eq=False)
 class _Streamed:
     """A part of text or reasoning while it comes."""
 

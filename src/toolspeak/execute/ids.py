@@ -1,11 +1,17 @@
-"""Call ids that can be relied on: one of its own for every call of a batch."""
+"""Ids: new ones, and those of calls made so that they can be relied on, one of its own for every call of a batch."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
 from toolspeak.data.messages import MalformedCall, ToolCall
+
+
+def new_id() -> str:
+    """A name for a run or a session that no other has: 32 hexadecimal digits, by chance."""
+    return os.urandom(16).hex()
 
 
 def unique(calls: Sequence[ToolCall | MalformedCall]) -> Sequence[ToolCall | MalformedCall]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from toolspeak.data.tools import Effects
+from toolspeak.data.values import quick
 from toolspeak.execute.schedule import Conflicts
 
 
@@ -33,7 +34,7 @@ class Abandoned:
     ended: Flag
 
 
-@dataclass(slots=True)
+@quick(frozen=False, eq=False)
 class Lingering:
     """The abandoned calls of a run, across its batches."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from toolspeak.data.values import quick
 from toolspeak.execute.gates import Concurrency, Gate
 from toolspeak.execute.lingering import Lingering
 from toolspeak.execute.recall import Recall
@@ -11,7 +12,7 @@ from toolspeak.execute.timers import Timers
 from toolspeak.tools.tool import Tool
 
 
-@dataclass(slots=True)
+@quick(frozen=False, eq=False)
 class RunScope:
     """Lives in one event loop, as long as its run: the places for calls, the calls that were abandoned in their
     threads, the results of reads that still hold, and the `timers`, if somebody closes them at the run's end (else each

@@ -8,9 +8,10 @@ from typing import Protocol
 
 from toolspeak.data.events import Record, RunStatus
 from toolspeak.data.messages import Message
+from toolspeak.data.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Lease:
     """The right to go on with a run, until somebody takes it over: every takeover has a higher epoch."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import cast
 
 from toolspeak.data.events import Record, RunStarted, RunStatus
+from toolspeak.data.values import quick
 from toolspeak.journal.base import Found, Lease, RunInfo, SessionInfo
 from toolspeak.journal.rules import (
     busy,
@@ -25,7 +26,7 @@ from toolspeak.journal.rules import (
 from toolspeak.journal.texts import plain, title_of, words
 
 
-@dataclass(slots=True)
+@quick(frozen=False, eq=False)
 class _Run:
     records: list[Record] = field(default_factory=list[Record])
     owner: str | None = None
