@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 
@@ -352,7 +353,7 @@ class Agent:
         wanted = self._settings.output
         if wanted is None or result.status != "answered":
             return result
-        return changed(result, output=wanted.parse(result.answer))
+        return replace(result, output=wanted.parse(result.answer))
 
     def _run_journal(self) -> Journal:
         # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow.

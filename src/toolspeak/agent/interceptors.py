@@ -146,9 +146,9 @@ def by_level(interceptors: Sequence[AnyInterceptor]) -> Mapping[Level, tuple[Any
 
 
 class Staged(Protocol):
-    """The run whose values they are."""
+    """What makes the contexts of the run whose values they are."""
 
-    def hook_context(self, notes: HookNotes, name: str) -> HookContext: ...
+    def hook(self, notes: HookNotes, name: str) -> HookContext: ...
 
 
 class Stage:
@@ -204,7 +204,7 @@ class Stage:
     def _passage(self, level: Level, notes: HookNotes, value: object) -> Passage[Any, Any]:
         def seen_by(name: str) -> HookContext:
             notes.last = name
-            return self._run.hook_context(notes, name)
+            return self._run.hook(notes, name)
 
         def check(verdict: object) -> object:
             if type(verdict) is not type(value):

@@ -61,13 +61,15 @@ class Recorder:
         for event in events:
             await self.record(event)
 
-    async def add_sub_run(self, used: SubRunUsed) -> bool:
-        """Records what a sub-run has used. False for one that outlives the run: of that nothing is recorded."""
+    async def add_sub_run(self, used: SubRunUsed) -> None:
+        """Records what a sub-run has used; nothing of one that outlives the run."""
+        recording = self._settings.recording
         async with self._lock:
-            running = self.state.status == "running"
-            if running:
-                await self._append(used)
-        return running
+            if self.state.status != "running":
+                return
+            await self._append(used)
+        if recording is not None:
+            recording.spent(used)
 
     async def _append(self, event: Event) -> None:
         settings, state = self._settings, self.current

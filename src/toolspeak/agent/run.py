@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
+from toolspeak.agent.contexts import RunContexts
 from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.decisions import decision_of, doubts_of
 from toolspeak.agent.family import Spending
@@ -22,7 +23,6 @@ from toolspeak.agent.recorder import Recorder, Watched
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.agent.turns import Turns
-from toolspeak.data.deltas import ToolProgress
 from toolspeak.data.events import (
     PAUSED,
     AnswerRejected,
@@ -30,7 +30,6 @@ from toolspeak.data.events import (
     RunFinished,
     RunPaused,
     RunStarted,
-    SubRunUsed,
     ToolFinished,
     UserMessageQueued,
 )
@@ -39,14 +38,8 @@ from toolspeak.errors import AgentStop, RunError, ToolDefinitionError, ToolFaile
 from toolspeak.execute import (
     NO_DOUBTS,
     Answer,
-    BatchContext,
     BatchPaused,
     Doubts,
-    HookContext,
-    HookNotes,
-    Pause,
-    RunScope,
-    Timers,
 )
 from toolspeak.journal.base import Journal
 
@@ -80,18 +73,16 @@ class Run:
         self._opening = opening
         self._load = load
         self._driven = self._ended = False
-        self._progress: Callable[[Watched], object] | None = None
         self._inbox: list[Message] = []
         self.run_id = run_id
-        self.memory: dict[str, Any] = {} if memory is None else memory
         self._remembered: Memory | None = None
-        self._scope = RunScope(timers=Timers())
-        self._pause = Pause()
-        self._stage = Stage(settings.pipelines, settings.secrets, self)
-        self._turns = Turns(settings, self._stage, recorder, self.batch_context)
+        self._contexts = contexts = RunContexts(settings, run_id, recorder, {} if memory is None else memory)
+        self._pause = contexts.pause
+        self._stage = Stage(settings.pipelines, settings.secrets, contexts)
+        self._turns = Turns(settings, self._stage, recorder, contexts.batch)
         self._frame: RunFrame | None = None
-        self._hold = Hold(settings.journal, run_id, self.suspend)
-        self._spending = Spending(run_id, self._add_sub_run)
+        self._hold = Hold(settings.journal, run_id, contexts.pause.ask)
+        self._spending = Spending(run_id, recorder.add_sub_run)
         self._hooked = any(settings.pipelines.values())
 
     @property
@@ -103,6 +94,11 @@ class Run:
     def state(self) -> RunState:
         """Where the run stands. Raises RunError before it has started."""
         return self._recorder.state
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What the run's tools keep between calls."""
+        return self._contexts.memory
 
     def say(self, text: str) -> None:
         """Queues a user message; the model reads it at the next step. Raises RunError once the run has ended or
@@ -117,12 +113,6 @@ class Run:
         the turn or the calls that are under way come to their end and are recorded. Its status is `suspended` then,
         unless it has ended or waits for approval, and `Agent.resume` goes on with it."""
         self._pause.ask()
-
-    async def _add_sub_run(self, used: SubRunUsed) -> None:
-        """What a sub-run has used; of one that outlives the run nothing more is recorded."""
-        recording = self._settings.recording
-        if await self._recorder.add_sub_run(used) and recording is not None:
-            recording.spent(used)
 
     async def finish(self) -> RunState:
         """Runs to the end, or to where it waits for approval. Raises ProviderError when the model API fails."""
@@ -163,8 +153,8 @@ class Run:
     async def _leave(self) -> None:
         """Gives back what the run has while it is driven, however it ended."""
         self._spending.end()
-        if self._scope.timers is not None:
-            self._scope.timers.close()
+        if self._contexts.scope.timers is not None:
+            self._contexts.scope.timers.close()
         try:
             await self._hold.give_back()
         finally:
@@ -235,7 +225,8 @@ class Run:
         self._opening = ()
         await self._recorder.record_all(facts)
         if "run" in self._stage.levels and self.state.stop is None:
-            self._frame = RunFrame(self._stage, start, lambda: self.state.metadata)
+            recorder = self._recorder
+            self._frame = RunFrame(self._stage, start, lambda: recorder.state.metadata)
             if not await self._frame.enter():
                 await self._end(Finish("no_answer", "", ""))
 
@@ -320,34 +311,13 @@ class Run:
 
         async def work() -> None:
             self._claim()
-            self._recorder.publish, self._progress = channel.put, channel.offer
+            self._recorder.publish, self._contexts.show = channel.put, channel.offer
             try:
                 await self._drive()
             finally:
-                self._recorder.publish = self._progress = None
+                self._recorder.publish = self._contexts.show = None
 
         return channel.read(work)
-
-    def batch_context(self, state: RunState | None = None) -> BatchContext:
-        """What the calls of the next batch are told of the run, as it stands or stood."""
-        state = self.state if state is None else state
-        return BatchContext(
-            run_id=self.run_id,
-            step=state.step,
-            deps=self._settings.deps,
-            memory=self.memory,
-            state=state,
-            progress=self._report,
-            scope=self._scope,
-            pause=self._pause,
-            agent=self._settings.agent,
-            parent_run_id=self._settings.parent_run_id,
-        )
-
-    def hook_context(self, notes: HookNotes, name: str) -> HookContext:
-        state = self._recorder.current
-        step = 0 if state is None else state.step
-        return HookContext(self.run_id, step, self._settings.deps, self.memory, state, notes, name)
 
     def _emit(self, event: Event) -> Awaitable[None]:
         """Records a fact of a batch, a result with what has changed in the tools' memory."""
@@ -381,7 +351,7 @@ class Run:
             batch = await settings.executor.run(
                 action.calls,
                 emit=self._emit,
-                context=self.batch_context(state),
+                context=self._contexts.batch(state),
                 approver=settings.approver,
                 decided={decided.call_id: decision_of(decided) for decided in state.decisions},
                 finished={result.call_id: result for result in state.results},
@@ -400,7 +370,3 @@ class Run:
             await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))
         elif until is not None and loop.time() >= until + batch.waited:
             await self.record(time_is_over(self.state, settings.clock))
-
-    def _report(self, call_id: str, message: str) -> None:
-        if self._progress is not None:
-            self._progress(ToolProgress(call_id, message))

@@ -240,9 +240,10 @@ class BlockParser(TurnParser):
                 return position
         closed = end.match(text, position)
         if closed > 0:
+            raw = block.body.raw
             self._finish(block, out)
             if self._state == self._text and block.marker.kind == "calls":
-                self._echo = Echo(block.body.raw, end.text, self._opens_calls)
+                self._echo = Echo(raw, end.text, self._opens_calls)
             return closed
         frame = stands(text, position, self._block_format.table.markup.frames)
         if frame:
@@ -363,10 +364,8 @@ class BlockParser(TurnParser):
             self._text_kind = TextAside
         self._calls += block.count
         indexes = [self._calls - 1] if block.problem is not None else range(first, self._calls)
-        notes = block.notes
-        if block.body.notes:
-            notes = (*notes, *(note for note in block.body.notes if note not in notes))
-        self._batch.add(indexes, malformed, notes, out, broken=block.problem is not None)
+        self._batch.add(indexes, malformed, block.all_notes, out, broken=block.problem is not None)
+        block.body.release()
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:
         block = self._expect_block()

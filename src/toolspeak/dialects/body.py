@@ -126,6 +126,11 @@ class Body(ABC):
         """What the model should know about an unclosed body; may be empty."""
         return ""
 
+    def release(self) -> None:
+        """Nothing is asked of it any more. A reader whose state is a method of its own holds itself: without this the
+        text of its block would stay until the garbage collector comes, which counts objects and not their sizes."""
+        vars(self).clear()
+
 
 class ChosenBody(Body):
     """A body that one of several readers reads: which, its beginning says."""
@@ -171,6 +176,11 @@ class ChosenBody(Body):
 
     def hint(self) -> str:
         return self._reader.hint() if self._reader else ""
+
+    def release(self) -> None:
+        if self._reader is not None:
+            self._reader.release()
+        super().release()
 
     def _follow(self, reader: Body) -> None:
         self.done, self.notes = reader.done, reader.notes

@@ -93,6 +93,7 @@ def _read(text: str, spec: ToolSpec | None) -> str:
     body = NestedCalls(_PREFIX, _END, {name: spec} if spec else {}, 0, Caps())
     body.feed(f"{_open(name)}{text}{_PREFIX}</invoke>", 0, [])
     call = body.calls[0] if body.calls else None
+    body.release()
     return json.dumps(call.arguments, sort_keys=True) if isinstance(call, CallCompleted) else ""
 
 

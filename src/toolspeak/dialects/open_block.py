@@ -44,6 +44,12 @@ class OpenBlock:
         """The indexes that the block takes: one for each call, and one for what could not be read."""
         return len(self.body.calls) + (self.problem is not None)
 
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """With those of its body."""
+        notes = self.notes
+        return (*notes, *(note for note in self.body.notes if note not in notes)) if self.body.notes else notes
+
     def settle(self, first_index: int, out: list[Delta]) -> set[int]:
         """The block is over; which of its calls are malformed."""
         calls, problem = self.body.calls, self.problem
