@@ -138,7 +138,8 @@ class ReActDriver:
 
     async def _ask(self, request: TurnRequest, messages: Sequence[TextMessage]) -> tuple[str, TurnEnded]:
         """The whole text of a reply: JSON says nothing before its end."""
-        output = decision_schema(request.tools) if self.provider.capabilities.output else None
+        can = self.provider.capabilities  # the arguments depend on the tool: their object is open
+        output = decision_schema(request.tools) if can.output and not can.output_closed else None
         pieces: list[str] = []
         asked = ModelRequest(messages, output=output, options=request.options)
         async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
