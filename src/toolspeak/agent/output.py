@@ -130,10 +130,12 @@ def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver, *,
     if mode == "native" and (can is None or not can.output):
         raise UsageError("output_mode='native' needs an API that takes a schema beside its own tool calls")
     if mode == "auto":
-        held = can is not None and can.output and (not tools or can.output_with_tools)
-        mode = "prompted" if can is None else "native" if held else "tool"
-        if held and can.output_closed and not is_closed(Output(type_, mode, retries).schema.schema):
-            mode = "tool"
+        mode = "prompted"
+        if can is not None:
+            held = can.output and (not tools or can.output_with_tools)
+            if held and can.output_closed:
+                held = is_closed(Output(type_, "native", retries).schema.schema)
+            mode = "native" if held else "tool"
     return Output(type_, mode, retries)
 
 

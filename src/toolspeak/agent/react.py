@@ -11,11 +11,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import cast
 
-from toolspeak.agent.driver import TurnRequest
+from toolspeak.agent.driver import TOOK_CALLS, TurnRequest, with_words
 from toolspeak.agent.react_decision import (
     EXTRACTION,
     BadDecision,
     Decision,
+    asked_choice,
     decision_schema,
     observed,
     react_prompt,
@@ -98,7 +99,8 @@ class ReActDriver:
         return known[2]
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
-        messages = self._messages(request)
+        history = self._messages(request)
+        messages = with_words(history, asked_choice(request.choice))
         tried: list[TextMessage] = []
         used, ended, text = list[Usage](), TurnEnded("stop"), ""
         decision: Decision | BadDecision = BadDecision(EXTRACTION, ())
@@ -128,7 +130,7 @@ class ReActDriver:
             if self._final is None:
                 yield TextDelta(decision.answer)
             else:
-                async with aclosing(cast("AsyncGenerator[Delta]", self._answer(self._final, messages))) as deltas:
+                async with aclosing(cast("AsyncGenerator[Delta]", self._answer(self._final, history))) as deltas:
                     async for delta in deltas:
                         if isinstance(delta, TurnEnded):
                             used, ended = [*used, delta.usage], delta
@@ -147,10 +149,15 @@ class ReActDriver:
                 waits = request.heard(delta)
                 if waits is not None:
                     await waits
-                if isinstance(delta, TextDelta):
-                    pieces.append(delta.text)
-                elif isinstance(delta, TurnEnded):
-                    return "".join(pieces), delta
+                match delta:
+                    case TextDelta(text):
+                        pieces.append(text)
+                    case TurnEnded():
+                        return "".join(pieces), delta
+                    case CallStarted() | CallMalformed():
+                        raise ProviderError(TOOK_CALLS)
+                    case _:
+                        pass
         raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
 
     async def _answer(self, provider: Provider, messages: Sequence[TextMessage]) -> AsyncIterator[Delta]:
