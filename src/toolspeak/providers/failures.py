@@ -51,6 +51,7 @@ def status_error(address: str, status: int, headers: Mapping[str, str], body: by
         retryable=found.retryable,
         code=found.code,
         retry_after=wait if found.retryable else None,
+        unread=found.unread,
     )
 
 
