@@ -20,7 +20,7 @@ from toolspeak.wire.reported import read_error
 
 QUOTED_CHARACTERS = 300
 
-_SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
+_SECONDS = re.compile(r"\d{1,30}(?:\.\d{1,30})?")
 
 
 class SilentServer(httpx2.ReadTimeout):
@@ -42,15 +42,17 @@ def status_error(address: str, status: int, headers: Mapping[str, str], body: by
         remedy = f"The server redirects to {where!r}: set the base URL to where the API is."
     named = wait_of(headers, now)
     wait = found.retry_after if named is None else named
+    # OpenAI and Anthropic say it where the status does not: of a 500 that would come again, for one.
+    retryable = found.retryable and headers.get("x-should-retry", "").strip().lower() != "false"
     if wait:
         remedy = f"{remedy} Retry-After: {wait:g} seconds."
     quoted = f": {told!r}" if told else ""
     return ProviderError(
         f"{address} answered HTTP {status}{quoted}. {remedy}",
         status=status,
-        retryable=found.retryable,
+        retryable=retryable,
         code=found.code,
-        retry_after=wait if found.retryable else None,
+        retry_after=wait if retryable else None,
         unread=found.unread,
     )
 

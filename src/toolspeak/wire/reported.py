@@ -75,7 +75,8 @@ _BY_MESSAGE: Final[_Said] = (
     (frozenset({None}), _words("rate.?limit|too many requests"), "rate_limit"),
     (frozenset({None}), _words("overloaded|unavailable|server busy|at capacity|try again later"), "overloaded"),
     # Ollama tells nothing but a text in its streams; this one when the process that runs the model has died.
-    (frozenset({None}), _words("while running the model|unexpected EOF|runner .*(terminated|crashed)"), "overloaded"),
+    (frozenset({None}), _words("while running the model|unexpected EOF|runner .*(terminated|crashed|stopped)"),
+     "overloaded"),
 )  # fmt: skip
 """What a message says, and under which statuses (None: in a stream) that is believed."""
 
