@@ -85,7 +85,8 @@ def _refuse_other_providers(prefix: str) -> None:
     if name in _ELSEWHERE:
         raise UnknownProvider(
             f"unknown provider {prefix!r}. Where {prefix} speaks OpenAI's API, set OPENAI_BASE_URL to its "
-            f"address and OPENAI_API_KEY to your key there, and write 'openai:MODEL'. Known: {', '.join(sorted(PROVIDERS))}."
+            f"address and OPENAI_API_KEY to your key there, and write 'openai:MODEL'. "
+            f"Known: {', '.join(sorted(PROVIDERS))}."
         )
     # 0.85: catches 'opnai' and 'OpenAI', and leaves alone 'openchat', 'llama3' and 'codellama', which are models; so is
     # 'deepseek-r1'.
