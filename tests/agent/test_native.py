@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from toolspeak import Agent, tool
+from toolspeak.agent.native import NativeDriver
 from toolspeak.data.deltas import LEAKED
 from toolspeak.data.events import ModelAnswered
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, Usage
@@ -220,3 +221,12 @@ def test_a_driver_that_is_misspelled_is_named(name, meant):
 def test_what_is_no_model_or_no_dialect_is_refused_with_what_would_be_one(wrong: dict[str, Any]):
     with pytest.raises(UsageError, match=r"not (None|5)"):
         Agent(**wrong)
+
+
+LEAK = '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>'
+
+
+def test_a_driver_made_by_hand_reads_leaked_calls_too():
+    result = Agent(NativeDriver(ScriptedProvider([LEAK, "Done."]), resume=True), [read]).run_sync("Go.")
+    assert (result.answer, [call.name for call in answered(result)[0].calls]) == ("Done.", ["read"])
+    assert Agent(NativeDriver(ScriptedProvider([LEAK]), leaks=None), [read]).run_sync("Go.").answer == LEAK

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Literal, cast
 
+from toolspeak import dialects
 from toolspeak.agent.driver import TextDriver, TurnRequest
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, TextPart
@@ -35,24 +36,24 @@ class _Sent:
 class NativeDriver:
     """Implements `Driver` for APIs that have tool calls.
 
-    `leaks` reads calls that the server left in the text (see `dialects.leaked`); None leaves them there. With `resume`
-    only what is new is sent, where the server keeps conversations; if it forgot, everything is sent again. `fallback`
-    takes over for good from a server that says it takes no tools. `late_leaks`: calls left in the text come at the
-    turn's end, those alone that did not come natively too.
+    `leaks` reads calls that the server left in the text (see `dialects.leaked`), by default whatever dialect they are
+    in; None leaves them there. With `resume` only what is new is sent, where the server keeps conversations; if it
+    forgot, everything is sent again. `fallback` takes over for good from a server that says it takes no tools.
+    `late_leaks`: calls left in the text come at the turn's end, those alone that did not come natively too.
     """
 
     def __init__(
         self,
         provider: Provider,
         *,
-        leaks: Dialect | None = None,
+        leaks: Dialect | Literal["auto"] | None = "auto",
         resume: bool = False,
         fallback: TextDriver | None = None,
         late_leaks: bool = False,
     ) -> None:
         self.provider = provider
         self.name = provider.name
-        self._leaks = leaks
+        self._leaks = dialects.get_dialect("auto", strict_detection=True) if leaks == "auto" else leaks
         self._late_leaks = late_leaks
         self._resume = resume and provider.capabilities.resume
         self._fallback = fallback
