@@ -89,6 +89,11 @@ class ApiProvider:
     def capabilities(self) -> Capabilities:
         return self._capabilities
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be recorded: the key."""
+        return self._api.secrets
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         """See `Provider.stream`. A server that answers with plain JSON is read as well; what fails before it said
         anything is asked again (`retry.py`)."""

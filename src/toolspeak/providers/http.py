@@ -175,7 +175,7 @@ class HttpApi:
         self._url = _checked_url(base_url)
         self._urls: dict[str, httpx2.URL] = {}
         self._headers = dict(headers)
-        self._secrets = tuple(secret for secret in secrets if len(secret) >= 4)
+        self.secrets = tuple(secret for secret in secrets if len(secret) >= 4)
         self._timeouts = _timeouts(timeout)
         self._trusted = None if ca_file is None else _trusting(ca_file)
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
@@ -246,7 +246,7 @@ class HttpApi:
 
     def hide(self, text: str) -> str:
         """The text without the provider's secrets and without anything that looks like an API key."""
-        for secret in self._secrets:
+        for secret in self.secrets:
             text = text.replace(secret, "[API key]")
             for end in range(len(secret) - 1, 3, -1) if "…" in text else ():  # it was shortened in its middle
                 text = text.replace(f"{secret[:end]}…", "[API key]…")
