@@ -14,7 +14,7 @@ from toolspeak import Agent, tool
 from toolspeak.agent import ReActDriver
 from toolspeak.agent.driver import TurnRequest
 from toolspeak.agent.react_decision import BadDecision, Decision, read_decision
-from toolspeak.data.deltas import TurnEnded
+from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects.extract import json_object, json_values, only_object
@@ -314,3 +314,15 @@ def test_a_tool_choice_is_asked_for_in_words(choice, asked):
 def test_calls_that_the_server_made_of_decisions_are_its_mistake():
     with pytest.raises(ProviderError, match="tool-call parser off"):
         run([ScriptedTurn("", calls=[ScriptedCall("read", {"path": "a"})]), final()])
+
+
+def test_the_answer_that_is_asked_for_once_more_is_heard_too():
+    """So that it is kept if it is cut off."""
+    provider, heard = ScriptedProvider([final(), "In plain words."]), []
+
+    async def turn():
+        request = TurnRequest([Message.user("Go.")], TOOLS.specs, heard=heard.append)
+        return [delta async for delta in ReActDriver(provider, final_via_inference=True).turn(request)]
+
+    asyncio.run(turn())
+    assert [delta.text for delta in heard if isinstance(delta, TextDelta)] == [final(), "In plain words."]

@@ -61,7 +61,7 @@ class ReActDriver:
     A reply that is no decision goes back to the model with what is wrong, up to `max_retries` times; one more is a call
     of the pseudo-tool `decision_extraction` or `decision_validation` that failed, and the run goes on. With
     `final_via_inference` the answer is asked for once more, as plain text and streamed, of `final_model` if given.
-    `observers` are told of every bad decision.
+    `observers` are told of every bad decision. All of a turn has the price of `provider`.
     """
 
     def __init__(
@@ -132,6 +132,9 @@ class ReActDriver:
             else:
                 async with aclosing(cast("AsyncGenerator[Delta]", self._answer(self._final, history))) as deltas:
                     async for delta in deltas:
+                        waits = request.heard(delta)
+                        if waits is not None:
+                            await waits
                         if isinstance(delta, TurnEnded):
                             used, ended = [*used, delta.usage], delta
                         else:
