@@ -37,6 +37,6 @@ def test_the_files_it_names_are_there():
 
 
 def test_a_driver_of_ones_own_works_as_it_is_shown(capsys):
-    (example,) = re.findall(r"```python\n(.*?)```", (DOCS / "models.md").read_text("utf-8"), re.DOTALL)
+    _, example = re.findall(r"```python\n(.*?)```", (DOCS / "models.md").read_text("utf-8"), re.DOTALL)
     exec(compile(example, "models.md", "exec"), {"__name__": "example"})
     assert capsys.readouterr().out == "HELLO!\n"

@@ -126,6 +126,15 @@ def test_what_it_shows_of_classes_can_be_called_so(shown: str):
         assert [keyword.arg for keyword in each.keywords if keyword.arg not in taken] == []
 
 
+def test_what_is_known_of_a_model_is_changed_in_part(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GROQ_API_KEY", "gsk_test")
+    example, _ = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(compile(example, "models.md", "exec"), made)
+    can = made["agent"].driver.provider.capabilities
+    assert (can.output, can.context, can.tool_choice) == (True, 131_072, True)
+
+
 def test_an_agent_takes_what_it_names():
     names = re.findall(r"`(?:Agent\()?(\w+)=?[^`]*`", GUIDE.split("## How a model is asked")[1].split("**A driver")[0])
     known = inspect.signature(Agent).parameters

@@ -114,7 +114,8 @@ class ProviderError(ToolspeakError):
 
     `status` is the HTTP status (None when no response came); `retryable` says whether the same
     request may succeed later, `retry_after` in how many seconds at the earliest. `code` says what kind of failure it
-    is. `result` is the RunResult of the run it ended, when it comes out of `Agent.run`.
+    is. `unread` is what the model wrote where the server could make no call of it (Groq). `result` is the RunResult of
+    the run it ended, when it comes out of `Agent.run`.
     """
 
     def __init__(
@@ -125,12 +126,14 @@ class ProviderError(ToolspeakError):
         retryable: bool = False,
         code: ProviderErrorCode = "other",
         retry_after: float | None = None,
+        unread: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.retryable = retryable
         self.code: ProviderErrorCode = code
         self.retry_after = retry_after
+        self.unread = unread
         self.result: Any = None  # a RunResult; the rooms above are not known here
 
     def retold(self, message: str, code: ProviderErrorCode | None = None) -> ProviderError:
@@ -138,7 +141,12 @@ class ProviderError(ToolspeakError):
         if code is not None:
             return ProviderError(message, status=self.status, code=code)
         return ProviderError(
-            message, status=self.status, retryable=self.retryable, code=self.code, retry_after=self.retry_after
+            message,
+            status=self.status,
+            retryable=self.retryable,
+            code=self.code,
+            retry_after=self.retry_after,
+            unread=self.unread,
         )
 
 

@@ -95,3 +95,30 @@ def test_no_secret_is_recorded_from_anywhere(tmp_path, how):
     cassette = Cassette.replay(path)
     run(cassette, [])
     assert cassette.left == 0
+
+
+class Keyed(ScriptedProvider):
+    """As a provider over HTTP, it has a key."""
+
+    secrets = ("gsk_0123456789", SECRETS["KEY"])
+
+
+def test_a_providers_own_key_is_not_recorded_either(tmp_path):
+    """A tool read it from a file, say, and the model repeats it."""
+
+    @tool(read_only=True)
+    def read(path: str) -> str:
+        "Reads."
+        return f"{path}: GROQ_API_KEY=gsk_0123456789"
+
+    turns = [ScriptedTurn("", calls=[ScriptedCall("read", {"path": ".env"})]), ScriptedTurn("gsk_0123456789", chunk=3)]
+    path = tmp_path / "run.jsonl"
+
+    def run(model, cassette):
+        return Agent(model, [read], cassette=cassette, secrets={"KEY": SECRETS["KEY"]}).run_sync("Read.")
+
+    assert run(Keyed(turns), Cassette.record(path)).answer == "gsk_0123456789"
+    assert "gsk_" not in path.read_text("utf-8")
+    cassette = Cassette.replay(path)
+    assert run(ScriptedProvider([]), cassette).answer == "{{secret:API_KEY}}"
+    assert cassette.left == 0

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from toolspeak import Agent, tool
+from toolspeak.agent.native import NativeDriver
 from toolspeak.data.deltas import LEAKED
 from toolspeak.data.events import ModelAnswered
-from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, Usage
+from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, Usage
 from toolspeak.errors import ProviderError, UnknownDialect, UsageError
+from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
@@ -182,6 +184,46 @@ def test_a_server_that_takes_no_tools_gets_them_as_text(status, message):
     assert "<execute>" in text.messages[0].text
 
 
+UNFORCED = [
+    "Thinking may not be enabled when tool_choice forces tool use.",  # Anthropic
+    "Thinking mode does not support this tool_choice",  # DeepSeek
+    "Invalid tool_choice type: 'object'. Supported string values: none, auto, required",  # LM Studio
+]
+
+
+class Forcing(ScriptedProvider):
+    capabilities = Capabilities(tools=True, tool_choice=True)
+
+
+@pytest.mark.parametrize("message", UNFORCED)
+@pytest.mark.parametrize("dialect", ["auto", "native"])
+def test_a_server_that_has_no_call_forced_is_asked_in_words(message, dialect):
+    refusal = ScriptedTurn("", error=ProviderError(message, status=400))
+    turns = [refusal, "I would rather not.", ScriptedTurn("", calls=[READ_A]), "Done.", "No.", "No."]
+    provider = Forcing(turns)
+    agent = Agent(provider, [read, ping], dialect=dialect, tool_choice=ToolChoice("specific", "read"))
+    assert agent.run_sync("Go.").answer == "Done."
+    agent.run_sync("Once more.", tool_choice=ToolChoice("required"))
+    asked = [(request.choice.mode, "must call" in request.messages[-1].text) for request in provider.requests[:5]]
+    assert asked == [("specific", False), ("auto", True), ("auto", True), ("auto", False), ("auto", True)]
+    assert all(request.tools for request in provider.requests)
+
+
+def test_tools_that_a_server_does_not_take_are_text_although_a_call_was_to_be_forced():
+    refusals = [
+        'tool_choice="required" requires --tool-call-parser to be set',
+        '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+    ]
+    turns = [ScriptedTurn("", error=ProviderError(each, status=400)) for each in refusals]
+    call = '<execute>[{"name": "read", "args": {"path": "a"}}]</execute>'
+    provider = ScriptedProvider([*turns, call, "Done."], tools=True)
+    result = run(provider, tool_choice="required")
+    assert (result.answer, [bool(request.tools) for request in provider.requests]) == (
+        "Done.",
+        [True, True, False, False],
+    )
+
+
 @pytest.mark.parametrize(
     "error", [ProviderError("no such model", status=404), ProviderError("tools are overloaded", status=503)]
 )
@@ -220,3 +262,12 @@ def test_a_driver_that_is_misspelled_is_named(name, meant):
 def test_what_is_no_model_or_no_dialect_is_refused_with_what_would_be_one(wrong: dict[str, Any]):
     with pytest.raises(UsageError, match=r"not (None|5)"):
         Agent(**wrong)
+
+
+LEAK = '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>'
+
+
+def test_a_driver_made_by_hand_reads_leaked_calls_too():
+    result = Agent(NativeDriver(ScriptedProvider([LEAK, "Done."]), resume=True), [read]).run_sync("Go.")
+    assert (result.answer, [call.name for call in answered(result)[0].calls]) == ("Done.", ["read"])
+    assert Agent(NativeDriver(ScriptedProvider([LEAK]), leaks=None), [read]).run_sync("Go.").answer == LEAK

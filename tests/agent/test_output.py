@@ -240,3 +240,9 @@ def test_a_schema_that_would_let_no_call_through_is_not_sent_beside_tools():
     provider = Engine([GOOD])
     Agent(provider, [ping], output=Town, output_mode="native").run_sync("Which town?")
     assert provider.requests[0].output is not None
+
+
+@pytest.mark.parametrize("answer", ['<think>[1], or {"value": 1}?</think>\n{"value": 2}', '{"value": 1}?\n</think>\n2'])
+def test_a_draft_in_a_thought_is_no_answer(answer):
+    result = Agent(ScriptedProvider([answer]), output=int, output_mode="prompted").run_sync("How many?")
+    assert result.output == 2

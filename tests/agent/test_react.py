@@ -14,14 +14,14 @@ from toolspeak import Agent, tool
 from toolspeak.agent import ReActDriver
 from toolspeak.agent.driver import TurnRequest
 from toolspeak.agent.react_decision import BadDecision, Decision, read_decision
-from toolspeak.data.deltas import TurnEnded
+from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects.extract import json_object, json_values, only_object
-from toolspeak.errors import UsageError
+from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute.observe import DecisionExtractionFailed, DecisionValidationFailed, ToolCallStarted
 from toolspeak.providers import Capabilities
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Toolset
 
 
@@ -278,3 +278,51 @@ def test_options_of_a_turn_go_to_the_api():
 
     asyncio.run(turn())
     assert provider.requests[0].options == {"temperature": 0}
+
+
+@pytest.mark.parametrize("opened", ["<think>", ""], ids=["tags", "opened by the template"])
+def test_a_draft_in_a_thought_is_no_decision(opened):
+    """Servers without a reasoning parser leave the thought in the text."""
+    draft = f'{opened}Perhaps {final("too early")}, or {{"type": 1}}?</think>\n'
+    provider, result = run([draft + call("read", path="a"), draft + final("Read </think>.")])
+    assert (result.answer, len(provider.requests)) == ("Read </think>.", 2)
+
+
+def test_a_decision_that_quotes_the_end_of_a_thought_is_whole():
+    fenced = f"```json\n{final('</think> ends it')}\n```"
+    assert [run([text])[1].answer for text in (final("</think> [1]"), fenced)] == ["</think> [1]", "</think> ends it"]
+
+
+def test_arguments_written_as_a_text_are_read():
+    decision = {"thought": "Hm.", "type": "call_tool", "tool": "read", "args": '{"path": "a"}'}
+    _, result = run([json.dumps(decision), final()])
+    assert [each.text for message in result.messages for each in message.results] == ["content of a"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "asked"),
+    [("required", '"type" must be "call_tool".'), ("read", 'and "tool" "read".'), ("none", 'must be "final_answer".')],
+)
+def test_a_tool_choice_is_asked_for_in_words(choice, asked):
+    turns = [final()] if choice == "none" else [call("read", path="a"), final()]
+    provider, result = run([*turns, "Done."], choice=choice, final_via_inference=True)
+    first, *_, last = [request.messages for request in provider.requests]
+    assert (result.answer, asked in first[-1].text, asked in first[0].text) == ("Done.", True, False)
+    assert [message.text for message in last if asked in message.text] == []
+
+
+def test_calls_that_the_server_made_of_decisions_are_its_mistake():
+    with pytest.raises(ProviderError, match="tool-call parser off"):
+        run([ScriptedTurn("", calls=[ScriptedCall("read", {"path": "a"})]), final()])
+
+
+def test_the_answer_that_is_asked_for_once_more_is_heard_too():
+    """So that it is kept if it is cut off."""
+    provider, heard = ScriptedProvider([final(), "In plain words."]), []
+
+    async def turn():
+        request = TurnRequest([Message.user("Go.")], TOOLS.specs, heard=heard.append)
+        return [delta async for delta in ReActDriver(provider, final_via_inference=True).turn(request)]
+
+    asyncio.run(turn())
+    assert [delta.text for delta in heard if isinstance(delta, TextDelta)] == [final(), "In plain words."]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from growth import LINEAR
-from toolspeak.data.deltas import BatchEnded, ReasoningDelta, TextDelta
+from toolspeak.data.deltas import BatchEnded, CallCompleted, ReasoningDelta, TextDelta
 from toolspeak.data.messages import MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import (
     DIALECTS,
@@ -278,3 +278,13 @@ def test_results_that_the_model_makes_up_end_the_batch_as_they_do_in_their_diale
     assert alone[0] < len(call) + len(made_up), "before what was made up is there to its end"
     turn = read_turn(AutoDialect(dialect), text, TOOLS)
     assert [getattr(each, "name", "") for each in turn.calls] == [CALLS[0].name]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_block_of_two_families_ends_as_either_does(strict: bool):
+    text = '<|tool_call|>[{"name": "read", "arguments": {"path": "a"}}]'
+    for end in ("", "<|/tool_call|>", "\n<|/tool_call|>\n"):
+        parser = get_dialect("auto", strict_detection=strict).parser(TOOLS)
+        deltas = [*parser.feed(text + end), *parser.close("stop")]
+        assert [delta.name for delta in deltas if isinstance(delta, CallCompleted)] == ["read"]
+        assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)).strip() == ""

@@ -64,7 +64,9 @@ def faulty(path: str, said: int, *, stream: bool) -> tuple[int, str, bool, str]:
     """The status, what was sent, whether it was ended, and the metrics."""
     provider = FaultyProvider(said)
     driver = TextDriver(provider, get_dialect("hermes"))
-    route = Route(Upstream(dialect="hermes"), provider, driver, NativeDriver(provider), "openai-chat", False)
+    route = Route(
+        Upstream(dialect="hermes"), provider, driver, NativeDriver(provider, leaks=None), "openai-chat", False
+    )
     content = json.dumps(ENDPOINTS[path].encode_request(REQUEST, model="m", stream=stream)).encode()
     sent: list[dict[str, Any]] = []
 

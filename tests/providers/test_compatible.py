@@ -7,18 +7,20 @@ import json
 from typing import Any
 
 import pytest
-from loopback_server import Exchange, event, says, serve, stream
+from loopback_server import Exchange, event, says, serve, stream, whole
 from openai_turns import ASKED
 
+from toolspeak import Agent, tool
 from toolspeak.data.deltas import CallCompleted, Delta, PartEnded, ReasoningDelta, TurnEnded
 from toolspeak.data.messages import Message, Opaque, ReasoningPart, ToolCall, ToolChoice
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import UnknownProvider
+from toolspeak.errors import ProviderError, UnknownProvider
 from toolspeak.providers import PROVIDERS, ModelRequest, get_provider
 from toolspeak.providers.compatible import COMPATIBLE
 from toolspeak.providers.openai import OpenAIProvider
 
 PING = ToolSpec("ping", "", {"type": "object", "properties": {}})
+DONE = event("[DONE]")
 CALL = {"index": 0, "id": "c0", "function": {"name": "ping", "arguments": "{}"}}
 
 
@@ -124,3 +126,43 @@ def test_an_answer_that_was_not_streamed_may_hold_calls():
             return deltas
 
     assert [d.name for d in asyncio.run(run()) if isinstance(d, CallCompleted)] == ["ping"]
+
+
+UNREAD = {
+    "message": "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.",
+    "type": "invalid_request_error",
+    "code": "tool_use_failed",
+    "failed_generation": '<function=ping>{"a": 1</function>',
+}
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["as its answer", "in the stream"])
+def test_a_call_that_groq_could_not_read_is_a_malformed_call(streamed: bool):
+    """It answers with an error, HTTP 400 or in the stream, in place of the turn."""
+    error = {"error": UNREAD}
+    thought = {"model": "m", "choices": [{"index": 0, "delta": {"reasoning": "Hm."}}]}
+    failing = stream(event(thought), b"event: error\n" + event(error))
+    if not streamed:
+        failing = whole("400 Bad Request", json.dumps(error).encode())
+
+    async def run(agent_of: Any) -> Any:
+        calling = stream(event({"model": "m", "choices": [{"index": 0, "delta": {"tool_calls": [CALL]}}]}), DONE)
+        async with serve(failing, calling, stream(event(says("Pong.", "stop")), DONE)) as server:
+            provider = get_provider("groq:m", {"GROQ_BASE_URL": server.base_url, "GROQ_API_KEY": "secret"})
+            try:
+                return await agent_of(provider).run("Ping."), server.exchanges
+            finally:
+                await provider.aclose()
+
+    @tool(read_only=True)
+    def ping() -> str:
+        """Answers."""
+        return "pong"
+
+    result, exchanges = asyncio.run(run(lambda provider: Agent(provider, [ping])))
+    assert (result.answer, len(exchanges)) == ("Pong.", 3)
+    told = [message["content"] for message in exchanges[1].json["messages"][-2:]]
+    assert told[0] == UNREAD["failed_generation"]
+    assert "could not read the call" in told[1]
+    with pytest.raises(ProviderError, match="Failed to call a function"):  # no tools were sent that it might call
+        asyncio.run(run(lambda provider: Agent(provider, [ping], dialect="hermes")))

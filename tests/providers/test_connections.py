@@ -215,9 +215,13 @@ def test_a_proxy_that_does_not_answer(no_settings: pytest.MonkeyPatch):
             no_settings.setenv("HTTP_PROXY", f"http://127.0.0.1:{gone.port}")
         await turn(OpenAIProvider("m", base_url="http://models.example/v1", clock=TestClock()))
 
-    with pytest.raises(ProviderError, match=r"models.example.*Asked 3 times") as caught:
+    with pytest.raises(ProviderError, match=r"models.example.*a proxy.*Asked 3 times") as caught:
         asyncio.run(run())
     assert (caught.value.code, caught.value.retryable) == ("connection", True)
+    no_settings.setenv("NO_PROXY", "models.example")
+    with pytest.raises(ProviderError, match="cannot connect to") as caught:
+        asyncio.run(run())
+    assert "proxy" not in str(caught.value)
 
 
 def test_proxy_settings_that_cannot_be(no_settings: pytest.MonkeyPatch):

@@ -93,3 +93,18 @@ def test_a_line_in_many_pieces_is_read_in_linear_space():
     assert peak < 3 * 20_000 * 150
     (data,) = reader.feed(b"\n\n")
     assert len(data) == 20_000 * 100 - 6
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(size: int):
+    whole = b"\xef\xbb\xbfdata: a\n\ndata: \xef\xbb\xbfb\n\n"
+    assert read(*[whole[i : i + size] for i in range(0, len(whole), size)]) == ["a", "\ufeffb"]
+
+
+@pytest.mark.parametrize(
+    ("end", "rest"), [(b"data: b", "b"), (b"data: b\ndata: c\n", "b\nc"), (b": no", ""), (b"", "")]
+)
+def test_what_the_end_of_the_stream_cut_off_can_be_asked_for(end: bytes, rest: str):
+    reader = EventData(100)
+    assert reader.feed(b"data: a\n\n" + end) == ["a"]
+    assert reader.rest() == rest

@@ -30,6 +30,7 @@ LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1", "ANTHROPIC_API_KEY": "s
         ("gemma3:4b", "openai:gemma3:4b"),
         ("ollama:qwen3:8b", "ollama:qwen3:8b"),
         ("openai/gpt-oss-20b:free", "openai:openai/gpt-oss-20b:free"),
+        ("openai:google:x", "openai:google:x"),
         ("hf.co/bartowski/x-GGUF:Q4_K_M", "openai:hf.co/bartowski/x-GGUF:Q4_K_M"),
     ],
 )
@@ -62,6 +63,9 @@ def test_a_playbook_is_a_model(tmp_path: Path):
         ("olama:qwen3:8b", "unknown provider 'olama'. Did you mean 'ollama'?"),
         ("Gemini:gemini-3-pro", "unknown provider 'Gemini'. Did you mean 'gemini'?"),
         ("gemini:", "names no model: write gemini:<model>"),
+        ("google:gemini-2.5-pro", "unknown provider 'google'. Here it is 'gemini'"),
+        ("Claude:claude-opus-5-5", "Here it is 'anthropic'"),
+        ("xai:grok-4", "Where xai speaks OpenAI's API, set OPENAI_BASE_URL"),
         ("http://127.0.0.1:8080/v1", "an address is not a model: set OPENAI_BASE_URL"),
     ],
 )

@@ -12,6 +12,7 @@ from loopback_server import (
     chunked,
     dropped,
     event,
+    says,
     serve,
     stream,
     until_client_leaves,
@@ -186,3 +187,12 @@ def test_answers_that_make_no_sense(answer: Answer, problem: str):
     with pytest.raises(ProviderError, match=problem) as caught:
         ask(answer)
     assert not caught.value.retryable
+
+
+LAST = b"data: " + json.dumps(says("!", "stop")).encode()
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\ndata: [DONE]", b"\n\ndata:[DONE] \n\n", b"\r\n\r\ndata: [DONE]\r\n"])
+def test_a_stream_whose_last_event_lacks_its_blank_line_is_whole(end: bytes):
+    deltas, _ = ask(dropped(STREAM_HEAD + b"\r\n", event(says("Hi")), LAST + end))
+    assert [getattr(delta, "text", "") for delta in deltas] == ["Hi", "!", ""]

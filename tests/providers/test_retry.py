@@ -270,11 +270,17 @@ def test_what_a_server_asks_to_wait(headers: dict[str, str], seconds: float | No
         assert error.retry_after == seconds
 
 
-@pytest.mark.parametrize("after", ["61", formatdate(NOW + 3600, usegmt=True)])
+def test_a_server_that_says_not_to_ask_again_is_not():
+    found, asked, slept = fail(OPENAI, refusal(500, "x", "x-should-retry: false", "retry-after: 1"), OPENAI.turn)
+    assert (asked, slept, found.code, found.retryable, found.retry_after) == (1, [], "overloaded", False, None)
+    assert ask(OPENAI, refusal(500, "x", "x-should-retry: true"), OPENAI.turn)[0] == ["Hél😀"]
+
+
+@pytest.mark.parametrize("after", ["61", formatdate(NOW + 3600, usegmt=True), "9" * 14])
 def test_a_longer_wait_than_is_sensible_is_told_at_once(after: str):
     found, asked, slept = fail(OPENAI, refusal(429, "x", f"retry-after: {after}"), OPENAI.turn)
     assert (asked, slept, found.code, found.retryable) == (1, [], "rate_limit", True)
-    assert found.retry_after in (61, 3600)
+    assert found.retry_after in (61, 3600, 10**14 - 1)
     told = f"Retry-After: {found.retry_after:g} seconds. That is longer than the 60 seconds that are waited for here"
     assert told in str(found)
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolspeak import Agent
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JsonPart, Message, TextMessage, TextPart, ToolResult, Usage
 from toolspeak.errors import ProviderError, UsageError
-from toolspeak.providers import ModelRequest
+from toolspeak.providers import Capabilities, ModelRequest
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
 
@@ -242,3 +243,16 @@ def turn_of(provider: ScriptedProvider) -> list[Delta]:
         return [delta async for delta in provider.stream(ModelRequest([Message.user("Hi")]))]
 
     return asyncio.run(read())
+
+
+def test_it_plays_a_server_that_can_what_a_test_needs():
+    provider = ScriptedProvider(['{"value": 7}'], capabilities=Capabilities(tools=True, output=True))
+    assert Agent(provider, output=int).run_sync("How many?").output == 7
+    assert provider.requests[0].output is not None
+
+
+def test_a_turn_of_a_file_may_be_nothing_but_an_error(tmp_path: Path):
+    path = tmp_path / "book.json"
+    path.write_text('{"turns": [{"error": "no power"}]}', encoding="utf-8")
+    with pytest.raises(ProviderError, match="no power"):
+        turn_of(ScriptedProvider.from_file(path))

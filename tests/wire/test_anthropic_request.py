@@ -461,8 +461,15 @@ def test_objects_of_an_output_schema_are_closed():
     assert closed["$defs"]["x"]["additionalProperties"] is False
     assert closed["enum"] == [{"type": "object"}]
     assert closed["description"] == "An answer."
-    loose = encode(ModelRequest([USER], output=OutputSchema("x", schema, strict=False)))["output_config"]
-    assert loose["format"]["schema"] == schema
+
+
+def test_an_output_schema_that_need_not_hold_is_sent_if_it_can_be():
+    """The API refuses open objects, whatever is meant by them."""
+    schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"type": "integer"}}}}}
+    config = encode(ModelRequest([USER], output=OutputSchema("x", schema, strict=False)))["output_config"]
+    assert config["format"]["schema"]["properties"]["a"]["additionalProperties"] is False
+    for loose in ({"type": "object"}, {**schema, "additionalProperties": True}, {**schema, "properties": {"a": {}}}):
+        assert "output_config" not in encode(ModelRequest([USER], output=OutputSchema("x", loose, strict=False)))
 
 
 def test_options_are_sent_as_they_are_and_none_removes_a_field():

@@ -154,6 +154,18 @@ def test_cached_and_reasoning_tokens():
     assert decode({"choices": [], "usage": usage}) == [TurnEnded("stop", Usage(10, 5, 8, 3))]
 
 
+def test_openrouter_tells_what_was_written_to_a_cache():
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cache_write_tokens": 4}}
+    assert decode({"choices": [], "usage": usage}) == [TurnEnded("stop", Usage(10, 5, cache_write=4))]
+
+
+@pytest.mark.parametrize("reason", ["error", "insufficient_system_resource"])
+def test_a_turn_that_its_server_broke_off_is_an_error(reason: str):
+    with pytest.raises(ProviderError, match=f"finish reason '{reason}'") as caught:
+        decode(chunk({"content": "Half of"}), chunk({}, reason))
+    assert (caught.value.code, caught.value.retryable) == ("overloaded", True)
+
+
 def test_a_running_usage_count_is_not_added_up_and_null_does_not_erase_it():
     running = [chunk({"content": "x"}, usage={"prompt_tokens": 1, "completion_tokens": n}) for n in (1, 2)]
     assert decode(*running, chunk({}, "stop", usage=None))[-1] == TurnEnded("stop", Usage(1, 2))

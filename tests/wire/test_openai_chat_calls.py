@@ -453,6 +453,12 @@ def test_mistrals_thoughts_are_parts_of_the_content():
     assert decode(chunk({"content": parts}, "stop"))[:-1] == [ReasoningDelta("hm"), TextDelta("so")]
 
 
+def test_mistrals_references_are_no_text():
+    references = [{"type": "reference", "reference_ids": [1]}, {"type": "tool_reference", "tool": "web_search"}]
+    parts = [{"type": "text", "text": "so"}, *references, {"type": "thinking", "thinking": references}]
+    assert decode(chunk({"content": parts}, "stop"))[:-1] == [TextDelta("so")]
+
+
 def test_a_calls_thought_signature_goes_with_it():
     """Gemini's compatible endpoint."""
     content = {"google": {"thought_signature": "sig"}}

@@ -55,6 +55,7 @@ class Recorder(Recording, Tape):
     def __init__(self, path: Path, *, go_on: bool = False) -> None:
         self._path = path
         self._secrets = Secrets()
+        self._keys: tuple[str, ...] = ()
         self._before: dict[str, JSON] | None = None
         self._turns = 0
         self._given: list[str] = []
@@ -107,6 +108,9 @@ class Recorder(Recording, Tape):
     def provider(self, model: str | Provider) -> Provider:
         found = get_provider(model, os.environ) if isinstance(model, str) else model
         number = len(self._given)
+        # A tool may read the key, a model repeat it.
+        self._keys += getattr(found, "secrets", ())
+        self._secrets = self._secrets.and_keys(self._keys)
         self._given.append(found.name)
         if number < len(self._known):
             if self._known[number] != found.name:
@@ -123,7 +127,7 @@ class Recorder(Recording, Tape):
         if self._attached:
             raise UsageError(f"{self._path}: is recorded by another agent; give each a cassette of its own")
         reached = cast("Provider | Driver", model)
-        self._secrets, self._standing = secrets, standing_json(approver)
+        self._secrets, self._standing = secrets.and_keys(self._keys), standing_json(approver)
         if isinstance(model, str) or not hasattr(model, "turn"):
             reached = self.provider(cast("str | Provider", model))
         elif not self._given:

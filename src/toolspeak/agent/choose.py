@@ -58,9 +58,8 @@ def choose_driver(
         )
         if dialect == "auto" and not provider.capabilities.tools:
             return TextDriver(provider, text, starts_in=starts_in, grace=grace), text
-        leaks = dialects.get_dialect("auto", strict_detection=True)
         fallback = TextDriver(provider, text, starts_in=starts_in, grace=grace) if dialect == "auto" else None
-        return NativeDriver(provider, leaks=leaks, fallback=fallback, late_leaks=late_leaks), None
+        return NativeDriver(provider, fallback=fallback, late_leaks=late_leaks), None
     if dialect == "react":
         return ReActDriver(provider, observers=observers), None
     chosen = _named(dialect) if isinstance(dialect, str) else dialect

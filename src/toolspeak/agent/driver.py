@@ -82,7 +82,7 @@ class Driver(Protocol):
     async def aclose(self) -> None: ...
 
 
-_TOOK_CALLS = (
+TOOK_CALLS = (
     "the server took the model's tool calls out of its text, although no tools were sent to it; switch its own "
     "tool-call parser off (vLLM: start it without --enable-auto-tool-choice), or ask for native calls with "
     "dialect='native'"
@@ -179,7 +179,7 @@ class TextDriver:
                                 yield piece
                                 return
                             case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
-                                raise ProviderError(_TOOK_CALLS)
+                                raise ProviderError(TOOK_CALLS)
                             case _:
                                 yield piece
                 raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
@@ -254,7 +254,11 @@ async def _usage_behind(stream: AsyncGenerator[Delta], seconds: float) -> Usage:
 
 def _with_choice(messages: Sequence[TextMessage], request: TurnRequest) -> Sequence[TextMessage]:
     """The messages with the tool choice asked for at their end: the prompt stays as it is (see `prompt`)."""
-    asked = choice_text(request.choice, request.tools) if request.tools else ""
+    return with_words(messages, choice_text(request.choice, request.tools) if request.tools else "")
+
+
+def with_words(messages: Sequence[TextMessage], asked: str) -> Sequence[TextMessage]:
+    """The messages with this asked for at their end."""
     if messages and messages[-1].role == "assistant":  # a turn that paused: not all models take one to go on with
         return [*messages, TextMessage("user", asked or _GO_ON)]
     if not asked:

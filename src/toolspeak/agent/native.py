@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import field, replace
-from typing import cast
+from typing import Literal, cast
 
+from toolspeak import dialects
 from toolspeak.agent.driver import TextDriver, TurnRequest
 from toolspeak.data.deltas import Delta, TurnEnded
-from toolspeak.data.messages import Message, TextMessage, TextPart
+from toolspeak.data.messages import Message, TextMessage, TextPart, ToolChoice
 from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect
 from toolspeak.dialects.leaked import LeakedCalls
@@ -36,28 +38,30 @@ class _Sent:
 class NativeDriver:
     """Implements `Driver` for APIs that have tool calls.
 
-    `leaks` reads calls that the server left in the text (see `dialects.leaked`); None leaves them there. With `resume`
-    only what is new is sent, where the server keeps conversations; if it forgot, everything is sent again. `fallback`
-    takes over for good from a server that says it takes no tools. `late_leaks`: calls left in the text come at the
-    turn's end, those alone that did not come natively too.
+    `leaks` reads calls that the server left in the text (see `dialects.leaked`), by default whatever dialect they are
+    in; None leaves them there. With `resume` only what is new is sent, where the server keeps conversations; if it
+    forgot, everything is sent again. `fallback` takes over for good from a server that says it takes no tools; one that
+    refuses only to have a call forced is told of the choice in words from then on. `late_leaks`: calls left in the text
+    come at the turn's end, those alone that did not come natively too.
     """
 
     def __init__(
         self,
         provider: Provider,
         *,
-        leaks: Dialect | None = None,
+        leaks: Dialect | Literal["auto"] | None = "auto",
         resume: bool = False,
         fallback: TextDriver | None = None,
         late_leaks: bool = False,
     ) -> None:
         self.provider = provider
         self.name = provider.name
-        self._leaks = leaks
+        self._leaks = dialects.get_dialect("auto", strict_detection=True) if leaks == "auto" else leaks
         self._late_leaks = late_leaks
         self._resume = resume and provider.capabilities.resume
         self._fallback = fallback
         self._fell_back = False
+        self._forces = True
 
     @property
     def starts_early(self) -> bool:
@@ -97,6 +101,8 @@ class NativeDriver:
                     raise
                 if asked.earlier is not None and error.code == "forgotten":
                     sent.earlier = None
+                elif _is_forced(asked.choice) and _refuses_choice(error):
+                    self._forces = False
                 elif self._fallback is not None and request.tools and _refuses_tools(error):
                     self._fell_back = True
                     request.memo.clear()
@@ -123,11 +129,13 @@ class NativeDriver:
     def _asked(self, request: TurnRequest, sent: _Sent) -> ModelRequest:
         # An API that cannot hold the model to a choice is told of all tools all the same: a prompt whose beginning
         # changes is read anew.
-        held = request.choice.mode == "auto" or self.provider.capabilities.tool_choice
+        choice = request.choice
+        freed = not self._forces and _is_forced(choice)
+        held = choice.mode == "auto" or (self.provider.capabilities.tool_choice and not freed)
         return ModelRequest(
             sent.messages if held else _with_choice(sent.messages, request),
             request.tools,
-            request.choice,
+            ToolChoice() if freed else choice,
             parallel=request.parallel,
             output=request.output,
             options=request.options,
@@ -171,6 +179,16 @@ def _is_kept(sent: _Sent, earlier: Earlier) -> bool:
         return False
     answer = sent.messages[earlier.messages]
     return isinstance(answer, Message) and answer.role == "assistant" and all(map(is_native, answer.parts))
+
+
+def _is_forced(choice: ToolChoice) -> bool:
+    return choice.mode in ("required", "specific")
+
+
+def _refuses_choice(error: ProviderError) -> bool:
+    """Whether it is the tool choice alone that a server will not have: Anthropic and DeepSeek `Thinking mode does not
+    support this tool_choice`, LM Studio `Invalid tool_choice type: 'object'`."""
+    return error.status in (400, 422) and re.search("tool.choice", str(error)) is not None
 
 
 def _refuses_tools(error: ProviderError) -> bool:

@@ -15,6 +15,7 @@ from toolspeak.dialects.extract import json_values, only_object
 from toolspeak.errors import AgentStop, UsageError
 from toolspeak.tools import Tool, Toolset, tool
 from toolspeak.wire.base import OutputSchema
+from toolspeak.wire.strict_schema import is_closed
 
 OutputMode: TypeAlias = Literal["auto", "native", "tool", "prompted"]
 _MODES: tuple[OutputMode, ...] = get_args(OutputMode)
@@ -48,7 +49,7 @@ class Output:
         self._wrapped = schema.get("type") != "object" or "properties" not in schema
         self._type = type_
         self._plain = schema
-        name = re.sub(r"[^\w-]", "_", getattr(type_, "__name__", "") or "answer")[:64]
+        name = re.sub(r"[^\w-]", "_", getattr(type_, "__name__", "") or "answer", flags=re.ASCII)[:64]
         self._name = name or "answer"
 
     @property
@@ -118,8 +119,8 @@ def _told(error: ValidationError) -> list[str]:
 
 
 def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver, *, tools: bool) -> Output | None:
-    """The output that an agent asks for, None without a type. `auto` is native where the API takes a schema, beside
-    calls if there are `tools`; a tool where it does not, and has calls; and words where calls are text. Raises
+    """The output that an agent asks for, None without a type. `auto` is native where the API takes the type's schema,
+    beside calls if there are `tools`; a tool where it does not, and has calls; and words where calls are text. Raises
     UsageError."""
     if mode not in _MODES:
         raise UsageError(f"output_mode: one of {', '.join(_MODES)}, not {mode!r}")
@@ -129,8 +130,12 @@ def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver, *,
     if mode == "native" and (can is None or not can.output):
         raise UsageError("output_mode='native' needs an API that takes a schema beside its own tool calls")
     if mode == "auto":
-        held = can is not None and can.output and (not tools or can.output_with_tools)
-        mode = "prompted" if can is None else "native" if held else "tool"
+        mode = "prompted"
+        if can is not None:
+            held = can.output and (not tools or can.output_with_tools)
+            if held and can.output_closed:
+                held = is_closed(Output(type_, "native", retries).schema.schema)
+            mode = "native" if held else "tool"
     return Output(type_, mode, retries)
 
 

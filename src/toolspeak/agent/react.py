@@ -11,11 +11,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import cast
 
-from toolspeak.agent.driver import TurnRequest
+from toolspeak.agent.driver import TOOK_CALLS, TurnRequest, with_words
 from toolspeak.agent.react_decision import (
     EXTRACTION,
     BadDecision,
     Decision,
+    asked_choice,
     decision_schema,
     observed,
     react_prompt,
@@ -60,7 +61,7 @@ class ReActDriver:
     A reply that is no decision goes back to the model with what is wrong, up to `max_retries` times; one more is a call
     of the pseudo-tool `decision_extraction` or `decision_validation` that failed, and the run goes on. With
     `final_via_inference` the answer is asked for once more, as plain text and streamed, of `final_model` if given.
-    `observers` are told of every bad decision.
+    `observers` are told of every bad decision. All of a turn has the price of `provider`.
     """
 
     def __init__(
@@ -98,7 +99,8 @@ class ReActDriver:
         return known[2]
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
-        messages = self._messages(request)
+        history = self._messages(request)
+        messages = with_words(history, asked_choice(request.choice))
         tried: list[TextMessage] = []
         used, ended, text = list[Usage](), TurnEnded("stop"), ""
         decision: Decision | BadDecision = BadDecision(EXTRACTION, ())
@@ -128,8 +130,11 @@ class ReActDriver:
             if self._final is None:
                 yield TextDelta(decision.answer)
             else:
-                async with aclosing(cast("AsyncGenerator[Delta]", self._answer(self._final, messages))) as deltas:
+                async with aclosing(cast("AsyncGenerator[Delta]", self._answer(self._final, history))) as deltas:
                     async for delta in deltas:
+                        waits = request.heard(delta)
+                        if waits is not None:
+                            await waits
                         if isinstance(delta, TurnEnded):
                             used, ended = [*used, delta.usage], delta
                         else:
@@ -138,7 +143,8 @@ class ReActDriver:
 
     async def _ask(self, request: TurnRequest, messages: Sequence[TextMessage]) -> tuple[str, TurnEnded]:
         """The whole text of a reply: JSON says nothing before its end."""
-        output = decision_schema(request.tools) if self.provider.capabilities.output else None
+        can = self.provider.capabilities  # the arguments depend on the tool: their object is open
+        output = decision_schema(request.tools) if can.output and not can.output_closed else None
         pieces: list[str] = []
         asked = ModelRequest(messages, output=output, options=request.options)
         async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
@@ -146,10 +152,15 @@ class ReActDriver:
                 waits = request.heard(delta)
                 if waits is not None:
                     await waits
-                if isinstance(delta, TextDelta):
-                    pieces.append(delta.text)
-                elif isinstance(delta, TurnEnded):
-                    return "".join(pieces), delta
+                match delta:
+                    case TextDelta(text):
+                        pieces.append(text)
+                    case TurnEnded():
+                        return "".join(pieces), delta
+                    case CallStarted() | CallMalformed():
+                        raise ProviderError(TOOK_CALLS)
+                    case _:
+                        pass
         raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
 
     async def _answer(self, provider: Provider, messages: Sequence[TextMessage]) -> AsyncIterator[Delta]:

@@ -22,7 +22,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.extract import json_object, json_objects
+from toolspeak.dialects.extract import json_object, json_objects, only_object
 from toolspeak.errors import suggest
 from toolspeak.wire.base import OutputSchema
 from toolspeak.wire.history import text_of
@@ -83,6 +83,19 @@ def react_prompt(tools: Sequence[ToolSpec]) -> str:
     return _PROMPT.format(catalog=next(lines), schemas=next(lines))
 
 
+def asked_choice(choice: ToolChoice) -> str:
+    """The words that ask for a tool choice, which a schema does not say."""
+    match choice.mode:
+        case "auto":
+            return ""
+        case "none":
+            return 'In this reply "type" must be "final_answer".'
+        case "required":
+            return 'In this reply "type" must be "call_tool".'
+        case "specific":
+            return f'In this reply "type" must be "call_tool", and "tool" {json.dumps(choice.name)}.'
+
+
 def decision_schema(tools: Sequence[ToolSpec]) -> OutputSchema:
     """The form of a decision, for APIs that answer by a schema. `args` are checked by us: which ones depends on the
     tool."""
@@ -125,6 +138,8 @@ def _call(
         return BadDecision(VALIDATION, (f"there is no tool {suggest(name, [spec.name for spec in tools])}",))
     if choice.mode == "specific" and name != choice.name:
         return BadDecision(VALIDATION, (f'"tool" must be {choice.name!r} now',))
+    if isinstance(args, str):  # the object written as a text, as models also do in native calls
+        args = only_object(args) or args
     if not isinstance(args, dict | None):
         return BadDecision(VALIDATION, (f'"args" must be an object, not {_shown(args)}',))
     given = cast("dict[str, JSON]", args or {})

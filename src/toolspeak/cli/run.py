@@ -30,7 +30,12 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
 
 @click.command("run")
 @click.argument("task")
-@click.option("--model", envvar="TOOLSPEAK_MODEL", metavar="MODEL", help="openai:NAME, a bare name, or scripted:FILE.")
+@click.option(
+    "--model",
+    envvar="TOOLSPEAK_MODEL",
+    metavar="MODEL",
+    help="PROVIDER:NAME (openai:gpt-5, anthropic:…, ollama:…), a bare name for openai, or scripted:FILE.",
+)
 @click.option("--dialect", default="auto", metavar="NAME", help="How the model writes calls (default: auto).")
 @workspace_option
 @click.option(

@@ -11,14 +11,28 @@ from toolspeak.data.messages import JSON
 
 _FENCED = re.compile(r"```[\w+.-]*\s*(.*?)```", re.DOTALL)
 _BRACKET = re.compile(r"[\[{]")
+_THOUGHT_END = "</think>"
 _MAX_PLACES = 64
 """Brackets in prose that are tried: each may be read to the end of the text before it turns out to begin nothing."""
 
 
 def json_values(text: str) -> Iterator[JSON]:
     """Whatever JSON a text may be meant as, the likeliest first: the whole text, what stands in code fences, and what
-    begins at a bracket."""
-    yield from _read(text)
+    begins at a bracket. What a thought left in the text drafts is none if there is more behind it."""
+    whole = [*_read(text)]
+    yield from whole
+    _, closed, behind = text.partition(_THOUGHT_END)
+    if closed and not whole:
+        found = False
+        for value in (*_read(behind), *_within(behind)):
+            found = True
+            yield value
+        if found:
+            return
+    yield from _within(text)
+
+
+def _within(text: str) -> Iterator[JSON]:
     for found in _FENCED.finditer(text):
         yield from _read(found[1])
     decoder, tried, at = json.JSONDecoder(), 0, 0

@@ -30,7 +30,8 @@ GRANITE3 = json_dialect(
         stop=("<|end_of_text|>",),
     ),
     [
-        Marker("calls", "<|tool_call|>", None, Starts("[{")),
+        # Phi-4-mini's is the same but for its end.
+        Marker("calls", "<|tool_call|>", None, Starts("[{"), tails=("<|/tool_call|>",)),
         Marker("calls", "<tool_call>", None, Starts("[{")),
         *bare_markers(),  # the marker is a special token, which some servers leave out of the text
         Marker(  # a prompt that ends inside reasoning may have opened it as <think> (granite-3.3)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import cast
 
 from toolspeak.data.messages import JSON
@@ -31,7 +32,7 @@ class Secrets:
     """
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
-        self._names = tuple(values or ())
+        self._given_values = dict(values or {})
         self.given = bool(values)  # asked for every call, where a method would cost more than the answer
         self._values: dict[str, str] = {}
         for name, value in (values or {}).items():
@@ -65,7 +66,16 @@ class Secrets:
         return self.given
 
     def __repr__(self) -> str:
-        return f"Secrets({', '.join(self._names)})"
+        return f"Secrets({', '.join(self._given_values)})"
+
+    def and_keys(self, keys: Iterable[str]) -> Secrets:
+        """With these API keys, as `API_KEY` and so on, besides."""
+        values = dict(self._given_values)
+        for key in keys:
+            if key not in values.values():
+                name = next(each for each in _key_names() if each not in values)
+                values[name] = key
+        return Secrets(values) if len(values) > len(self._given_values) else self
 
     def hide(self, value: JSON) -> JSON:
         """The same text or JSON value with each secret value replaced by its placeholder."""
@@ -108,6 +118,11 @@ class Secrets:
 
     def _reveal_text(self, text: str) -> str:
         return self._shown.sub(lambda found: self._values[found[0]], text)
+
+
+def _key_names() -> Iterator[str]:
+    yield "API_KEY"
+    yield from (f"API_KEY_{number}" for number in count(2))
 
 
 def hide_effects(effects: Effects, secrets: Secrets) -> Effects:

@@ -153,7 +153,7 @@ def _made(upstream: Upstream, model: str, environ: Mapping[str, str], grace: flo
     assert isinstance(driver, TextDriver | NativeDriver), "no other is asked for in a configuration"
     wire = upstream.provider if upstream.provider in _FORMATS else "openai-chat"
     holds = dialect is not None and dialect.batch.counts == "last_call"
-    return Route(upstream, provider, driver, NativeDriver(provider), wire, holds)
+    return Route(upstream, provider, driver, NativeDriver(provider, leaks=None), wire, holds)
 
 
 def _provider(upstream: Upstream, model: str, environ: Mapping[str, str]) -> Provider:

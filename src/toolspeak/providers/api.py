@@ -10,7 +10,7 @@ from typing import TypeAlias, Unpack, cast, get_args
 
 import httpx2
 
-from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
+from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers.capabilities import Capabilities
@@ -18,6 +18,7 @@ from toolspeak.providers.failures import decode_json
 from toolspeak.providers.http import DRAIN_SECONDS, ConnectionOptions, HttpApi, Reply
 from toolspeak.providers.retry import Attempts
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
+from toolspeak.wire.fragments import CallFragments
 
 _Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
 _PIECES = frozenset(get_args(_Piece))
@@ -88,20 +89,30 @@ class ApiProvider:
     def capabilities(self) -> Capabilities:
         return self._capabilities
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be recorded: the key."""
+        return self._api.secrets
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         """See `Provider.stream`. A server that answers with plain JSON is read as well; what fails before it said
         anything is asked again (`retry.py`)."""
         request = replace(request, options={**self._options, **request.options})
         attempts = Attempts(self._api.retries, self._api.clock)
         while True:
-            said = False
+            said = called = False
             turn = self._turn(request)
             try:
                 async for delta in turn:
                     said = True
+                    called = called or delta.__class__ is CallStarted
                     yield delta
                 return
             except ProviderError as error:
+                if error.unread is not None and request.tools and not called:
+                    for delta in _unread_call(error.unread):
+                        yield delta
+                    return
                 failure = self._explained(error, request)
                 if said:
                     if failure is error:
@@ -197,6 +208,13 @@ class ApiProvider:
             f"{self._endpoint.hint}",
             code="ill_formed",
         )
+
+
+def _unread_call(written: str) -> list[Delta]:
+    """A turn whose call the server could not read, and took for an error: the model is told, and makes it again."""
+    why = "the server could not read the call, so nothing of the turn ran; make it again, with arguments that fit"
+    spoilt = CallFragments().spoil(written, "invalid_arguments", why)
+    return [*spoilt, TurnEnded("tool_calls")]
 
 
 async def _drain(frames: AsyncGenerator[str | bytes]) -> None:

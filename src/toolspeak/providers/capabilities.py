@@ -12,17 +12,19 @@ class Capabilities:
     """`None` of a number is unknown.
 
     `tools`: native tool calls. `parallel`: several in one turn. `output`: an answer of a JSON Schema.
-    `output_with_tools`: beside tools too, whose calls it lets through. `grammar`: the
-    language of the grammars that a request may hold the model to (`wire.base.Constraint`), if any. `reasoning`: the
-    API keeps reasoning apart. `tool_choice`: `required` and a named tool are enforced. `tool_role`: messages of role
-    `tool` that carry no call id are taken. `context`: the model's window in tokens. `resume`: the server keeps a
-    conversation, so that only what is new is sent. `cache_markers`: a prompt is only cached where the request says so.
+    `output_with_tools`: beside tools too, whose calls it lets through. `output_closed`: only of a schema that names all
+    keys of its objects and does not hold itself. `grammar`: the language of the grammars that a request may hold the
+    model to (`wire.base.Constraint`), if any. `reasoning`: the API keeps reasoning apart. `tool_choice`: `required` and
+    a named tool are enforced. `tool_role`: messages of role `tool` that carry no call id are taken. `context`: the
+    model's window in tokens. `resume`: the server keeps a conversation, so that only what is new is sent.
+    `cache_markers`: a prompt is only cached where the request says so.
     """
 
     tools: bool = False
     parallel: bool = True
     output: bool = False
     output_with_tools: bool = False
+    output_closed: bool = False
     grammar: Literal["gbnf", "xgrammar"] | None = None
     reasoning: bool = False
     tool_choice: bool = False
@@ -34,9 +36,17 @@ class Capabilities:
 
 APIS: Mapping[str, Capabilities] = {
     "anthropic": Capabilities(
-        tools=True, output=True, output_with_tools=True, reasoning=True, tool_choice=True, cache_markers=True
+        tools=True,
+        output=True,
+        output_with_tools=True,
+        output_closed=True,
+        reasoning=True,
+        tool_choice=True,
+        cache_markers=True,
     ),
-    "gemini": Capabilities(tools=True, output=True, output_with_tools=True, reasoning=True, tool_choice=True),
+    "gemini": Capabilities(
+        tools=True, output=True, output_with_tools=True, output_closed=True, reasoning=True, tool_choice=True
+    ),
     "ollama": Capabilities(tools=True, output=True, reasoning=True),
     "openai": Capabilities(tools=True, output=True, output_with_tools=True, tool_choice=True),
     "openai-responses": Capabilities(
@@ -57,4 +67,6 @@ APIS: Mapping[str, Capabilities] = {
 
 `output_with_tools`: engines that one runs oneself hold the whole turn to the schema, so that no call is ever made
 (GitHub, ollama/ollama#13750, vllm-project/vllm#39929); of the services without it nobody here knows.
+`output_closed`: Anthropic refuses other schemas ("Structured outputs", JSON Schema limitations); Gemini gives back an
+object empty whose keys are not named, or refuses it (GitHub, pydantic/pydantic-ai#2588, browser-use/browser-use#3786).
 """

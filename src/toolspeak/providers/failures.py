@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import cast
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 from pydantic_core import from_json
@@ -20,7 +21,7 @@ from toolspeak.wire.reported import read_error
 
 QUOTED_CHARACTERS = 300
 
-_SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
+_SECONDS = re.compile(r"\d{1,30}(?:\.\d{1,30})?")
 
 
 class SilentServer(httpx2.ReadTimeout):
@@ -42,15 +43,18 @@ def status_error(address: str, status: int, headers: Mapping[str, str], body: by
         remedy = f"The server redirects to {where!r}: set the base URL to where the API is."
     named = wait_of(headers, now)
     wait = found.retry_after if named is None else named
+    # OpenAI and Anthropic say it where the status does not: of a 500 that would come again, for one.
+    retryable = found.retryable and headers.get("x-should-retry", "").strip().lower() != "false"
     if wait:
         remedy = f"{remedy} Retry-After: {wait:g} seconds."
     quoted = f": {told!r}" if told else ""
     return ProviderError(
         f"{address} answered HTTP {status}{quoted}. {remedy}",
         status=status,
-        retryable=found.retryable,
+        retryable=retryable,
         code=found.code,
-        retry_after=wait if found.retryable else None,
+        retry_after=wait if retryable else None,
+        unread=found.unread,
     )
 
 
@@ -92,6 +96,10 @@ def transport_error(
         case httpx2.ConnectError():
             why = "the connection was refused" if _caused_by(error, ConnectionRefusedError) else why
             message = f"cannot connect to {here}: {why}. Start the server there, or correct the base URL."
+            if _is_proxied(here):
+                message = (
+                    f"{message} The environment names a proxy, which may be at fault: check HTTPS_PROXY and NO_PROXY."
+                )
         case httpx2.ProxyError():
             message = (
                 f"cannot reach {here} through the proxy of the environment: {why}. Check HTTPS_PROXY and NO_PROXY."
@@ -143,6 +151,14 @@ def _error_of(text: str) -> JSON:
     except (ValueError, RecursionError):
         return {"message": text[: 2 * QUOTED_CHARACTERS]}
     return cast("JSON", found) if isinstance(found, dict | list) else {"message": text[: 2 * QUOTED_CHARACTERS]}
+
+
+def _is_proxied(address: str) -> bool:
+    url = httpx2.URL(address)
+    if url.host in ("localhost", "127.0.0.1", "::1"):
+        return False
+    proxies = getproxies()
+    return (url.scheme in proxies or "all" in proxies) and not proxy_bypass(url.host)
 
 
 def _caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:

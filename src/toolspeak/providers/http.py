@@ -106,7 +106,7 @@ class Reply:
         async with aclosing(self._response.aiter_bytes()) as chunks:
             async for chunk in chunks:
                 for event in data.feed(chunk):
-                    if event == last:
+                    if event == last or (event[:1] == last[0] and event.rstrip() == last):
                         self.completed = True
                         break
                     if event:
@@ -119,6 +119,10 @@ class Reply:
                     async with asyncio.timeout(DRAIN_SECONDS):
                         async for _ in chunks:
                             pass
+            elif rest := data.rest():
+                self.completed = rest.rstrip() == last
+                if not self.completed and _is_json(rest):
+                    yield rest
 
     async def lines(self, longest: int = MAX_EVENT_BYTES) -> AsyncGenerator[bytes]:
         """Each line of newline-delimited JSON; blank ones are left out, and the last need not be ended.
@@ -171,7 +175,7 @@ class HttpApi:
         self._url = _checked_url(base_url)
         self._urls: dict[str, httpx2.URL] = {}
         self._headers = dict(headers)
-        self._secrets = tuple(secret for secret in secrets if len(secret) >= 4)
+        self.secrets = tuple(secret for secret in secrets if len(secret) >= 4)
         self._timeouts = _timeouts(timeout)
         self._trusted = None if ca_file is None else _trusting(ca_file)
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
@@ -242,7 +246,7 @@ class HttpApi:
 
     def hide(self, text: str) -> str:
         """The text without the provider's secrets and without anything that looks like an API key."""
-        for secret in self._secrets:
+        for secret in self.secrets:
             text = text.replace(secret, "[API key]")
             for end in range(len(secret) - 1, 3, -1) if "…" in text else ():  # it was shortened in its middle
                 text = text.replace(f"{secret[:end]}…", "[API key]…")
@@ -336,6 +340,14 @@ async def _send(client: httpx2.AsyncClient, method: str, url: httpx2.URL, conten
         except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
             if opened:  # a new connection: there is at least one at the end, for each kept one that fails is gone
                 raise
+
+
+def _is_json(data: str) -> bool:
+    try:
+        decode_json(data, "an event")
+    except ProviderError:
+        return False
+    return True
 
 
 def _timeouts(timeout: Timeouts | float | None) -> Timeouts:

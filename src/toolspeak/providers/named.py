@@ -32,6 +32,24 @@ PROVIDERS: Mapping[str, str] = {
 
 DEFAULT = "openai"
 
+_OTHER_NAMES: Mapping[str, str] = {
+    "claude": "anthropic",
+    "google": "gemini",
+    "google-gla": "gemini",
+    "google_genai": "gemini",
+    "openai-chat": "openai",
+    "mistralai": "mistral",
+    "together_ai": "together",
+    "hosted_vllm": "vllm",
+}
+"""What other libraries call a provider, where it does not resemble its name here."""
+
+_ELSEWHERE = frozenset(
+    ("azure", "bedrock", "cerebras", "cohere", "fireworks", "github", "huggingface", "moonshot", "nvidia", "perplexity",
+     "vertex", "xai")
+)  # fmt: skip
+"""Services without a provider of their own; none is the name of a model."""
+
 
 def get_provider(model: str, environ: Mapping[str, str], **settings: Any) -> Provider:
     """The provider of a model string: `openai:gpt-4o`, `groq:llama-3.3-70b`, `scripted:playbook.json`, or a bare model
@@ -60,6 +78,16 @@ def _refuse_other_providers(prefix: str) -> None:
     name = prefix.lower()
     if name in ("http", "https"):
         raise UnknownProvider("an address is not a model: set OPENAI_BASE_URL to it and name the model")
+    if name in _OTHER_NAMES:
+        raise UnknownProvider(
+            f"unknown provider {prefix!r}. Here it is {_OTHER_NAMES[name]!r}: write that in its place."
+        )
+    if name in _ELSEWHERE:
+        raise UnknownProvider(
+            f"unknown provider {prefix!r}. Where {prefix} speaks OpenAI's API, set OPENAI_BASE_URL to its "
+            f"address and OPENAI_API_KEY to your key there, and write 'openai:MODEL'. "
+            f"Known: {', '.join(sorted(PROVIDERS))}."
+        )
     # 0.85: catches 'opnai' and 'OpenAI', and leaves alone 'openchat', 'llama3' and 'codellama', which are models; so is
     # 'deepseek-r1'.
     close = [known for known in PROVIDERS if name == known or not name.startswith(known)]

@@ -58,9 +58,9 @@ class ScriptedProvider:
     """Gives the turns of a playbook one after the other, whoever asks; a `Provider`.
 
     `chunk` is how a turn's text is cut unless the turn says so itself. `tool_role`: whether it plays a server that
-    takes role `tool`; `tools`: one with native calls (None: if a turn has some). With `follow` the turn is chosen by
-    the conversation (the one after as many as the model has said in it), so that another process can go on with a run.
-    `requests` are the requests so far.
+    takes role `tool`; `tools`: one with native calls (None: if a turn has some); `capabilities` in place of both. With
+    `follow` the turn is chosen by the conversation (the one after as many as the model has said in it), so that another
+    process can go on with a run. `requests` are the requests so far.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class ScriptedProvider:
         name: str = "scripted",
         tool_role: bool = False,
         tools: bool | None = None,
+        capabilities: Capabilities | None = None,
         follow: bool = False,
     ) -> None:
         _check_chunk(chunk)
@@ -84,7 +85,7 @@ class ScriptedProvider:
             tools = any(isinstance(turn, ScriptedTurn) and turn.calls for turn in self._turns)
         self._chunk = chunk
         self._name = name
-        self._capabilities = Capabilities(tools=tools, tool_role=tool_role)
+        self._capabilities = capabilities or Capabilities(tools=tools, tool_role=tool_role)
         self._follow = follow
         self.requests: list[ModelRequest] = []
 
@@ -256,7 +257,7 @@ def _read_turn(value: Any, place: str) -> ScriptedTurn:
     for name in ("text", "reasoning", "finish", "error"):
         if name in found and not isinstance(found[name], str):
             raise UsageError(f"{place}.{name}: expected text")
-    if "text" not in found and "calls" not in found:
+    if not found.keys() & {"text", "calls", "error"}:
         raise UsageError(f"{place}.text: missing")
     if found.get("finish", "stop") not in get_args(FinishReason):
         raise UsageError(f"{place}.finish: {found['finish']!r} is none of: {', '.join(get_args(FinishReason))}")

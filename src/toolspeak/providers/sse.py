@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
+
 from toolspeak.errors import ProviderError
 
 
@@ -18,11 +20,12 @@ class EventData:
         self._data: list[bytes] = []  # the lines of the event that has not ended
         self._begun_size = self._size = 0
         self._after_cr = False
+        self._began = False
 
     def feed(self, chunk: bytes) -> list[str]:
         """The data of the events that end in `chunk`. Raises ProviderError for an event of more than `longest` bytes.
 
-        An event that nothing ends is none: what came of it is dropped with the stream."""
+        An event that nothing ends is none until `rest` is asked for it."""
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")  # the other half of a line break
@@ -35,6 +38,9 @@ class EventData:
             lines[0] = b"".join([*self._begun, lines[0]])
             self._begun.clear()
             self._begun_size = 0
+        if lines and not self._began:
+            self._began = True
+            lines[0] = lines[0].removeprefix(BOM_UTF8)
         found: list[str] = []
         data = self._data
         for line in lines:
@@ -56,3 +62,9 @@ class EventData:
                 f"the server sent an event of more than {self._longest} bytes: check the base URL", code="ill_formed"
             )
         return found
+
+    def rest(self) -> str:
+        """The data of an event that the end of the stream cut off; servers forget its blank line."""
+        if self._begun:
+            self.feed(b"\n")
+        return b"\n".join(self._data).decode("utf-8", "replace")

@@ -20,7 +20,7 @@ from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_objec
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.checks import check_request
 from toolspeak.wire.reading import without_lone_surrogates
-from toolspeak.wire.strict_schema import anthropic_form
+from toolspeak.wire.strict_schema import anthropic_form, is_closed
 
 MAX_TOKENS = 32_000
 """`max_tokens`, which the API insists on, where the options give none: what every model of 2025 and later may write
@@ -62,7 +62,8 @@ class AnthropicFormat:
             "stream": stream,
         }
         body.update((name, value) for name, value in request.options.items() if name != "tools")
-        if request.output is not None:
+        # The API holds to every schema strictly: one that it cannot and need not is left out.
+        if request.output is not None and (request.output.strict or is_closed(request.output.schema)):
             body["output_config"] = _output_config(request.output, body.get("output_config"))
         return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
 
@@ -190,7 +191,7 @@ def _output_config(output: OutputSchema, given: JSON) -> Block:
     config = dict(cast("Mapping[str, JSON]", given)) if isinstance(given, Mapping) else {}
     if config.get("format") is not None:
         raise UsageError("the option 'output_config' cannot set a format: the request's own output goes there")
-    schema = anthropic_form(output.schema) if output.strict else dict(output.schema)
+    schema = anthropic_form(output.schema)
     if output.description:
         schema.setdefault("description", output.description)
     return {**config, "format": {"type": "json_schema", "schema": schema}}

@@ -241,13 +241,13 @@ class AnthropicDecoder:
         return Opaque(NAME, self._asked or self._model or "", data)
 
     def _count(self, usage: JSON) -> None:
-        """Counts of a later event replace those of an earlier one: they are sums."""
+        """Counts are sums, so the greatest is the last; some servers end with 0 for the input."""
         if not isinstance(usage, dict):
             return
         found = cast("dict[str, JSON]", usage)
         for field in (*_INPUT_COUNTS, "output_tokens"):
             if _is_count(found.get(field)):
-                self._counts[field] = cast("int", found[field])
+                self._counts[field] = max(self._counts.get(field, 0), cast("int", found[field]))
         details = found.get("output_tokens_details")
         if isinstance(details, dict) and _is_count(cast("dict[str, JSON]", details).get("thinking_tokens")):
             self._reasoning = details["thinking_tokens"]

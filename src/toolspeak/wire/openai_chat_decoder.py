@@ -14,10 +14,11 @@ from typing import Any, cast
 
 from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
+from toolspeak.errors import ProviderError
 from toolspeak.wire.fragments import CallFragments
 from toolspeak.wire.openai_chat_messages import NAME, REASONING_FIELDS
 from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed
-from toolspeak.wire.reported import reported_error
+from toolspeak.wire.reported import REMEDIES, reported_error
 
 FINISH_REASONS: Mapping[str, FinishReason] = {
     "stop": "stop",
@@ -35,6 +36,9 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "max_length": "length",
 }
 """The API's `finish_reason` as ours; any other is `error`: nobody knows whether the turn is whole."""
+
+FAILED = frozenset({"error", "insufficient_system_resource"})
+"""Finish reasons that say the turn failed: OpenRouter's and vLLM's, DeepSeek's."""
 
 
 @dataclass(slots=True)
@@ -151,6 +155,12 @@ class ChunkDecoder:
             deltas += self._call({"function": legacy}, "function_call")
         reason = as_text(choice.get("finish_reason"), "'finish_reason'")
         if reason:  # some servers send "" until the last chunk
+            if reason in FAILED:
+                raise ProviderError(
+                    f"the server broke the turn off: finish reason {reason!r}. {REMEDIES['overloaded']}",
+                    retryable=True,
+                    code="overloaded",
+                )
             self.finished = True
             self._finish = FINISH_REASONS.get(reason, "error")
             if self._finish in NORMAL_END and (completed := self._calls.complete_read()):
@@ -278,10 +288,12 @@ def _joined(value: JSON, field: str) -> str:
         return as_text(value, f"'{field}'")
     texts: list[str] = []
     for part in cast("list[Any]", value):
-        text = as_object(part, f"a part of '{field}'").get("text")
-        if not isinstance(text, str):
+        found = as_object(part, f"a part of '{field}'")
+        text = found.get("text")
+        if isinstance(text, str):
+            texts.append(text)
+        elif found.get("type") not in ("reference", "tool_reference"):  # Mistral's, to what a tool of its own found
             raise ill_formed(f"'text' of a part of '{field}'", "text", text)
-        texts.append(text)
     return "".join(texts)
 
 
@@ -310,4 +322,5 @@ def _usage(usage: dict[str, JSON]) -> Usage:
         output=count(usage, "completion_tokens"),
         cached=cached,
         reasoning=count(usage.get("completion_tokens_details"), "reasoning_tokens"),
+        cache_write=count(usage.get("prompt_tokens_details"), "cache_write_tokens"),  # OpenRouter
     )

@@ -75,7 +75,8 @@ _BY_MESSAGE: Final[_Said] = (
     (frozenset({None}), _words("rate.?limit|too many requests"), "rate_limit"),
     (frozenset({None}), _words("overloaded|unavailable|server busy|at capacity|try again later"), "overloaded"),
     # Ollama tells nothing but a text in its streams; this one when the process that runs the model has died.
-    (frozenset({None}), _words("while running the model|unexpected EOF|runner .*(terminated|crashed)"), "overloaded"),
+    (frozenset({None}), _words("while running the model|unexpected EOF|runner .*(terminated|crashed|stopped)"),
+     "overloaded"),
 )  # fmt: skip
 """What a message says, and under which statuses (None: in a stream) that is believed."""
 
@@ -140,13 +141,15 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """An error that a server reported. `told`: its message, in one short line. `retry_after` is in seconds."""
+    """An error that a server reported. `told`: its message, in one short line. `retry_after` is in seconds. `unread`:
+    what the model wrote, and the server could make no call of."""
 
     code: ProviderErrorCode
     retryable: bool
     remedy: str
     told: str
     retry_after: float | None
+    unread: str | None
 
 
 def read_error(body: JSON, status: int | None = None) -> Reported:
@@ -160,7 +163,7 @@ def read_error(body: JSON, status: int | None = None) -> Reported:
         remedy = _REMEDIES_BY_STATUS.get(status, remedy)
     if code == "rate_limit" and _TOO_LARGE.search(told):
         retryable, remedy = False, _TOO_LARGE_REMEDY
-    return Reported(code, retryable, remedy, told, _wait(body, told) if retryable else None)
+    return Reported(code, retryable, remedy, told, _wait(body, told) if retryable else None, _unread(body))
 
 
 def reported_error(error: JSON, status: int | None = None) -> ProviderError:
@@ -176,7 +179,17 @@ def reported_error(error: JSON, status: int | None = None) -> ProviderError:
         retryable=found.retryable,
         code=found.code,
         retry_after=found.retry_after,
+        unread=found.unread,
     )
+
+
+def _unread(body: JSON) -> str | None:
+    """Groq's `failed_generation`."""
+    fields = cast("dict[str, JSON]", body) if isinstance(body, dict) else {}
+    error = fields.get("error")
+    fields = cast("dict[str, JSON]", error) if isinstance(error, dict) else fields
+    written = fields.get("failed_generation") if fields.get("code") == "tool_use_failed" else None
+    return written if isinstance(written, str) and written.strip() else None
 
 
 def _ended(text: str) -> str:

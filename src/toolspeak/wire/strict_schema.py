@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.wire.base import OutputSchema
@@ -68,6 +68,40 @@ def openai_form(output: OutputSchema) -> OutputSchema:
 def anthropic_form(schema: Mapping[str, JSON]) -> dict[str, JSON]:
     """The schema as Anthropic takes it: every object closed, and bounds of values told in words."""
     return cast("dict[str, JSON]", _closed(schema))
+
+
+def is_closed(schema: Mapping[str, JSON]) -> bool:
+    """Whether a schema names all keys of its objects, or can be read so (it says nothing of others), and does not hold
+    itself."""
+    definitions = {**_definitions(schema, "$defs"), **_definitions(schema, "definitions")}
+    return _names_all(schema, definitions, frozenset())
+
+
+def _definitions(schema: Mapping[str, JSON], keyword: str) -> Mapping[str, JSON]:
+    found = cast("Mapping[str, JSON]", schema.get(keyword) or {})
+    return {f"#/{keyword}/{name}": one for name, one in found.items()}
+
+
+def _names_all(schema: JSON, definitions: Mapping[str, JSON], within: frozenset[str]) -> bool:
+    if not isinstance(schema, Mapping) or not any(keyword in schema for keyword in _TYPED):
+        return False
+    found = cast("Mapping[str, Any]", schema)
+    kind = found.get("type")
+    if kind == "object" and (found.get("additionalProperties", False) is not False or "properties" not in found):
+        return False
+    if "patternProperties" in found or "propertyNames" in found or (kind == "array" and not found.get("items")):
+        return False
+    inner = [*cast("Mapping[str, JSON]", found.get("properties", {})).values()]
+    for keyword in _LISTED:
+        inner += cast("Sequence[JSON]", found.get(keyword, ()))
+    if found.get("items"):
+        inner.append(found["items"])
+    if not all(_names_all(one, definitions, within) for one in inner):
+        return False
+    place = found.get("$ref")
+    if place is None:
+        return True
+    return place not in within and _names_all(definitions.get(place), definitions, within | {place})
 
 
 def _strict(schema: JSON) -> dict[str, JSON]:
