@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from toolspeak.data.messages import JSON
-from toolspeak.tools.problems import explain, problem, show
+from toolspeak.tools.places import show
+from toolspeak.tools.problems import explain, problem
 from toolspeak.tools.tool import ArgumentProblem
 
 MAX_DEPTH = 128  # the dialects' cap (docs/design.md 4.1); pydantic's JSON parser stops at 200
