@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from pathlib import Path
 
 from toolspeak.agent.recording import Recording
+from toolspeak.data.values import quick
 from toolspeak.providers.base import Provider
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Cassette:
     """`Agent(cassette=Cassette.record("run.jsonl"))`, and later `Agent(cassette=Cassette.replay("run.jsonl"))`.
 

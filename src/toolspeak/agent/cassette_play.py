@@ -21,6 +21,7 @@ from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolCall, ToolResult
+from toolspeak.data.values import quick
 from toolspeak.errors import ReplayDiverged, UsageError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Playback, Secrets, Taped
 from toolspeak.execute.approval import Answer, StandingApprover
@@ -251,7 +252,7 @@ class _Answers:
         return replace(decision, digest=shown.digest)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _AnswersTogether:
     player: Player
 
@@ -260,7 +261,7 @@ class _AnswersTogether:
         return [await one(request) for request in requests]
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Played:
     """A provider of the recording."""
 

@@ -38,6 +38,7 @@ from toolspeak.data.codec import dump
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolCall
+from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ProviderError, UsageError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Tape, Taped
 from toolspeak.execute.approval import Answer, StandingApprover, ask, ask_together
@@ -266,7 +267,7 @@ class _Asked:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _AskedTogether:
     """The same for an approver that is shown a whole batch."""
 
@@ -284,7 +285,7 @@ class _AskedTogether:
         return answers
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Recorded:
     """A provider whose turns are recorded."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import JsonPart, MalformedCall, Message, Part, TextPart, ToolCall, ToolResult
+from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
 
 CLEARED = "cleared"
@@ -45,7 +46,7 @@ class Window:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Plan:
     """`cleared` are the calls whose results are cleared; or the messages before `upto` are summarised, but for the
     system messages in front and those `kept` as they are. Tokens are estimates of what the next turn would read."""

@@ -6,7 +6,7 @@ import io
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +26,7 @@ from toolspeak.data.codec import dumps
 from toolspeak.data.events import PAUSED, Record
 from toolspeak.data.messages import JSON
 from toolspeak.data.prices import read_prices
+from toolspeak.data.values import quick
 from toolspeak.dialects import Section, get_dialect, repaired
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, InDoubt, ScheduleName
@@ -43,7 +44,7 @@ something, and check your work afterwards. Your last message, without a call, is
 did, in a few sentences."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Setup:
     """What sets up a run's agent; recorded with the run, so that `resume` can do it again. `record` is the file of its
     cassette, `recording` the cassette's id."""
@@ -98,7 +99,7 @@ def recording_of(setup: Setup) -> Cassette | None:
     return cassette
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Shown:
     """How a run's work is shown: `as_json` prints the records; `timeline` is the file for its picture."""
 

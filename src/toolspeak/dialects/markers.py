@@ -75,7 +75,7 @@ _ATTRIBUTES_START = re.compile(r"\s[^<>]*")
 NO_REASONING = Marker("reasoning", "", None)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Markup:
     """What a parser needs of its markers behind their start. `thought` is the first of reasoning, `thought_ends` how
     any reasoning ends, `inside` finds what may be a marker in it. `frames` are the special tokens around turns.

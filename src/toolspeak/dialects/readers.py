@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from operator import is_
 from typing import Literal, cast
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed
+from toolspeak.data.values import changed, quick
 from toolspeak.dialects import harmony_parser, muse
 from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.blocks import BlockParser
@@ -42,7 +42,7 @@ _MUSE_OPENED = re.compile(r"\s+(?:t(?:o(?:=(?:[^\s<]+(?:<[|a-z]*)?)?)?)?)?")
 """As much of the addressee, with which a turn of Muse begins behind its prompt, as there may be."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Reader:
     """One dialect as `auto` reads it. `own`: the model's, or the one it was told to write. `turn`: from its marker on
     it reads all the rest of the turn."""
@@ -63,7 +63,7 @@ def _turn_marker(text: str, head: re.Pattern[str]) -> Marker:
     return Marker("calls", text, None, Follows(follows))
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Turns:
     """A dialect whose turns are messages with headers: where one begins, and the tokens that are its own anywhere."""
 
@@ -228,7 +228,7 @@ class Same:
         return self._hash
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Known:
     """What all the turns with the same dialects and tools share; `beginner` reads a turn that `begins` as its own."""
 

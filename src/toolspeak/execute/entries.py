@@ -56,7 +56,7 @@ class Held:
 Entry: TypeAlias = Ready | Settled | Held
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Stopping:
     """When a batch ends before its end: at the first failure, at the first refusal."""
 

@@ -37,7 +37,7 @@ class Answer:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Kept:
     """Metadata to keep: `fact` as the hook saw it, `change` what to make of the value there is when it is applied."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from toolspeak.data.tools import Effects
+from toolspeak.data.values import quick
 from toolspeak.execute.schedule import Conflicts
 
 
@@ -23,7 +24,7 @@ class Flag:
         return self._on
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Abandoned:
     """A call that nobody waits for any more; `ended` is set once its function has."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from toolspeak.data.messages import (
@@ -16,6 +16,7 @@ from toolspeak.data.messages import (
     ToolResult,
     failure,
 )
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolError
 from toolspeak.execute.secrets import Secrets
 from toolspeak.execute.shorten import json_text, shorten_json
@@ -31,7 +32,7 @@ _ASK_AGAIN = (
 _PAGE = "All of it: call read_result with handle={handle}."
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class ResultCap:
     """How much of a result the model gets: `max_bytes` of text and JSON (UTF-8). With `pages` the whole of a longer
     one is kept in the run's memory, where the tool `read_result` finds it under the call's id."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from toolspeak.data.values import quick
 from toolspeak.execute.entries import Stopping
 from toolspeak.execute.gates import Concurrency
 from toolspeak.execute.interceptors import Interceptor
@@ -15,7 +15,7 @@ from toolspeak.execute.secrets import Secrets
 from toolspeak.execute.tape import Playback, Tape
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class ExecutionSettings:
     """See `Executor`; `tool_timeout` is in seconds."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic_core import ErrorDetails
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.tools.places import SHOWN, Path, place_of, show
 from toolspeak.tools.tool import ArgumentProblem
 
@@ -87,7 +87,7 @@ def describe(value: object) -> str:
     return f"{show(cast('object', value))} ({kind})"
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Fault:
     """One of pydantic's errors, with the union branches in its location told apart from the path."""
 

@@ -6,11 +6,11 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools import typed
 from toolspeak.tools.context import INJECTED, Injected
@@ -22,7 +22,7 @@ FORWARDREF: Any = 3
 """`annotationlib.Format.FORWARDREF` (an IntEnum) without its module, which only Python 3.14 has."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Parameter:
     """One parameter the model fills in. `default` is REQUIRED when there is none."""
 
@@ -31,7 +31,7 @@ class Parameter:
     default: Any
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Signature:
     """`parameters` leaves out those that get something of the run (`injected`) and those a partial has already
     bound."""

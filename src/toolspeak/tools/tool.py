@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools.context import Injected, RunContext
 from toolspeak.tools.verify import Verify
@@ -26,7 +27,7 @@ def check_name(name: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class ArgumentProblem:
     """One thing wrong with a call's arguments. `message` names the field, what is expected and what came."""
 

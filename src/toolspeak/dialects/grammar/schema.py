@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.dialects.grammar.avoid import Pattern, exactly
 from toolspeak.dialects.grammar.ir import (
     EMPTY,
@@ -279,7 +280,7 @@ def _add(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Split:
     """A schema's values by how text dialects write them: any text; these values and no others; values of the schemas
     in `others`, none of which is text."""

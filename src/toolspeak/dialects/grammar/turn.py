@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from toolspeak.data.messages import JSON, ToolChoice
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.grammar.avoid import SPACE, Item, Pattern, exactly, items_of
 from toolspeak.dialects.grammar.ir import (
@@ -68,7 +69,7 @@ class Frame:
     json_schema: Callable[[Sequence[ToolSpec], int | None], JSON] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Turn:
     """The parts of a turn for one tool choice, which targets put together in their own way.
 
