@@ -6,7 +6,8 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -37,8 +38,8 @@ _AGAIN = "If the change is meant, record the run again"
 class Player(Recording, Playback):
     """Asks no model, calls no function and bothers nobody. See `Cassette.replay`."""
 
-    def __init__(self, path: Path, *, pauses: bool = True) -> None:
-        self._path = path
+    def __init__(self, path: str | PathLike[str], *, pauses: bool = True) -> None:
+        self._path = path = Path(path)
         self._pauses = pauses
         self._secrets = Secrets()
         self._recorded = read_recording(path)
@@ -227,7 +228,7 @@ def _said(fact: ApprovalDecided) -> str:
     return ("yes" if fact.approved else "no, and the run ends" if fact.ends_run else "no") + changed
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Answers:
     """In place of an approver: what was said when it was recorded."""
 

@@ -9,7 +9,8 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from os import PathLike
 from pathlib import Path
 from typing import cast
 
@@ -53,8 +54,8 @@ from toolspeak.wire.base import ModelRequest
 class Recorder(Recording, Tape):
     """Writes a line as soon as there is something to say. See `Cassette.record`."""
 
-    def __init__(self, path: Path, *, go_on: bool = False) -> None:
-        self._path = path
+    def __init__(self, path: str | PathLike[str], *, go_on: bool = False) -> None:
+        self._path = path = Path(path)
         self._secrets = Secrets()
         self._before: dict[str, JSON] | None = None
         self._turns = 0
@@ -250,7 +251,7 @@ def _text(arguments: JSON) -> str:
     return json.dumps(arguments, sort_keys=True, default=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Asked:
     """An approver whose answers are recorded; None is nobody: the run pauses."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
 
@@ -19,7 +18,7 @@ ENGINE_TOKENS = ("<bos>", "<eos>")
 """What vLLM's tests have an engine parser drop wherever it stands, whatever the model's own special tokens."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Marker:
     """One start marker and what it opens, up to `end` (None: the body knows its own end).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from toolspeak.data.messages import JSON, no_extra
@@ -47,7 +47,7 @@ class Preview(Protocol):
     def __call__(self, arguments: Mapping[str, Any], context: RunContext[Any] | None = None) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Tool:
     """Made by `@tool`; calling it calls the function as it was.
 

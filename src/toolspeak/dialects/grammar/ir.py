@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from toolspeak.data.values import quick
@@ -41,7 +41,7 @@ class Series:
     parts: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Choice:
     """One of these; of none, nothing can be written."""
 
@@ -194,7 +194,7 @@ def joined(part: Node, joint: Node | str, low: int, high: int | None) -> Node:
     return chain if low else optional(chain)
 
 
-@dataclass(slots=True)
+@quick(frozen=False)
 class Rules:
     """The named rules of a grammar while it is being built."""
 
