@@ -224,8 +224,9 @@ def test_the_package_alone_loads_none_of_its_rooms(tmp_path: Path):
 
 
 HEAVY = {
-    "sqlite3", "tomllib", "httpx2", "pydantic", "pydantic_core", "docstring_parser", "toolspeak.agent.cassette_play", "toolspeak.agent.cassette_record",
-    "toolspeak.dialects.catalogue", "toolspeak.journal.sqlite", "toolspeak.providers.families",
+    "sqlite3", "tomllib", "httpx2", "pathlib", "pydantic", "pydantic_core", "docstring_parser",
+    "toolspeak.agent.cassette_play", "toolspeak.agent.cassette_record", "toolspeak.dialects.catalogue",
+    "toolspeak.journal.sqlite", "toolspeak.providers.families",
     "click", "rich",
 }  # fmt: skip
 """What an agent needs for a model by name, a typed function, a file, a recording or a terminal alone."""
@@ -236,6 +237,14 @@ def test_an_agent_loads_nothing_that_its_run_does_not_need(tmp_path: Path):
     found = loaded(tmp_path, "from toolspeak import Agent, Toolset, tool, MemoryJournal, Limits")
     assert found & HEAVY == set()
     assert loaded(tmp_path, code) & {"click", "rich", "httpx2"} == set()
+
+
+def test_a_dialect_that_is_named_loads_no_other(tmp_path: Path):
+    found = loaded(tmp_path, "from toolspeak.dialects import get_dialect; get_dialect('hermes')")
+    assert "toolspeak.dialects.hermes" in found
+    others = {"catalogue", "detect", "cogency_json", "qwen3_coder", "harmony", "pythonic"}
+    assert found & {f"toolspeak.dialects.{name}" for name in others} == set()
+    assert found & {"asyncio", "pydantic", "pathlib"} == set()
 
 
 PACKAGES = ["toolspeak", *(f"toolspeak.{room}" for room in ("dialects", "journal", "mcp", "providers", "tools.typed"))]

@@ -12,12 +12,13 @@ from typing import Any, BinaryIO, TypeVar, cast
 import click
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, repaired
+from toolspeak.dialects import Dialect, get_dialect, repaired
+from toolspeak.dialects.table import FAMILIES
 from toolspeak.errors import UsageError
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 STANDARD_INPUT = "-"
-_NAMES = ", ".join(dialect.name for dialect in PROTOCOLS)
+_NAMES = ", ".join(FAMILIES["protocols"])
 
 
 class Spelled(click.Choice[str]):
