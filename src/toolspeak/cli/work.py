@@ -13,7 +13,7 @@ from typing import Literal
 import click
 from rich.console import Console
 
-from toolspeak import mcp
+from toolspeak import dialects, mcp
 from toolspeak.agent import DEFAULT_DIALECT, Agent, Cassette, Run, RunResult, RunState
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.recorder import Watched
@@ -27,7 +27,7 @@ from toolspeak.data.events import PAUSED, Record
 from toolspeak.data.messages import JSON
 from toolspeak.data.prices import read_prices
 from toolspeak.data.values import quick
-from toolspeak.dialects import Section, get_dialect, repaired
+from toolspeak.dialects import Section, get_dialect
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, InDoubt, ScheduleName
 from toolspeak.journal import Journal
@@ -148,7 +148,7 @@ async def _work(
     agent = Agent(
         setup.model,
         Toolset([*workspace_tools(setup.workspace), recall_tool(journal), *more_tools]),
-        dialect=repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
+        dialect=dialects.repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
         rules=open_rules(setup.rules) if setup.rules else None,
         instructions=_INSTRUCTIONS,
         approve=approver,

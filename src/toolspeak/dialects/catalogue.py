@@ -16,7 +16,3 @@ PROTOCOLS: tuple[Dialect, ...] = FAMILIES["protocols"]
 """The published text protocols, for models that know none of their own."""
 
 DIALECTS: tuple[Dialect, ...] = tuple(dialect for family in FAMILIES.values() for dialect in family)
-
-DETECTION: tuple[Dialect, ...] = (*DIALECTS[len(PROTOCOLS) :], *PROTOCOLS)
-"""The order in which `auto` asks where several dialects know a marker: the models' own formats before the protocols,
-so that JSON in <tool_call> is Hermes's, of whose calls all count."""

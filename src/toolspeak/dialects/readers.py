@@ -15,7 +15,6 @@ from toolspeak.dialects import harmony_parser, muse
 from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.body import Body
-from toolspeak.dialects.catalogue import DETECTION
 from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.harmony import HARMONY
 from toolspeak.dialects.markers import (
@@ -33,6 +32,7 @@ from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Follows, Starts
 from toolspeak.dialects.pythonic import BareDialect
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker
+from toolspeak.dialects.table import DETECTION, load_dialect
 
 _HARMONY_HEAD = re.compile(r"<\|start\|>assistant(?:\s+to=[^\s<]+)?\s*<\|channel\|>|<\|channel\|>\s*[a-z]")
 _HARMONY_CALL = re.compile(r"<\|start\|>assistant\s+to=[^\s<]+\s*<\|channel\|>|<\|channel\|>\s*[a-z]+\s+to=")
@@ -247,7 +247,7 @@ def known_readers(own: Same, tools: Same, told: bool) -> Known:
     dialects, specs = cast("Sequence[Dialect]", own.items), cast("Sequence[ToolSpec]", tools.items)
     readers = [
         reader
-        for dialect in DETECTION
+        for dialect in map(load_dialect, DETECTION)
         for reader in _readers(dialect, specs, any(dialect is each for each in dialects), told)
     ]
     union = Union(readers)

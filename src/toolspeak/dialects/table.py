@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from toolspeak.dialects.base import Dialect
 
@@ -88,6 +88,10 @@ published protocols, JSON between markers, the name outside of the JSON, element
 notation."""
 
 PLACES: Mapping[str, str] = {name: place for family in FAMILIES.values() for name, place in family.items()}
+
+DETECTION: Sequence[str] = (*(name for name in PLACES if name not in FAMILIES["protocols"]), *FAMILIES["protocols"])
+"""The order in which `auto` asks where several dialects know a marker: the models' own formats before the protocols,
+so that JSON in <tool_call> is Hermes's, of whose calls all count."""
 
 
 def load_dialect(name: str) -> Dialect:
