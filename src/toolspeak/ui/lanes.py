@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished, ToolStarted
 from toolspeak.data.messages import JSON, ToolCall
@@ -197,10 +197,10 @@ def _draw_lane(lane: Lane, y: float, scale: float) -> Iterator[str]:
         yield f'<line class="waits" x1="{_LEFT}" y1="{y:.1f}" x2="{start:.1f}" y2="{y:.1f}"/>'
     kind = "failed" if lane.failed else "reads" if lane.read_only else "writes"
     span = lane.finished - lane.started
-    told = quoteattr(f"{lane.label}: {_seconds(span)}")
+    told = escape(f"{lane.label}: {_seconds(span)}")
     yield (
         f'<rect class="{kind}{" early" if lane.early else ""}" x="{start:.1f}" y="{y - _BAR / 2:.1f}" '
-        f'width="{max(2.0, span * scale):.1f}" height="{_BAR}" rx="3" aria-label={told}/>'
+        f'width="{max(2.0, span * scale):.1f}" height="{_BAR}" rx="3" aria-label="{told}"/>'
     )
 
 
