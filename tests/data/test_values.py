@@ -115,3 +115,15 @@ class Plain:
 
 def test_a_value_is_documented_as_it_was_or_by_its_name():
     assert (Bound.__doc__, Plain.__doc__) == ("It checks itself, and is called.", "Plain")
+
+
+@quick(kw_only=True)
+class Named:
+    first: int = 1
+    second: int
+
+
+def test_fields_by_name_alone():
+    assert replace(Named(second=2), first=3) == Named(first=3, second=2)
+    with pytest.raises(TypeError):
+        Named(1, 2)  # pyright: ignore[reportCallIssue]

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, cast
 
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolError
 from toolspeak.tools import typed
 from toolspeak.tools.places import Path, place_of, show
@@ -24,7 +25,7 @@ class Unserialisable(ToolError):
     """A tool returned what JSON cannot hold; the message names the type and the place."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick()
 class Returned:
     """A tool may return this to say both what a model reads and, for programs, the value behind it."""
 

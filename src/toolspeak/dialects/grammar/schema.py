@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
@@ -58,7 +57,7 @@ _STRING_CHAR = choice(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@quick(eq=False, kw_only=True)
 class Notation:
     """How values are written: JSON, or something like it.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from toolspeak.data.messages import JSON, ToolChoice
 from toolspeak.data.tools import ToolSpec
@@ -43,7 +42,7 @@ WriteCall = Callable[[ToolSpec, Rules], Node]
 Triggers = Callable[[Sequence[ToolSpec]], Iterable[str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@quick(kw_only=True)
 class Frame:
     """How a dialect frames a turn's calls.
 
