@@ -39,6 +39,7 @@ IMPORTS = {
     "pydantic": "import pydantic",
     "toolspeak": "import toolspeak",
     "toolspeak.Agent": "from toolspeak import Agent",
+    "toolspeak, a tool": "from toolspeak import Agent, tool\ndef read(path: str) -> str: 'Reads.'\ntool(read)",
     "llm": "import llm",
     "agno": "from agno.agent import Agent",
     "langgraph": "from langchain.agents import create_agent",
@@ -118,7 +119,9 @@ def imports(pythons: dict[str, str], rounds: int) -> dict[str, Figures]:
 
 
 def _cpu(python: str, statement: str) -> float:
-    with subprocess.Popen([python, "-c", statement], stderr=subprocess.DEVNULL) as running:
+    # Compiled once, as what is installed is: else a clone would be compiled anew in every process.
+    environ = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    with subprocess.Popen([python, "-c", statement], stderr=subprocess.DEVNULL, env=environ) as running:
         _, status, usage = os.wait4(running.pid, 0)
         running.returncode = os.waitstatus_to_exitcode(status)
     if running.returncode:

@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"errors"},
     "dialects": {"lazy", "errors", "data"},
     "wire": {"errors", "data"},
-    "tools": {"errors", "data"},
+    "tools": {"lazy", "errors", "data"},
     "journal": {"lazy", "errors", "data"},
     "providers": {"lazy", "errors", "data", "wire"},
     "execute": {"errors", "data", "tools"},
@@ -224,11 +224,12 @@ def test_the_package_alone_loads_none_of_its_rooms(tmp_path: Path):
 
 
 HEAVY = {
-    "sqlite3", "tomllib", "httpx2", "toolspeak.agent.cassette_play", "toolspeak.agent.cassette_record",
-    "toolspeak.dialects.catalogue", "toolspeak.journal.sqlite", "toolspeak.providers.families",
+    "sqlite3", "tomllib", "httpx2", "pathlib", "pydantic", "pydantic_core", "docstring_parser",
+    "toolspeak.agent.cassette_play", "toolspeak.agent.cassette_record", "toolspeak.dialects.catalogue",
+    "toolspeak.journal.sqlite", "toolspeak.providers.families",
     "click", "rich",
 }  # fmt: skip
-"""What an agent needs for a model by name, a file, a recording or a terminal alone."""
+"""What an agent needs for a model by name, a typed function, a file, a recording or a terminal alone."""
 
 
 def test_an_agent_loads_nothing_that_its_run_does_not_need(tmp_path: Path):
@@ -238,7 +239,15 @@ def test_an_agent_loads_nothing_that_its_run_does_not_need(tmp_path: Path):
     assert loaded(tmp_path, code) & {"click", "rich", "httpx2"} == set()
 
 
-PACKAGES = ["toolspeak", *(f"toolspeak.{room}" for room in ("dialects", "journal", "mcp", "providers"))]
+def test_a_dialect_that_is_named_loads_no_other(tmp_path: Path):
+    found = loaded(tmp_path, "from toolspeak.dialects import get_dialect; get_dialect('hermes')")
+    assert "toolspeak.dialects.hermes" in found
+    others = {"catalogue", "detect", "cogency_json", "qwen3_coder", "harmony", "pythonic"}
+    assert found & {f"toolspeak.dialects.{name}" for name in others} == set()
+    assert found & {"asyncio", "pydantic", "pathlib"} == set()
+
+
+PACKAGES = ["toolspeak", *(f"toolspeak.{room}" for room in ("dialects", "journal", "mcp", "providers", "tools.typed"))]
 
 
 @pytest.mark.parametrize("name", PACKAGES)

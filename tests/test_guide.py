@@ -19,11 +19,9 @@ def test_its_program_runs_and_its_file_in_the_catalogue(tmp_path):
     copied = tmp_path / "toolspeak"
     shutil.copytree(DIALECTS.parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
     (copied / "dialects" / "nebula.py").write_text(declaration, "utf-8")
-    catalogue = copied / "dialects" / "catalogue.py"
-    first = "from toolspeak.dialects.base "
-    listed, added = catalogue.read_text("utf-8"), f"from toolspeak.dialects.nebula import NEBULA\n{first}"
-    listed = listed.replace(first, added, 1).replace("    HERMES,\n", "    HERMES,\n    NEBULA,\n", 1)
-    catalogue.write_text(listed, "utf-8")
+    table = copied / "dialects" / "table.py"
+    hermes, nebula = '"hermes": "hermes:HERMES",', '"nebula": "nebula:NEBULA",'
+    table.write_text(table.read_text("utf-8").replace(hermes, f"{hermes} {nebula}", 1), "utf-8")
     found = 'from toolspeak.dialects import known_dialect\nassert known_dialect("Nebula-2.1-7B").name == "nebula"'
     command = [sys.executable, "-W", "error", "-c", "\n".join([*blocks, found])]
     subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True, timeout=60)

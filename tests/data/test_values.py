@@ -79,3 +79,51 @@ def test_a_factory_makes_something_anew_for_each_value():
     one.numbers.append(1)
     assert (one.numbers, other.numbers) == ([1], [])
     assert Two("given", one.numbers).numbers is one.numbers
+
+
+@quick()
+class Bound:
+    """It checks itself, and is called."""
+
+    low: int
+    high: int = 9
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError(f"{self.low} is more than {self.high}")
+
+    def __call__(self, number: int) -> bool:
+        return self.low <= number <= self.high
+
+    def __hash__(self) -> int:
+        return 7
+
+
+def test_what_its_author_wrote_goes_on():
+    bound = Bound(3)
+    assert (bound(2), bound(3), hash(bound)) == (False, True, 7)
+    with pytest.raises(ValueError, match="12 is more than 9"):
+        Bound(12)
+    with pytest.raises(ValueError, match="3 is more than 1"):
+        replace(bound, high=1)
+
+
+@quick()
+class Plain:
+    low: int
+
+
+def test_a_value_is_documented_as_it_was_or_by_its_name():
+    assert (Bound.__doc__, Plain.__doc__) == ("It checks itself, and is called.", "Plain")
+
+
+@quick(kw_only=True)
+class Named:
+    first: int = 1
+    second: int
+
+
+def test_fields_by_name_alone():
+    assert replace(Named(second=2), first=3) == Named(first=3, second=2)
+    with pytest.raises(TypeError):
+        Named(1, 2)  # pyright: ignore[reportCallIssue]

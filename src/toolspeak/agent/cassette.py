@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 
 from toolspeak.agent.recording import Recording
+from toolspeak.data.values import quick
 from toolspeak.providers.base import Provider
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Cassette:
     """`Agent(cassette=Cassette.record("run.jsonl"))`, and later `Agent(cassette=Cassette.replay("run.jsonl"))`.
 
@@ -21,20 +21,20 @@ class Cassette:
     recording: Recording
 
     @classmethod
-    def record(cls, path: str | Path, *, go_on: bool = False) -> Cassette:
+    def record(cls, path: str | PathLike[str], *, go_on: bool = False) -> Cassette:
         """Writes a new recording, in place of one that is there. With `go_on` it goes on with that one, for a run that
         was paused or interrupted and is resumed by another agent or process. Raises UsageError for a file that is
         something else."""
-        return cls(_side("record", "Recorder", Path(path), go_on=go_on))
+        return cls(_side("record", "Recorder", path, go_on=go_on))
 
     @classmethod
-    def replay(cls, path: str | Path, *, pauses: bool = True) -> Cassette:
+    def replay(cls, path: str | PathLike[str], *, pauses: bool = True) -> Cassette:
         """Plays a recording: no model is asked, no tool's function is called, and nobody is asked for approval.
         Whatever model the agent is given, it is the one that was recorded, and so are the answers.
 
         A run that paused pauses again, and goes on with `Agent.resume`; unless `pauses` is False: then what was decided
         later is the answer at once. Raises UsageError for a file that is no recording, naming the line."""
-        return cls(_side("play", "Player", Path(path), pauses=pauses))
+        return cls(_side("play", "Player", path, pauses=pauses))
 
     @property
     def replays(self) -> bool:
@@ -65,6 +65,6 @@ class Cassette:
         return self.recording.provider(model)
 
 
-def _side(module: str, name: str, path: Path, **settings: bool) -> Recording:
+def _side(module: str, name: str, path: str | PathLike[str], **settings: bool) -> Recording:
     """One of the two; most agents have no cassette, and do not pay for either."""
     return getattr(importlib.import_module(f"toolspeak.agent.cassette_{module}"), name)(path, **settings)

@@ -6,7 +6,8 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -21,6 +22,7 @@ from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolCall, ToolResult
+from toolspeak.data.values import quick
 from toolspeak.errors import ReplayDiverged, UsageError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Playback, Secrets, Taped
 from toolspeak.execute.approval import Answer, StandingApprover
@@ -36,8 +38,8 @@ _AGAIN = "If the change is meant, record the run again"
 class Player(Recording, Playback):
     """Asks no model, calls no function and bothers nobody. See `Cassette.replay`."""
 
-    def __init__(self, path: Path, *, pauses: bool = True) -> None:
-        self._path = path
+    def __init__(self, path: str | PathLike[str], *, pauses: bool = True) -> None:
+        self._path = path = Path(path)
         self._pauses = pauses
         self._secrets = Secrets()
         self._recorded = read_recording(path)
@@ -226,7 +228,7 @@ def _said(fact: ApprovalDecided) -> str:
     return ("yes" if fact.approved else "no, and the run ends" if fact.ends_run else "no") + changed
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Answers:
     """In place of an approver: what was said when it was recorded."""
 
@@ -251,7 +253,7 @@ class _Answers:
         return replace(decision, digest=shown.digest)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _AnswersTogether:
     player: Player
 
@@ -260,7 +262,7 @@ class _AnswersTogether:
         return [await one(request) for request in requests]
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Played:
     """A provider of the recording."""
 

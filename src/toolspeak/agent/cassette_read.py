@@ -14,6 +14,7 @@ from toolspeak.data.codec import load
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolResult
+from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, FormatError, ProviderError, UsageError
 from toolspeak.execute import Taped
 from toolspeak.execute.approval import StandingApprover
@@ -27,7 +28,7 @@ def in_turn(call_id: str) -> str:
     return _NUMBER.sub("", call_id)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class PlayedTurn:
     asked: dict[str, JSON]
     digest: str
@@ -38,7 +39,7 @@ class PlayedTurn:
     took: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class PlayedCall:
     """`arguments` is None where the function was not called."""
 
@@ -48,7 +49,7 @@ class PlayedCall:
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class PlayedAnswer:
     """What was said to a question about a call: a decision, or that the run ends; neither where the run paused."""
 

@@ -8,7 +8,8 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from os import PathLike
 from pathlib import Path
 from typing import cast
 
@@ -37,6 +38,7 @@ from toolspeak.data.codec import dump
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolCall
+from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ProviderError, UsageError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Tape, Taped
 from toolspeak.execute.approval import Answer, StandingApprover, ask, ask_together
@@ -52,8 +54,8 @@ from toolspeak.wire.base import ModelRequest
 class Recorder(Recording, Tape):
     """Writes a line as soon as there is something to say. See `Cassette.record`."""
 
-    def __init__(self, path: Path, *, go_on: bool = False) -> None:
-        self._path = path
+    def __init__(self, path: str | PathLike[str], *, go_on: bool = False) -> None:
+        self._path = path = Path(path)
         self._secrets = Secrets()
         self._keys: tuple[str, ...] = ()
         self._before: dict[str, JSON] | None = None
@@ -253,7 +255,7 @@ def _text(arguments: JSON) -> str:
     return json.dumps(arguments, sort_keys=True, default=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Asked:
     """An approver whose answers are recorded; None is nobody: the run pauses."""
 
@@ -270,7 +272,7 @@ class _Asked:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _AskedTogether:
     """The same for an approver that is shown a whole batch."""
 
@@ -288,7 +290,7 @@ class _AskedTogether:
         return answers
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Recorded:
     """A provider whose turns are recorded."""
 

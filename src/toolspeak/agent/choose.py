@@ -51,8 +51,8 @@ def choose_driver(
         )
     if not isinstance(dialect, str) and not hasattr(dialect, "parser"):
         raise UsageError(f"`dialect` is a name (`toolspeak dialects` lists them) or a Dialect, not {dialect!r}")
-    known = dialects.known_dialect(provider.name)
     if dialect == "auto" or dialect == "native":
+        known = dialects.known_dialect(provider.name)
         text = (
             dialects.AutoDialect(known) if known else dialects.AutoDialect(told=dialects.get_dialect(DEFAULT_DIALECT))
         )

@@ -7,10 +7,11 @@ never before results. The records keep everything; see `load_state(…, whole=Tr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import JsonPart, MalformedCall, Message, Part, TextPart, ToolCall, ToolResult
+from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
 
 CLEARED = "cleared"
@@ -21,7 +22,7 @@ _SUMMARY = "[What was said until here was summarised to make room. The summary:]
 _WORTH_IT = 400  # characters: a shorter result is hardly longer than the note in its place
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Window:
     """How many tokens a model reads, and what happens when a conversation fills them.
 
@@ -45,7 +46,7 @@ class Window:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Plan:
     """`cleared` are the calls whose results are cleared; or the messages before `upto` are summarised, but for the
     system messages in front and those `kept` as they are. Tokens are estimates of what the next turn would read."""

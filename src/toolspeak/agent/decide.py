@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolspeak.agent.compaction import Plan, Window, plan_compaction
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import LimitReached, RunStatus, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolChoice
-from toolspeak.data.values import value
+from toolspeak.data.values import quick, value
 
 _MAX_FRUITLESS_TURNS = 2  # a model that says nothing twice in a row will not start talking
 
@@ -30,21 +29,21 @@ class RunTools:
     max_calls: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Compact:
     """Make the history shorter before the next turn."""
 
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class AwaitApproval:
     """Nothing can go on before these calls are decided."""
 
     call_ids: tuple[str, ...]
 
 
-@value()
+@quick()
 class Finish:
     status: RunStatus
     answer: str

@@ -8,7 +8,7 @@ nothing pass. `AgentStop` ends the run.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -17,7 +17,7 @@ from toolspeak.agent.driver import TurnRequest
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import Event, MetadataSet, StopRequested
 from toolspeak.data.messages import JSON, Message, TextPart, Usage, no_extra
-from toolspeak.data.values import value
+from toolspeak.data.values import quick
 from toolspeak.dialects import ParsedTurn
 from toolspeak.errors import AgentStop, UsageError
 from toolspeak.execute import (
@@ -38,14 +38,14 @@ ValueT = TypeVar("ValueT")
 OutcomeT = TypeVar("OutcomeT")
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Step:
     """A model turn and its batch of calls; numbered from 1."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class StepEnd:
     """The run after a step. What `say` holds is said to the model as the user: the run goes on then, even if it had
     its answer."""
@@ -54,7 +54,7 @@ class StepEnd:
     say: tuple[str, ...] = ()
 
 
-@value()
+@quick()
 class RunStart:
     """The messages a run starts with, the task last."""
 

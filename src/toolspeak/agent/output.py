@@ -6,14 +6,12 @@ import json
 import re
 from typing import Any, Literal, TypeAlias, get_args
 
-from pydantic import TypeAdapter, ValidationError
-
 from toolspeak.agent.driver import Driver, schema_asked
 from toolspeak.agent.native import NativeDriver
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.dialects.extract import json_values, only_object
 from toolspeak.errors import AgentStop, UsageError
-from toolspeak.tools import Tool, Toolset, tool
+from toolspeak.tools import Tool, Toolset, tool, typed
 from toolspeak.wire.base import OutputSchema
 from toolspeak.wire.strict_schema import is_closed
 
@@ -39,9 +37,9 @@ class Output:
             raise UsageError("output_retries: a number from 0 up")
         self.mode = mode
         self.retries = retries
-        self._adapter: TypeAdapter[Any]
+        self._adapter: typed.TypeAdapter[Any]
         try:
-            self._adapter = TypeAdapter(type_)
+            self._adapter = typed.TypeAdapter(type_)
             schema = self._adapter.json_schema()
         except Exception as error:
             raise UsageError(f"output: {type_!r} has no JSON Schema ({error}); name a type of pydantic's") from error
@@ -87,13 +85,13 @@ class Output:
             for value in self._readings(found):
                 try:
                     return self._adapter.validate_json(json.dumps(value))
-                except ValidationError as error:
+                except typed.ValidationError as error:
                     problems = problems or _told(error)
         # Of an object with a mistake in it no text is made because the type may be one too.
         if self._plain.get("type") == "string" or only_object(answer) is None:
             try:  # a plain text is an answer where the type is one: a string, a word of an enumeration, a date
                 return self._adapter.validate_json(json.dumps(answer.strip()), strict=True)
-            except ValidationError:
+            except typed.ValidationError:
                 problems = problems or ["it holds no JSON"]
         how = f"call {FINAL_TOOL}" if self.mode == "tool" else "write the corrected JSON alone"
         raise UsageError(f"Your answer is not what was asked for: {'; '.join(problems)}. Please {how}.")
@@ -112,7 +110,7 @@ class Output:
         return None
 
 
-def _told(error: ValidationError) -> list[str]:
+def _told(error: typed.ValidationError) -> list[str]:
     found = error.errors(include_url=False, include_context=False)
     told = [f"{'.'.join(map(str, each['loc'])) or 'the value'}: {each['msg']}" for each in found[:_MAX_PROBLEMS]]
     return [*told, f"and {len(found) - _MAX_PROBLEMS} more"] if len(found) > _MAX_PROBLEMS else told

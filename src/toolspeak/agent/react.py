@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import cast
 
 from toolspeak.agent.driver import TOOK_CALLS, TurnRequest, with_words
@@ -35,6 +34,7 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import NORMAL_END, TextMessage, Usage
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute.observe import (
     DecisionExtractionFailed,
@@ -48,7 +48,7 @@ from toolspeak.wire.base import ModelRequest
 _FINAL = "Return only the final answer as plain text."
 
 
-@dataclass(slots=True)
+@quick(frozen=False)
 class _History:
     prompt: str
     messages: list[TextMessage]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias, cast
 
 from toolspeak.data.messages import (
@@ -22,6 +22,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.extract import json_object, json_objects, only_object
 from toolspeak.errors import suggest
 from toolspeak.wire.base import OutputSchema
@@ -52,7 +53,7 @@ TOOL SCHEMAS (name, parameters):
 _TYPES = ("call_tool", "final_answer")
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Decision:
     """`tool` and `args` of a call, or an `answer`."""
 
@@ -63,7 +64,7 @@ class Decision:
     answer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class BadDecision:
     """No decision, and why: for the model, which is asked again."""
 

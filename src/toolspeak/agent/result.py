@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from toolspeak.agent.paused import dump_run
@@ -11,11 +10,12 @@ from toolspeak.agent.run import Run
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import PAUSED, ApprovalRequested, RunStatus
 from toolspeak.data.messages import Message, Usage
+from toolspeak.data.values import quick
 from toolspeak.execute import Wait, hints, waits
 from toolspeak.journal.base import Journal
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class RunResult:
     """How a run ended, or where it waits.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from toolspeak.agent.decisions import decided
@@ -12,6 +11,7 @@ from toolspeak.agent.recording import Recording
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import PAUSED, Event, RunResumed, RunStatus
 from toolspeak.data.messages import Message
+from toolspeak.data.values import quick
 from toolspeak.errors import RunError
 from toolspeak.execute import Decision, Secrets, StandingRules
 from toolspeak.journal.base import Journal
@@ -20,7 +20,7 @@ UNFINISHED: tuple[RunStatus, ...] = ("running", *sorted(PAUSED))
 """The statuses of runs that can go on."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Place:
     """Where a session stands: the next run follows the first `follows_seq` records of run `follows`; `before` are
     the messages until there."""
@@ -32,7 +32,7 @@ class Place:
     before: Sequence[Message] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Resumption:
     """A run to be resumed from the journal alone, with what was decided about its calls."""
 

@@ -8,11 +8,12 @@ import select
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rich.console import Console
 
 from toolspeak.cli.edit import edited, editor, read, written
+from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
 from toolspeak.execute import ApprovalRequest, Approver, Decision
 from toolspeak.execute.approval import approve_none
@@ -113,7 +114,7 @@ class TerminalApprover:
                 return answer
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Answer:
     yes: bool
     reason: str = ""

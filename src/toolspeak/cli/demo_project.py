@@ -6,11 +6,11 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from toolspeak.data.messages import Message, TextPart, ToolCall
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect
 
 TASK = "A test of this project fails. Find out why, fix it, and note the fix in CHANGES.md."
@@ -84,7 +84,7 @@ _UNKNOWN = r"{{find:no tool is called '(\w+)'}}"
 _ALL_PASS = r"{{find:Ran (\d+) tests in [^\"]*OK}}"
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Step:
     """What the model says and calls in a turn, in no dialect; `fenced` puts the calls into a code fence."""
 

@@ -11,13 +11,15 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 import click
 
+from toolspeak import dialects
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, repaired
+from toolspeak.dialects import Dialect, get_dialect
+from toolspeak.dialects.table import FAMILIES
 from toolspeak.errors import UsageError
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 STANDARD_INPUT = "-"
-_NAMES = ", ".join(dialect.name for dialect in PROTOCOLS)
+_NAMES = ", ".join(FAMILIES["protocols"])
 
 
 class Spelled(click.Choice[str]):
@@ -99,7 +101,7 @@ def chosen_dialect(
     """Without a name it is `auto`. Raises UsageError for a name that no dialect has or a model of which none is known,
     and for `--strict` and `--repair` where they cannot be."""
     dialect = get_dialect(name or "auto", model=model, strict_detection=strict)
-    return repaired(dialect) if repair else dialect
+    return dialects.repaired(dialect) if repair else dialect
 
 
 def file_argument(command: CommandT) -> CommandT:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from toolspeak.cli.options import chosen_dialect
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, TurnEnded
 from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, ParsedTurn, Section, TurnCollector, open_parser, section_of_reply
 
 Finish = Literal["stop", "length"]
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Reply:
     """One reply to be read. `chunk` is the number of characters of each piece it arrives in; None: all at once.
 
@@ -76,7 +76,7 @@ def _call_id(index: int) -> str:
     return f"call_{index}"
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Begun:
     """How far a call came: its arguments are pieces of JSON text."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import click
@@ -16,6 +16,7 @@ from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.work import Approve, Setup, Shown, open_streams, recording_of, work
 from toolspeak.data.events import RunStarted
+from toolspeak.data.values import quick
 from toolspeak.errors import RunBusy, ToolspeakError, UsageError
 from toolspeak.execute import InDoubt
 from toolspeak.journal import Journal, RunInfo
@@ -67,7 +68,7 @@ def resume(
     sys.exit(run_to_end(_resume(run, every, watch, how, journal_of(journal))))
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _How:
     """What is said for every run that is resumed."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +15,7 @@ from toolspeak.cli.timeline import write_timeline
 from toolspeak.data.events import Event, ModelAnswered, Record
 from toolspeak.data.messages import JSON, Message, ToolCall
 from toolspeak.data.tools import Effects
+from toolspeak.data.values import quick
 from toolspeak.execute import BatchContext, Executor, ScheduleName, approve_all
 from toolspeak.tools import Toolset, tool
 from toolspeak.ui.lanes import BatchLanes, as_text, batches
@@ -84,7 +85,7 @@ class _Shop:
         return Toolset([price, discount, order, total])
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Played:
     """What one schedule made of the batch."""
 

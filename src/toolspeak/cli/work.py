@@ -6,14 +6,14 @@ import io
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Literal
 
 import click
 from rich.console import Console
 
-from toolspeak import mcp
+from toolspeak import dialects, mcp
 from toolspeak.agent import DEFAULT_DIALECT, Agent, Cassette, Run, RunResult, RunState
 from toolspeak.agent.agent import result_of
 from toolspeak.agent.recorder import Watched
@@ -26,7 +26,8 @@ from toolspeak.data.codec import dumps
 from toolspeak.data.events import PAUSED, Record
 from toolspeak.data.messages import JSON
 from toolspeak.data.prices import read_prices
-from toolspeak.dialects import Section, get_dialect, repaired
+from toolspeak.data.values import quick
+from toolspeak.dialects import Section, get_dialect
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, InDoubt, ScheduleName
 from toolspeak.journal import Journal
@@ -43,7 +44,7 @@ something, and check your work afterwards. Your last message, without a call, is
 did, in a few sentences."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Setup:
     """What sets up a run's agent; recorded with the run, so that `resume` can do it again. `record` is the file of its
     cassette, `recording` the cassette's id."""
@@ -98,7 +99,7 @@ def recording_of(setup: Setup) -> Cassette | None:
     return cassette
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Shown:
     """How a run's work is shown: `as_json` prints the records; `timeline` is the file for its picture."""
 
@@ -147,7 +148,7 @@ async def _work(
     agent = Agent(
         setup.model,
         Toolset([*workspace_tools(setup.workspace), recall_tool(journal), *more_tools]),
-        dialect=repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
+        dialect=dialects.repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
         rules=open_rules(setup.rules) if setup.rules else None,
         instructions=_INSTRUCTIONS,
         approve=approver,

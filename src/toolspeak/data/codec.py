@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NoReturn, cast
 
 from toolspeak.data.checks import Misfit, kind_of, quote, to_text
@@ -92,7 +93,7 @@ def loads(text: str) -> Any:
 def dump_row(record: Record) -> str:
     """`dumps` of a record without its `run_id` and `seq`, for a row that has both of its own."""
     try:
-        return _write_row(record)
+        return _row_writer()(record)
     except Exception:  # noqa: BLE001 - as above
         data = dump(record)
         del data["run_id"], data["seq"]
@@ -102,7 +103,7 @@ def dump_row(record: Record) -> str:
 def load_row(data: JSON, run_id: str, seq: int) -> Record:
     """The record that `dump_row` wrote, as `load_text` read it. Raises FormatError as `load` does."""
     try:
-        return _read_row(data, run_id, seq)
+        return _row_reader()(data, run_id, seq)
     except Exception:  # noqa: BLE001 - as above
         if not isinstance(data, dict):
             raise FormatError("expected an object") from None
@@ -110,8 +111,19 @@ def load_row(data: JSON, run_id: str, seq: int) -> Record:
 
 
 _ROW = ("run_id", "seq")
-_write_row: Callable[[Record], str] = codec_of(Record).writer(_ROW, FORMAT)
-_read_row: Callable[[JSON, str, int], Record] = codec_of(Record).reader(_ROW, FORMAT)
+
+
+# Made when asked for: most programs keep their records in memory.
+
+
+@cache
+def _row_writer() -> Callable[[Record], str]:
+    return codec_of(Record).writer(_ROW, FORMAT)
+
+
+@cache
+def _row_reader() -> Callable[[JSON, str, int], Record]:
+    return codec_of(Record).reader(_ROW, FORMAT)
 
 
 def _codec(value: Any) -> Codec:

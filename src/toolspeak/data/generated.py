@@ -8,12 +8,13 @@ number already, and write JSON's text without making objects of it first. (Every
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from functools import partial
 from typing import Any
 
 from toolspeak.data.checks import Convert, Misfit, number_text, object_text, string
 from toolspeak.data.messages import no_extra
+from toolspeak.data.values import quick
 
 _PLAIN = {
     str: "type(v) is str",
@@ -40,7 +41,7 @@ _NAMES: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Form:
     """How the values of one type are written and read.
 
@@ -59,7 +60,7 @@ class Form:
     texts: Mapping[Any, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class FieldRule:
     """How a field is written and read. `default` is its default (MISSING: it is required), `empty` the same if it is an
     empty one, which is not written (MISSING if not). `plain` is the type of values that are stored as they are."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, cast
 
 from toolspeak.data.messages import JSON, Usage
+from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
 
 AS_OF: Mapping[str, str] = {"anthropic": "2026-10-24", "openai": "2026-06-21"}
 """Whose prices are listed, and the day for which they are known to hold."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Price:
     """USD per million tokens. `cached` is for input read from a cache, `cache_write` for input written to one (None:
     as other input). A turn whose input is more than `long_above` tokens costs `long`, all of it."""

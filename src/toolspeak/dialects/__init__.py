@@ -39,8 +39,8 @@ _PLACES = {
     "section_of_reply": "toolspeak.dialects.prompt_tail",
     "translate": "toolspeak.dialects.translation",
 }
-"""Each public name and where it is. The catalogue is large: it is imported by whoever asks for a dialect, and not by
-whoever names a type. Type checkers read `__init__.pyi`."""
+"""Each public name and where it is. The catalogue is large: it is imported by whoever asks for all dialects, and not by
+whoever names one, or a type. Type checkers read `__init__.pyi`."""
 
 __all__ = list(_PLACES)
 

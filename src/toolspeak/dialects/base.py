@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import FinishReason, Message, TextMessage, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import value
+from toolspeak.data.values import quick
 from toolspeak.dialects.grammar.special import SpecialTokens
 from toolspeak.dialects.grammar.target import Grammar, Target
 
@@ -24,7 +23,7 @@ that many models saw in training."""
 NativeSchedule = Literal["parallel", "sequential"]
 
 
-@value()
+@quick()
 class BatchRule:
     """How many calls a turn may hold and which of them count.
 
@@ -39,7 +38,7 @@ class BatchRule:
     max_calls: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class DialectInfo:
     """What `toolspeak dialects` prints and the catalogue page shows.
 

@@ -29,7 +29,7 @@ class BlockParser(TurnParser):
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
         super().__init__(format.batch)
         self._format = format
-        self._table = format.table
+        self._table, self._candidate = format.table, format.table.candidate
         markup = format.table.markup
         self._ends, self._inside, self._thought = markup.ends, markup.inside, markup.thought
         self._thought_ends = markup.thought_ends  # the prompt may have opened any of them
@@ -72,7 +72,7 @@ class BlockParser(TurnParser):
             or self._echo
             or not chunk
             or self._state != self._text
-            or self._table.candidate.search(chunk) is not None
+            or self._candidate.search(chunk) is not None
         ):
             return None
         if self._quoting:
@@ -97,7 +97,7 @@ class BlockParser(TurnParser):
         if self._echo is not None:
             return self._skip_echo(self._echo, text, position, out)
         start = seen = position
-        quoting, candidate = self._quoting, self._table.candidate
+        quoting, candidate = self._quoting, self._candidate
         while True:
             found = candidate.search(text, position)
             if found is None:

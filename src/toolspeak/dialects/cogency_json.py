@@ -85,3 +85,6 @@ def _element(call: ToolCall | MalformedCall) -> str:
         return dump_json({"name": call.name, "args": call.arguments}, MARKERS)
     value: JSON = decode_json(call.raw)
     return dump_json(call.raw if isinstance(value, Problem) else value, MARKERS)
+
+
+COGENCY_JSON = CogencyJson()

@@ -103,3 +103,6 @@ _FRAME = Frame(
     end=f"\n</{EXECUTE}>",
     triggers=lambda _: [f"<{EXECUTE}>"],
 )
+
+
+COGENCY_XML = CogencyXml()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
@@ -23,7 +23,7 @@ from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import Caps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@quick(kw_only=True)
 class Layout:
     """How calls and results are laid out. `block`: the wrapper's start and end. `each`: a block for every call, else
     one for all. `joint` stands between calls (or their blocks), `gap` between tags, `edge` on both sides of a value.

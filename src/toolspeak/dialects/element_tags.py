@@ -92,7 +92,7 @@ class ElementSyntax:
         return stop - len(mark) if self.trims and text.endswith(mark, start, stop) else stop
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Landmarks:
     """The tags that a value may hold and that may end it: those of a syntax, and a block's markers. `flow` says whether
     a chunk of a value holds none, `whole` is a call that has none in its values."""

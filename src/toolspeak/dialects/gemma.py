@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
@@ -30,7 +30,7 @@ _CALL = re.compile(r"(?:call)?:\s*[\w$]")
 _CALL_STARTED = re.compile(r"(?:c|ca|cal|(?:call)?(?::\s*)?)")
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class GemmaFormat:
     """Markers of a call and of a result, the delimiter of strings, and what must not stand in a result."""
 

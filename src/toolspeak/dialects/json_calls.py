@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import cast
 
@@ -37,7 +37,7 @@ def _head(name_key: str, arguments_key: str) -> re.Pattern[str]:
     return re.compile(r"[ \t\n\r]*+".join(parts))
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class CallShape:
     """How a dialect writes a call in JSON.
 

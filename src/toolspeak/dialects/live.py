@@ -31,7 +31,10 @@ class Live:
             for first, tail in _tails(marker):
                 tails.setdefault(first, set()).add(tail)
         self._found = [(first, "|".join(sorted(tails[first]))) for first in sorted(tails)]
-        self.pattern = re.compile("|".join(f"{re.escape(first)}(?={tail})" for first, tail in self._found))
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile("|".join(f"{re.escape(first)}(?={tail})" for first, tail in self._found))
 
     @cached_property
     def _json(self) -> re.Pattern[str]:

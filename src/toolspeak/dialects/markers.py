@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol
 
 from toolspeak.data.values import quick
@@ -18,7 +18,7 @@ ENGINE_TOKENS = ("<bos>", "<eos>")
 """What vLLM's tests have an engine parser drop wherever it stands, whatever the model's own special tokens."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Marker:
     """One start marker and what it opens, up to `end` (None: the body knows its own end).
 
@@ -74,7 +74,7 @@ _ATTRIBUTES_START = re.compile(r"\s[^<>]*")
 NO_REASONING = Marker("reasoning", "", None)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Markup:
     """What a parser needs of its markers behind their start. `thought` is the first of reasoning, `thought_ends` how
     any reasoning ends, `inside` finds what may be a marker in it. `frames` are the special tokens around turns.
@@ -129,25 +129,52 @@ class MarkerTable:
     def __init__(self, markers: Sequence[Marker], specials: Sequence[str] = (), severed: str = "") -> None:
         self._specials = tuple(specials)
         self._longest = max(map(len, self._specials), default=0)
-        self._framing = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, specials))}))+") if specials else None
-        markers = (*markers, *(Marker("noise", text, None) for text in specials))
-        self.markers = markers
-        self._markup: Markup | None = None
+        self.markers = (*markers, *(Marker("noise", text, None) for text in specials))
         self._severed = severed
-        self._elements = {marker.element.lower(): marker for marker in markers if marker.element}
-        self._signed = [(marker, marker.opening) for marker in markers if isinstance(marker.opening, Signature)]
-        literal = [each for each in markers if not each.element and not isinstance(each.opening, Signature)]
+        self._elements = {marker.element.lower(): marker for marker in self.markers if marker.element}
+        self._signed = [(each, each.opening) for each in self.markers if isinstance(each.opening, Signature)]
+        literal = [each for each in self.markers if not each.element and not isinstance(each.opening, Signature)]
         self._literals = sorted(literal, key=lambda marker: len(marker.text), reverse=True)
-        names = "|".join(re.escape(name) for name in sorted(self._elements, key=len, reverse=True))
-        # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
-        self._marker = re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
-        self._usual_markers = [each for each in markers if self._is_usual(each)]
-        self._usual = re.compile("|".join(map(self._usual_start, self._usual_markers)) or "(?!)")
-        starts = {"`", *(each.text for each in markers if not isinstance(each.opening, Signature))}
+        starts = {"`", *(each.text for each in self.markers if not isinstance(each.opening, Signature))}
         starts |= {char for _, signature in self._signed for char in signature.first if not char.isalpha()}
         starts |= {part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)}
         self.starts = frozenset(starts)
-        self.candidate = candidate_pattern(self.starts)
+
+    # Compiled when asked for: of all dialects a program reads one, or those that its models write.
+
+    @property
+    def candidate(self) -> re.Pattern[str]:
+        return self._candidate
+
+    @property
+    def markup(self) -> Markup:
+        return self._markup
+
+    @cached_property
+    def _candidate(self) -> re.Pattern[str]:
+        return candidate_pattern(self.starts)
+
+    @cached_property
+    def _markup(self) -> Markup:
+        return markup_of(self.markers, self._specials, self._severed)
+
+    @cached_property
+    def _framing(self) -> re.Pattern[str] | None:
+        return re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, self._specials))}))+") if self._specials else None
+
+    @cached_property
+    def _marker(self) -> re.Pattern[str] | None:
+        names = "|".join(re.escape(name) for name in sorted(self._elements, key=len, reverse=True))
+        # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
+        return re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
+
+    @cached_property
+    def _usual_markers(self) -> Sequence[Marker]:
+        return [each for each in self.markers if self._is_usual(each)]
+
+    @cached_property
+    def _usual(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(self._usual_start, self._usual_markers)) or "(?!)")
 
     def _is_usual(self, marker: Marker) -> bool:
         """Whether `decide` says the same of this marker, as it should be written, wherever what must follow follows."""
@@ -165,12 +192,6 @@ class MarkerTable:
         # Special tokens may stand in between, whole or cut by the end of the text.
         specials = "|".join(map(_start_of, self._specials))
         return f"({re.escape(marker.text)})" + (rf"(?!\s*+(?:{specials}))" if specials else "") + marker.opening.usual
-
-    @property
-    def markup(self) -> Markup:
-        if self._markup is None:
-            self._markup = markup_of(self.markers, self._specials, self._severed)
-        return self._markup
 
     def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
         """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows."""

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import cache, lru_cache
 
+from toolspeak import dialects
 from toolspeak.dialects.base import Dialect
-from toolspeak.dialects.catalogue import DIALECTS
-from toolspeak.dialects.detect import AutoDialect
 from toolspeak.dialects.lookup import find_dialect
-from toolspeak.dialects.strict import StrictDialect
+from toolspeak.dialects.table import PLACES, load_dialect
 from toolspeak.errors import UnknownDialect, suggest
 
-_BY_NAME = {name: dialect for dialect in DIALECTS for name in (dialect.name, *dialect.info.aliases)}
-_AUTO = AutoDialect()
+# The catalogue and `auto` are looked up in the package where they are needed: who names a dialect pays for that one.
 
 
 @lru_cache(maxsize=256)  # an agent looks its model up when it is made, and a name means the same for ever
 def known_dialect(model: str) -> Dialect | None:
     """The dialect that a model of this name was trained on, None if it is not known."""
     try:
-        return find_dialect(model, DIALECTS)
+        return find_dialect(model, dialects.DIALECTS)
     except UnknownDialect:
         return None
 
@@ -34,15 +33,27 @@ def get_dialect(name: str, *, model: str | None = None, strict_detection: bool =
     or says that no dialect is known for the model.
     """
     if strict_detection:
-        return StrictDialect(get_dialect(name, model=model))
+        return dialects.StrictDialect(get_dialect(name, model=model))
     known = name.lower().replace("_", "-")
     if known == "auto":
-        return AutoDialect(find_dialect(model, DIALECTS)) if model is not None else _AUTO
+        return dialects.AutoDialect(find_dialect(model, dialects.DIALECTS)) if model is not None else _auto()
+    if known in PLACES:
+        return load_dialect(known)
     try:
-        return _BY_NAME[known]
+        return _aliases()[known]
     except KeyError:
-        names = [*_BY_NAME, "auto"]
+        names = [*PLACES, *_aliases(), "auto"]
         if (own := known_dialect(name)) is not None:
             told = f"{name!r}; models of that name write {own.name!r}. Known: {', '.join(sorted(names))}."
             raise UnknownDialect(f"There is no dialect {told}") from None
         raise UnknownDialect(f"There is no dialect {suggest(name, names)}") from None
+
+
+@cache
+def _auto() -> Dialect:
+    return dialects.AutoDialect()
+
+
+@cache
+def _aliases() -> Mapping[str, Dialect]:
+    return {alias: dialect for dialect in dialects.DIALECTS for alias in dialect.info.aliases}

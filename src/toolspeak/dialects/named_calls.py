@@ -39,7 +39,7 @@ def plain_name(text: str) -> str:
     return re.sub(r"[^\w.:/-]", "_", text)[:128]
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Header:
     """What a call's header says. `notes`: what was accepted leniently in it."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from toolspeak.data.values import quick
 from toolspeak.dialects.steps import stands
 
 Answer = Literal["text", "undecided", "opened"]
@@ -48,7 +49,7 @@ class Alone:
         return "text" if start else stop
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Starts:
     """White space, maybe a code fence, and one of these characters.
 
@@ -83,7 +84,7 @@ class Starts:
         return body
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Texts:
     """White space, maybe a code fence, and one of these texts."""
 
@@ -98,7 +99,7 @@ class Texts:
         return "opened" if body is None else _any_stands(held, body, self.texts)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Matches:
     """White space, maybe a code fence, and what `whole` matches, of which `beginning` matches every beginning.
 
@@ -131,7 +132,7 @@ class Matches:
         return "undecided" if self.within else "opened"
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Follows:
     """What `test` says of the text behind the marker, at which the body begins; None asks for more of it."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
@@ -28,7 +28,7 @@ _RULES = """\
 - Only if a text contains such tags itself, wrap the whole value: <![CDATA[the text]]>"""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Layout:
     """What the chat template writes between tags: behind the name and between key and value (`gap`), behind each
     value, in front of the call's end (`last`, if there are arguments), and between calls."""
@@ -39,7 +39,7 @@ class Layout:
     between: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Responses:
     """How results come back: each between `start` and `end`, all of them between `before` and `after`."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.raw_values import CDATA, TEXT, EndTag
 from toolspeak.dialects.steps import stands
 from toolspeak.dialects.typed_text import Types, admits_argument, argument_types
@@ -30,7 +30,7 @@ KINDS: Mapping[str, Types] = {
 """The types a value may have whose type stands in the text."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class PairTags:
     """The tags of one dialect. `block` holds several calls, or is empty: then a call is a block of its own.
 
@@ -86,7 +86,7 @@ class PairTags:
         return None if tag is None else tag != ""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class WrittenTags:
     """The tags as they stand in the text. `follow`: behind a value; `between`: behind a call; `in_key`: what ends a
     key, the first of them alone as it should be. `pair`: a key and the beginning of its value."""

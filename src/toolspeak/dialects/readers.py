@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from operator import is_
 from typing import Literal, cast
 
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import changed
+from toolspeak.data.values import changed, quick
 from toolspeak.dialects import harmony_parser, muse
 from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.body import Body
-from toolspeak.dialects.catalogue import DETECTION
 from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.harmony import HARMONY
 from toolspeak.dialects.markers import (
@@ -33,6 +32,7 @@ from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Follows, Starts
 from toolspeak.dialects.pythonic import BareDialect
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker
+from toolspeak.dialects.table import DETECTION, load_dialect
 
 _HARMONY_HEAD = re.compile(r"<\|start\|>assistant(?:\s+to=[^\s<]+)?\s*<\|channel\|>|<\|channel\|>\s*[a-z]")
 _HARMONY_CALL = re.compile(r"<\|start\|>assistant\s+to=[^\s<]+\s*<\|channel\|>|<\|channel\|>\s*[a-z]+\s+to=")
@@ -42,7 +42,7 @@ _MUSE_OPENED = re.compile(r"\s+(?:t(?:o(?:=(?:[^\s<]+(?:<[|a-z]*)?)?)?)?)?")
 """As much of the addressee, with which a turn of Muse begins behind its prompt, as there may be."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Reader:
     """One dialect as `auto` reads it. `own`: the model's, or the one it was told to write. `turn`: from its marker on
     it reads all the rest of the turn."""
@@ -63,7 +63,7 @@ def _turn_marker(text: str, head: re.Pattern[str]) -> Marker:
     return Marker("calls", text, None, Follows(follows))
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Turns:
     """A dialect whose turns are messages with headers: where one begins, and the tokens that are its own anywhere."""
 
@@ -228,7 +228,7 @@ class Same:
         return self._hash
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Known:
     """What all the turns with the same dialects and tools share; `beginner` reads a turn that `begins` as its own."""
 
@@ -247,7 +247,7 @@ def known_readers(own: Same, tools: Same, told: bool) -> Known:
     dialects, specs = cast("Sequence[Dialect]", own.items), cast("Sequence[ToolSpec]", tools.items)
     readers = [
         reader
-        for dialect in DETECTION
+        for dialect in map(load_dialect, DETECTION)
         for reader in _readers(dialect, specs, any(dialect is each for each in dialects), told)
     ]
     union = Union(readers)

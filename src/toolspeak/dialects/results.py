@@ -10,11 +10,11 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from toolspeak.data.messages import JsonPart, Message, ResultStatus, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.render import ERROR
 
@@ -27,7 +27,7 @@ _Pair = tuple[ResultStatus | None, ResultStatus | None]
 _STATUSES: tuple[ResultStatus, ResultStatus] = ("success", "failure")
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Layout:
     """What stands before each result and behind the last, by what became of the result before it and of the one behind.
     `is_json`: a result is JSON, else it is text in which live markers are escaped."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 
 MAX_CANDIDATE = 256
 """Characters within which a marker is decided: marker, attributes, white space, first structural character."""
@@ -25,7 +26,7 @@ MAX_DIGITS = 4300
 """Digits that CPython's own `int(text)` takes."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Caps:
     """Past a cap a call is malformed."""
 

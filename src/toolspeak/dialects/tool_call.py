@@ -165,3 +165,6 @@ def read_result(text: str) -> str:
 def _result_message(result: ToolResult, tool_role: bool) -> TextMessage:
     text = result_text(result, _LIVE)
     return TextMessage("tool", text) if tool_role else TextMessage("user", f"<{RESULT}>\n{text}\n</{RESULT}>")
+
+
+TOOL_CALL = ToolCallDialect()

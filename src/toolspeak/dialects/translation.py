@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import get_args
 
 from toolspeak.data.messages import (
@@ -20,6 +19,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import Dialect, Listing
 from toolspeak.dialects.markers import MarkerTable
 from toolspeak.dialects.results import begins_as_results, read_results
@@ -28,7 +28,7 @@ from toolspeak.dialects.turn import read_turn
 _LISTING = "## The tools you have"
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Translation:
     """The messages in the other dialect, and what could not be carried over as it was: each line names its message."""
 

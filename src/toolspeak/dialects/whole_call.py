@@ -7,13 +7,14 @@ read every other call.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from toolspeak.data.values import quick
 
 GAP = r"[ \t\r\n]*+"
 """White space between tags."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class WholeCall:
     """`call` matches one: its name, and all its arguments. `argument` finds each of these: its name, what its tag says
     about the value (may be empty; there is none in function notation), and the value."""

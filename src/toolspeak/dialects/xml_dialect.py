@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
@@ -28,7 +28,7 @@ XML_RULES = """\
 - Only a text that holds its own end tag goes into <![CDATA[…]]>."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@quick(kw_only=True)
 class XmlTags:
     """Names of elements: `block` holds the calls of a turn. Without `call` each call is an element of the tool's
     name; with it each is a `call` element that holds the tool's name in `name` and its arguments in `arguments`."""

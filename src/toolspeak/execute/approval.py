@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 from toolspeak.data.approvals import Decision, Escalate, Rule
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
 from toolspeak.tools.context import StateView
 
@@ -85,7 +86,7 @@ Policy: TypeAlias = Callable[[ApprovalRequest], Answer | None]
 A plain function; one that raises escalates."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class StandingApprover:
     """Gives every request the same answer. Nobody is asked, so no preview is made and no question recorded.
 

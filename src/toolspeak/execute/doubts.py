@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 from toolspeak.data.approvals import Decision
 from toolspeak.data.messages import ToolCall, ToolResult, failure
 from toolspeak.data.tools import Effects
+from toolspeak.data.values import quick
 from toolspeak.execute.approval import Approver, BatchApprover, StandingApprover
 from toolspeak.execute.threads import in_thread
 from toolspeak.tools.context import RunContext
@@ -39,7 +40,7 @@ def _none() -> dict[str, Decision | None]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Doubts:
     """The calls of a batch that are in doubt, by id, with what a person decided of each since; and the policy."""
 

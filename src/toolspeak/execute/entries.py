@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, final
 
 from toolspeak.data.messages import FailureCode, MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import Effects
-from toolspeak.data.values import quick, value
+from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop
 from toolspeak.execute.approval import ApprovalRequest
 from toolspeak.execute.early import Begun
@@ -56,7 +56,7 @@ class Held:
 Entry: TypeAlias = Ready | Settled | Held
 
 
-@value()
+@quick()
 class Stopping:
     """When a batch ends before its end: at the first failure, at the first refusal."""
 

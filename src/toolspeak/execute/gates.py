@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Concurrency:
     """How many calls run at once; None is no limit.
 

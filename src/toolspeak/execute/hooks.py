@@ -23,21 +23,21 @@ Level: TypeAlias = Literal["call", "model", "step", "run"]
 HookName: TypeAlias = Literal["before", "around", "after"]
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Block:
     """It does not happen; the reason goes to the model where there is one to tell, else it ends the run."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Answer:
     """It does not happen; the value stands for what would have come of it."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Kept:
     """Metadata to keep: `fact` as the hook saw it, `change` what to make of the value there is when it is applied."""
 

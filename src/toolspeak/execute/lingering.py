@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
@@ -24,7 +24,7 @@ class Flag:
         return self._on
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Abandoned:
     """A call that nobody waits for any more; `ended` is set once its function has."""
 

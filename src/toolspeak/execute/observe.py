@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolspeak.data.messages import JSON, JsonPart, MalformedCall, TextPart, ToolCall, ToolResult
+from toolspeak.data.values import quick
 
 _LOG = logging.getLogger("toolspeak")
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class ToolExecution:
     """One call and what came of it. `id` is the same when the call is taken up again after a pause; `started` and
     `completed` are Unix seconds, equal for a call whose function was not entered."""
@@ -62,7 +62,7 @@ class ToolExecution:
         return self.result.code in ("blocked", "rejected")
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Observed:
     """What every observer event says: which run, which step, on whose part."""
 
@@ -72,7 +72,7 @@ class Observed:
     parent_run_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class ToolCallStarted:
     """The tool's function is about to be entered. `at` is Unix seconds."""
 
@@ -83,7 +83,7 @@ class ToolCallStarted:
     run: Observed
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class ToolCallCompleted:
     """The call has its result, as the model gets it: interceptors have seen it, and it is recorded."""
 
@@ -101,7 +101,7 @@ class ToolCallCompleted:
         return 1000 * (self.completed - self.started)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class ToolCallBlocked:
     """The call was not let run. `hook` is the interceptor's class or who decided; the model is told `reason`."""
 
@@ -113,7 +113,7 @@ class ToolCallBlocked:
     run: Observed
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class DecisionExtractionFailed:
     """A reply held no decision; `raw` is the reply. It is asked for again while `attempt` is below `max_attempts`."""
 
@@ -123,7 +123,7 @@ class DecisionExtractionFailed:
     max_attempts: int
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class DecisionValidationFailed:
     """A decision cannot be carried out: it names no known tool, say."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from toolspeak.data.events import ToolStarted
 from toolspeak.data.tools import EVERYTHING
+from toolspeak.data.values import quick
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Wait:
     """A call that might only start once others of its batch had finished, by id."""
 

@@ -16,7 +16,7 @@ from toolspeak.data.messages import (
     ToolResult,
     failure,
 )
-from toolspeak.data.values import value
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolError
 from toolspeak.execute.secrets import Secrets
 from toolspeak.execute.shorten import json_text, shorten_json
@@ -32,7 +32,7 @@ _ASK_AGAIN = (
 _PAGE = "All of it: call read_result with handle={handle}."
 
 
-@value()
+@quick()
 class ResultCap:
     """How much of a result the model gets: `max_bytes` of text and JSON (UTF-8). With `pages` the whole of a longer
     one is kept in the run's memory, where the tool `read_result` finds it under the call's id."""

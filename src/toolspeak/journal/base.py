@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from toolspeak.data.events import Record, RunStatus
 from toolspeak.data.messages import Message
-from toolspeak.data.values import value
+from toolspeak.data.values import quick
 
 
-@value()
+@quick()
 class Lease:
     """The right to go on with a run, until somebody takes it over: every takeover has a higher epoch."""
 
@@ -20,7 +19,7 @@ class Lease:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class RunInfo:
     """What a list of runs shows of one; all of it follows from the run's records, and from its lease.
 
@@ -43,7 +42,7 @@ class RunInfo:
     held_until: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class SessionInfo:
     """Runs that share history. `version` counts its changes (a run started, a new title).
 
@@ -63,7 +62,7 @@ class SessionInfo:
     history: tuple[Message, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Found:
     """A place that a search found: the record, and the text around the words."""
 

@@ -6,7 +6,6 @@ import os
 import socket
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 
 
 def new_owner() -> str:
@@ -48,6 +47,7 @@ def _start(pid: int) -> str:
     A process that has ended and was not waited for yet has none.
     """
     with suppress(OSError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+            fields = stat.read().rpartition(")")[2].split()
         return "ended" if fields[0] in "ZX" else fields[19]
     return ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, Unpack, cast, get_args
 
 import httpx2
 
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
@@ -29,7 +30,7 @@ _DONE = "[DONE]"
 """What OpenAI's Chat Completions end a stream with; servers of other formats send it too."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Counting:
     """Where an API counts the tokens of a request, as `input_tokens` of its answer. `fields` of a request are taken
     there; empty is all."""
@@ -38,7 +39,7 @@ class Counting:
     fields: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Endpoint:
     """Where and how an API is asked: `path` below the base URL, `query` beside it, `headers` and the key in them.
 

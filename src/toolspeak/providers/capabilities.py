@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from toolspeak.data.values import quick
 
-@dataclass(frozen=True, slots=True)
+
+@quick()
 class Capabilities:
     """`None` of a number is unknown.
 

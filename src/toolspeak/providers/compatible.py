@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
 from toolspeak.data.messages import JSON, no_extra
+from toolspeak.data.values import quick
 from toolspeak.errors import UnknownProvider
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.openai import OpenAIProvider
 from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Compatible:
     """One of them: `NAME:MODEL` is a model there.
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, cast
 
+from toolspeak.data.values import quick
 from toolspeak.providers.capabilities import APIS, Capabilities
 
 _FLAGS = ("tools", "parallel", "output", "output_with_tools", "reasoning")
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Family:
     """A row of `models.toml`: what is known of the models whose whole name `names` matches, at these providers.
 

@@ -13,13 +13,13 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypedDict, cast
 
 import httpx2
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.failures import (
     SilentServer,
@@ -46,7 +46,7 @@ _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 _KEYS = re.compile(r"\b(?:sk|pk|gsk|xai|hf|r8|key)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}|(?<=[Bb]earer )\S+")
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Timeouts:
     """In seconds; None is for ever.
 

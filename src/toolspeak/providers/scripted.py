@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast, get_args
 
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, FinishReason, JsonPart, Message, TextMessage, TextPart, Usage, no_extra
+from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
@@ -21,7 +22,7 @@ Chunk: TypeAlias = int | Sequence[int] | None
 """How text is cut, in characters: every so many; in these sizes and the rest in one piece; not at all."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class ScriptedCall:
     """A native call of a playbook. `arguments` as a text is what the server sends in place of their JSON."""
 

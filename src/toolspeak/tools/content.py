@@ -10,12 +10,11 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Any, cast
 
-from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
-
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolError
-from toolspeak.tools.problems import Path, place_of, show
+from toolspeak.tools import typed
+from toolspeak.tools.places import Path, place_of, show
 
 MAX_DEPTH = 128  # as for arguments: what can be returned can be read back
 _PLAIN_BITS = 64  # integers that certainly are not too long
@@ -26,7 +25,7 @@ class Unserialisable(ToolError):
     """A tool returned what JSON cannot hold; the message names the type and the place."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick()
 class Returned:
     """A tool may return this to say both what a model reads and, for programs, the value behind it."""
 
@@ -173,12 +172,12 @@ def _by_pydantic(value: object, path: Path) -> JSON:
     if isinstance(value, Iterator):  # pydantic would run it, perhaps forever
         raise _refusal(path, f"is of type {kind}; return a list")
     try:
-        plain = to_jsonable_python(value)
+        plain = typed.to_jsonable_python(value)
     except Exception as error:
         # A serialiser its author wrote may raise anything.
-        detail = f" ({error})" if isinstance(value, BaseModel) else ""
+        detail = f" ({error})" if isinstance(value, typed.BaseModel) else ""
         raise _refusal(path, f"is of type {kind}{detail}") from error
-    if isinstance(value, BaseModel):
+    if isinstance(value, typed.BaseModel):
         _check_numbers(value.model_dump(by_alias=True, warnings=False), plain, path)
     return plain
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects, covers
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools.signature import signature_of
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Declaration:
     """The options of `@tool` that concern effects, as they were given."""
 

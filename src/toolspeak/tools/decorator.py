@@ -7,9 +7,9 @@ from typing import Any, overload
 
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools import typed
 from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.declaration import Declaration, by_name
-from toolspeak.tools.schema import describe_parameters
 from toolspeak.tools.signature import default_name, injected_parameters, read_signature
 from toolspeak.tools.tool import Preview, Tool, check_name
 from toolspeak.tools.verify import Verify
@@ -109,7 +109,7 @@ def tool(
             raise ToolDefinitionError(f"{where}: max_concurrent={max_concurrent!r} must be at least 1, or None")
         declaration.check(where)
         signature = read_signature(function, where)
-        schema, reader = describe_parameters(signature, aliases or {}, where)
+        schema, reader = typed.describe_parameters(signature, aliases or {}, where)
         spec = ToolSpec(
             tool_name,
             signature.description if description is None else description,

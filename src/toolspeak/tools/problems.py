@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from pydantic_core import ErrorDetails
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
+from toolspeak.tools.places import SHOWN, Path, place_of, show
 from toolspeak.tools.tool import ArgumentProblem
 
-Path: TypeAlias = tuple[str | int, ...]
-
-SHOWN = 80  # characters of a value in a message: enough to recognise it, and a result stays small
 MAX_PROBLEMS = 20  # more than a model repairs in one go
 _ALLOWED = 600  # characters of a list of allowed values
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 EXPECTED = {
     "int_type": "an integer",
@@ -69,39 +65,6 @@ def problem(path: Path, text: str) -> ArgumentProblem:
     return ArgumentProblem(place, f"{place}: {text}" if place else text)
 
 
-def place_of(path: Path) -> str:
-    """`items[2].name`."""
-    place = ""
-    for step in path:
-        if isinstance(step, int):
-            place += f"[{step}]"
-        elif _IDENTIFIER.fullmatch(step):
-            place += f".{step}" if place else step
-        else:
-            place += f"[{show(step)}]"
-    return place
-
-
-def show(value: object) -> str:
-    """The value as JSON, shortened to about 80 characters."""
-    if isinstance(value, str):
-        value = value[: SHOWN + 1]
-    text = ""
-    try:
-        for chunk in json.JSONEncoder(ensure_ascii=False, skipkeys=True, default=_type_name).iterencode(value):
-            text += chunk[: SHOWN + 3]
-            if len(text) > SHOWN:
-                text = text[:SHOWN] + "…"
-                break
-    except (ValueError, RecursionError):
-        text = _type_name(value)
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _type_name(value: object) -> str:
-    return type(value).__name__
-
-
 def describe(value: object) -> str:
     """`"1" (string)`: a value with its JSON type."""
     match value:
@@ -124,7 +87,7 @@ def describe(value: object) -> str:
     return f"{show(cast('object', value))} ({kind})"
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Fault:
     """One of pydantic's errors, with the union branches in its location told apart from the path."""
 

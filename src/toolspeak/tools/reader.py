@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from toolspeak.data.messages import JSON
-from toolspeak.tools.problems import explain, problem, show
+from toolspeak.data.values import quick
+from toolspeak.tools.places import show
+from toolspeak.tools.problems import explain, problem
 from toolspeak.tools.tool import ArgumentProblem
 
 MAX_DEPTH = 128  # the dialects' cap (docs/design.md 4.1); pydantic's JSON parser stops at 200
@@ -23,7 +24,7 @@ _SMALL = 1 << 62
 _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Reader:
     """An `ArgumentReader`. It accepts what JSON Schema `schema` describes: "1" is no integer and neither is
     true, 1 is a number, "2026-01-01" is a date, an enum comes by value, an array may become a tuple or a set.

@@ -6,14 +6,13 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
-import docstring_parser
-
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools import typed
 from toolspeak.tools.context import INJECTED, Injected
 
 REQUIRED: Any = inspect.Parameter.empty
@@ -23,7 +22,7 @@ FORWARDREF: Any = 3
 """`annotationlib.Format.FORWARDREF` (an IntEnum) without its module, which only Python 3.14 has."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Parameter:
     """One parameter the model fills in. `default` is REQUIRED when there is none."""
 
@@ -32,7 +31,7 @@ class Parameter:
     default: Any
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Signature:
     """`parameters` leaves out those that get something of the run (`injected`) and those a partial has already
     bound."""
@@ -87,7 +86,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
         names = [name for name, one in injected.items() if one == kind]
         if len(names) > 1:
             raise ToolDefinitionError(f"{where}: parameters {names} all want the run's {kind}; keep one")
-    description, documentation = _documentation(inspect.getdoc(plain) or "")
+    description, documentation = typed.read_docstring(inspect.getdoc(plain) or "")
     is_async = inspect.iscoroutinefunction(plain)
     return Signature(tuple(parameters), injected, is_async, description, documentation)
 
@@ -188,20 +187,3 @@ def _annotation(parameter: inspect.Parameter, namespaces: tuple[dict[str, Any], 
         raise ToolDefinitionError(
             f"{where}: the annotation {shown!r} of parameter {name!r} is not a type ({error}); correct it"
         ) from error
-
-
-def _documentation(text: str) -> tuple[str, Mapping[str, str]]:
-    """The description and the documentation of each parameter, from a docstring of any style."""
-    try:
-        parsed = docstring_parser.parse(text)
-    except docstring_parser.ParseError:  # half a section header, say: then all of it is the description
-        return text.strip(), {}
-    documentation = {
-        name.strip().lstrip("*"): parameter.description.strip()
-        for parameter in parsed.params
-        if parameter.description
-        for name in parameter.arg_name.split(",")  # numpy style documents `x, y : int` at once
-    }
-    parts = [part.strip() for part in (parsed.short_description, parsed.long_description) if part]
-    separator = "\n\n" if parsed.blank_after_short_description else "\n"
-    return separator.join(parts), documentation

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools.context import Injected, RunContext
 from toolspeak.tools.verify import Verify
@@ -26,7 +27,7 @@ def check_name(name: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class ArgumentProblem:
     """One thing wrong with a call's arguments. `message` names the field, what is expected and what came."""
 
@@ -46,7 +47,7 @@ class Preview(Protocol):
     def __call__(self, arguments: Mapping[str, Any], context: RunContext[Any] | None = None) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Tool:
     """Made by `@tool`; calling it calls the function as it was.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from toolspeak.data.values import quick
 from toolspeak.tools.context import RunContext
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Happened:
     """The call took effect; `value` is what its function would have returned."""
 

@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished, ToolStarted
 from toolspeak.data.messages import JSON, ToolCall
+from toolspeak.data.values import quick
 from toolspeak.ui.format import one_line, value_text
 
 MAX_LANES = 200  # of a batch; a picture of thousands shows nothing
@@ -17,7 +18,7 @@ _LABEL = 46  # characters
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Lane:
     """One call. Times are seconds since its batch began; `started` is None for a call that never ran."""
 
@@ -31,7 +32,7 @@ class Lane:
     read_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class BatchLanes:
     """The calls of one turn, in call order. `left_out` are lanes beyond the ones kept; `seconds` from the first
     call's start to the last one's end; `name` stands above the picture in place of the step."""
@@ -196,10 +197,10 @@ def _draw_lane(lane: Lane, y: float, scale: float) -> Iterator[str]:
         yield f'<line class="waits" x1="{_LEFT}" y1="{y:.1f}" x2="{start:.1f}" y2="{y:.1f}"/>'
     kind = "failed" if lane.failed else "reads" if lane.read_only else "writes"
     span = lane.finished - lane.started
-    told = quoteattr(f"{lane.label}: {_seconds(span)}")
+    told = escape(f"{lane.label}: {_seconds(span)}")
     yield (
         f'<rect class="{kind}{" early" if lane.early else ""}" x="{start:.1f}" y="{y - _BAR / 2:.1f}" '
-        f'width="{max(2.0, span * scale):.1f}" height="{_BAR}" rx="3" aria-label={told}/>'
+        f'width="{max(2.0, span * scale):.1f}" height="{_BAR}" rx="3" aria-label="{told}"/>'
     )
 
 

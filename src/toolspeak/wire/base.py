@@ -7,7 +7,7 @@ the server role it decodes requests and encodes deltas. The two are each other's
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol, TypeAlias
 
 from toolspeak.data.deltas import Delta
@@ -16,7 +16,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class OutputSchema:
     """The answer is to be JSON of this schema (an object's). `strict`: the API enforces it, where it can."""
 
@@ -26,7 +26,7 @@ class OutputSchema:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Constraint:
     """What holds the model's text to a grammar: `source` in the language of `target`.
 
@@ -37,7 +37,7 @@ class Constraint:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Earlier:
     """The server keeps the first `messages` messages under `response_id`, and its answer: the message after them."""
 
@@ -69,7 +69,7 @@ class ModelRequest:
     constraint: Constraint | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class WireRequest:
     """A request as a server reads it: what is asked, of which model, and whether the answer is to be streamed.
 

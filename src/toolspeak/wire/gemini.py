@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from toolspeak.data.deltas import (
@@ -26,6 +26,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
+from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError
 from toolspeak.wire import gemini_asked, gemini_request
 from toolspeak.wire.base import Decoder, Encoder, Frame, ModelRequest, WireRequest
@@ -73,7 +74,7 @@ _STATUS_NAMES: Mapping[int, str] = {
 """HTTP's status as the name of google.rpc.Code that clients look at."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Gemini:
     """Implements `WireFormat`. There is no switch for `ModelRequest.parallel`, and none is needed for its `cache`."""
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, FinishReason, Usage
+from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError
 from toolspeak.wire import ollama_request
 from toolspeak.wire.base import Decoder, Encoder, Frame, ModelRequest, WireRequest
@@ -30,7 +30,7 @@ FINISH_REASONS: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"
 """The API's `done_reason` as ours; any other is `error`, as `load` (the model was only loaded) and `unload` are."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Ollama:
     """Implements `WireFormat`.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, cast
 
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.wire.base import Constraint, ModelRequest, WireRequest
 from toolspeak.wire.checks import check_request
@@ -27,7 +27,7 @@ _OWN_FIELDS = ("model", "messages", "tools")
 _FIELDS_OF_THE_REQUEST = {"tool_choice": "choice", "parallel_tool_calls": "parallel"}
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class OpenAIChat:
     """The format; a `WireFormat`.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from toolspeak.data.deltas import Delta
@@ -31,6 +31,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.checks import check_request
@@ -45,7 +46,7 @@ from toolspeak.wire.strict_schema import openai_form
 _OWN_FIELDS = ("model", "input", "instructions", "stream", "previous_response_id", "parallel_tool_calls")
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class OpenAIResponses:
     """Implements `WireFormat`."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, ProviderErrorCode
 from toolspeak.wire.reading import shortened, shown
 
@@ -139,7 +139,7 @@ _WAIT = re.compile(r"try again in (?:(\d+)m)?(\d+(?:\.\d+)?)(ms|s)", re.IGNORECA
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Reported:
     """An error that a server reported. `told`: its message, in one short line. `retry_after` is in seconds. `unread`:
     what the model wrote, and the server could make no call of."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.wire.base import OutputSchema
 
 _NAMED = ("properties", "$defs", "definitions")
@@ -37,7 +37,7 @@ _BEYOND = ("allOf", "not", "if", "patternProperties", "prefixItems", "propertyNa
 _LOOKAROUND = re.compile(r"\(\?<?[=!]")
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class _Rules:
     """`told`: keywords that are told in words; `formats`: those of strings that are taken."""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from toolspeak.data.values import quick
 
 OTHER = ""
 """Stands for every character that no pattern names."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Item:
     """One character of a set (or, `negated`, outside of it); `loop`: any number of them."""
 
@@ -29,7 +30,7 @@ class Item:
 SPACE = Item(frozenset(" \t\r\n"), loop=True)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Pattern:
     """A run of characters; `anchored`: only at the beginning of the text."""
 
@@ -53,7 +54,7 @@ def texts(*each: str) -> tuple[Pattern, ...]:
     return tuple(exactly(text) for text in each)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Edge:
     """From one state to `target` (None: the end is complete) by one of `chars`, or, `others`, by any but these."""
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from toolspeak.data.values import quick
 from toolspeak.dialects.grammar.avoid import Pattern
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Literal:
     """Exactly this text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Chars:
     r"""One character of a class, written as in a regular expression without its brackets (`A-Z\x00-\x1f`).
 
@@ -33,21 +34,21 @@ class Chars:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Series:
     """One after the other."""
 
     parts: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Choice:
     """One of these; of none, nothing can be written."""
 
     options: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Repeat:
     """At least `low` and at most `high` times (None: without bound)."""
 
@@ -56,14 +57,14 @@ class Repeat:
     high: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Token:
     """A part without references that a lexer reads as one piece, because what follows cannot continue it."""
 
     part: Node
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Text:
     """Any text in which none of the patterns occurs, with `end` behind it, which occurs nowhere else.
 
@@ -74,7 +75,7 @@ class Text:
     end: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class JsonText:
     """A JSON string, its quotes included, in whose source none of the patterns occurs (the closing quote is part of
     the source)."""
@@ -82,7 +83,7 @@ class JsonText:
     avoid: tuple[Pattern, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Json:
     """A JSON value of a schema (as JSON text); `form` is the same for targets that know no JSON Schema, as nodes."""
 
@@ -90,7 +91,7 @@ class Json:
     form: Node
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Special:
     """One token of the model's vocabulary that stands for this text; `number` is its id, if known."""
 
@@ -98,7 +99,7 @@ class Special:
     number: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Ref:
     """A named rule."""
 
@@ -193,7 +194,7 @@ def joined(part: Node, joint: Node | str, low: int, high: int | None) -> Node:
     return chain if low else optional(chain)
 
 
-@dataclass(slots=True)
+@quick(frozen=False)
 class Rules:
     """The named rules of a grammar while it is being built."""
 
@@ -223,7 +224,7 @@ class Rules:
         return name
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Definition:
     """A whole grammar: the start node and the rules it refers to."""
 

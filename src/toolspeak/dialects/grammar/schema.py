@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.values import quick
 from toolspeak.dialects.grammar.avoid import Pattern, exactly
 from toolspeak.dialects.grammar.ir import (
     EMPTY,
@@ -57,7 +57,7 @@ _STRING_CHAR = choice(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@quick(eq=False, kw_only=True)
 class Notation:
     """How values are written: JSON, or something like it.
 
@@ -279,7 +279,7 @@ def _add(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Split:
     """A schema's values by how text dialects write them: any text; these values and no others; values of the schemas
     in `others`, none of which is text."""

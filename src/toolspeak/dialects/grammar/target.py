@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
+from toolspeak.data.values import quick
 from toolspeak.dialects.grammar.ir import Definition
 
 Target = Literal["xgrammar", "lark", "gbnf", "json_schema", "regex"]
@@ -14,7 +14,7 @@ a turn of calls is one JSON value, or a regular language."""
 TARGETS: tuple[Target, ...] = get_args(Target)
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Grammar:
     """A grammar for one turn: `source` in the language of `target`. `definition` is the same before it was written."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.grammar.avoid import SPACE, Pattern, exactly, items_of
 from toolspeak.dialects.grammar.ir import NOTHING, Node, Repeat, Rules, Text, Token, choice, optional, series
 from toolspeak.dialects.grammar.schema import SchemaNodes, json_notation, split
@@ -16,7 +16,7 @@ CDATA, CDATA_END = "<![CDATA[", "]]>"
 STARTS_CDATA = (Pattern((SPACE, *items_of(CDATA)), anchored=True),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@quick(kw_only=True)
 class Argument:
     """How one argument is written: the tag that opens it for text, for JSON, and for JSON where the schema admits text
     too (None: not written so; `marks_beside_listed`: also if the only texts are listed ones); what follows that tag in

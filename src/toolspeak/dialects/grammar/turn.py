@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from toolspeak.data.messages import JSON, ToolChoice
 from toolspeak.data.tools import ToolSpec
+from toolspeak.data.values import quick
 from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.grammar.avoid import SPACE, Item, Pattern, exactly, items_of
 from toolspeak.dialects.grammar.ir import (
@@ -42,7 +42,7 @@ WriteCall = Callable[[ToolSpec, Rules], Node]
 Triggers = Callable[[Sequence[ToolSpec]], Iterable[str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@quick(kw_only=True)
 class Frame:
     """How a dialect frames a turn's calls.
 
@@ -68,7 +68,7 @@ class Frame:
     json_schema: Callable[[Sequence[ToolSpec], int | None], JSON] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick()
 class Turn:
     """The parts of a turn for one tool choice, which targets put together in their own way.
 

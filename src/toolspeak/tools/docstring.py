@@ -1,0 +1,24 @@
+"""A function's documentation, from a docstring of any style."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import docstring_parser
+
+
+def read_docstring(text: str) -> tuple[str, Mapping[str, str]]:
+    """The description and the documentation of each parameter."""
+    try:
+        parsed = docstring_parser.parse(text)
+    except docstring_parser.ParseError:  # half a section header, say: then all of it is the description
+        return text.strip(), {}
+    documentation = {
+        name.strip().lstrip("*"): parameter.description.strip()
+        for parameter in parsed.params
+        if parameter.description
+        for name in parameter.arg_name.split(",")  # numpy style documents `x, y : int` at once
+    }
+    parts = [part.strip() for part in (parsed.short_description, parsed.long_description) if part]
+    separator = "\n\n" if parsed.blank_after_short_description else "\n"
+    return separator.join(parts), documentation

@@ -1,0 +1,16 @@
+# What `typed.py` gives, for type checkers: a test holds the two together.
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+
+from toolspeak.tools.docstring import read_docstring
+from toolspeak.tools.schema import describe_parameters
+
+__all__ = [
+    "BaseModel",
+    "TypeAdapter",
+    "ValidationError",
+    "describe_parameters",
+    "read_docstring",
+    "to_jsonable_python",
+]
