@@ -128,6 +128,22 @@ def test_an_answer_that_was_not_streamed_may_hold_calls():
     assert [d.name for d in asyncio.run(run()) if isinstance(d, CallCompleted)] == ["ping"]
 
 
+def test_options_of_ones_own_leave_those_of_a_service():
+    """Mistral refuses fields that it does not know."""
+
+    async def run() -> dict[str, Any]:
+        async with serve(stream(event(says("Hi", "stop")), DONE)) as server:
+            environ = {"MISTRAL_BASE_URL": server.base_url, "MISTRAL_API_KEY": "secret"}
+            provider = get_provider("mistral:m", environ, options={"temperature": 0})
+            async for _ in provider.stream(ModelRequest(ASKED)):
+                pass
+            await provider.aclose()
+            return server.exchanges[0].json
+
+    body = asyncio.run(run())
+    assert (body["temperature"], "stream_options" in body) == (0, False)
+
+
 UNREAD = {
     "message": "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.",
     "type": "invalid_request_error",

@@ -162,7 +162,7 @@ def _provider(upstream: Upstream, model: str, environ: Mapping[str, str]) -> Pro
     if name != "scripted":
         settings = {"timeout": upstream.timeouts, "retries": upstream.retries}
         if upstream.options:
-            settings["options"] = {**_own_options(name), **upstream.options}
+            settings["options"] = upstream.options
         if upstream.capabilities:
             settings["capabilities"] = replace(_known(upstream, model), **upstream.capabilities)
     return get_provider(f"{name}:{model}", _environment(upstream, environ), **settings)
@@ -171,10 +171,6 @@ def _provider(upstream: Upstream, model: str, environ: Mapping[str, str]) -> Pro
 def _known(upstream: Upstream, model: str) -> Any:
     known = "" if upstream.provider == "openai" and upstream.url else upstream.provider
     return capabilities_of(known, model, own_server=bool(upstream.url))
-
-
-def _own_options(provider: str) -> Mapping[str, Any]:
-    return COMPATIBLE[provider].options if provider in COMPATIBLE else {}
 
 
 def _environment(upstream: Upstream, environ: Mapping[str, str]) -> Mapping[str, str]:

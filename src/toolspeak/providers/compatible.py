@@ -37,15 +37,16 @@ class Compatible:
         return f"{self.name.upper()}_BASE_URL"
 
     def provider(self, model: str, environ: Mapping[str, str], **settings: Any) -> OpenAIProvider:
-        """A model there, with key and address of `environ`; `settings` in place of its own (`options`, …). Raises
-        UnknownProvider if a key is missing."""
+        """A model there, with key and address of `environ`; `settings` in place of its own, `options` beside them.
+        Raises UnknownProvider if a key is missing."""
         key = environ.get(self.key_variable, "").strip()
         if self.needs_key and not key:
             raise UnknownProvider(
                 f"'{self.name}:{model}' needs a key: {self.key_variable} is not set. For a model of that name on a "
                 f"server of your own set OPENAI_BASE_URL and write 'openai:{self.name}:{model}'."
             )
-        own: dict[str, Any] = {"options": self.options, "capabilities": capabilities_of(self.name, model), **settings}
+        own: dict[str, Any] = {"capabilities": capabilities_of(self.name, model), **settings}
+        own["options"] = {**self.options, **(own.get("options") or {})}
         return OpenAIProvider(
             model,
             base_url=environ.get(self.url_variable, "").strip() or self.base_url,
