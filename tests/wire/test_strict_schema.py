@@ -92,3 +92,13 @@ def test_what_is_said_to_be_closed_is_taken(type_: Any):
     if is_closed(schema):
         assert refused_by_anthropic(anthropic_form(schema)) == []
     assert is_closed(schema) == (type_ in (Cat, Empty))  # a Town may hold another one, and a Zoo a Town
+
+
+def test_definitions_that_are_named_again_and_again_are_read_once():
+    last = {"type": "object", "properties": {"a": {"type": "string"}}}
+    for end, closed in ((last, True), ({"$ref": "#/$defs/3"}, False)):
+        definitions: dict[str, Any] = {"60": end}
+        for i in range(60):
+            twice = {"a": {"$ref": f"#/$defs/{i + 1}"}, "b": {"$ref": f"#/$defs/{i + 1}"}}
+            definitions[str(i)] = {"type": "object", "properties": twice}
+        assert is_closed({"$ref": "#/$defs/0", "$defs": definitions}) is closed

@@ -74,7 +74,7 @@ def is_closed(schema: Mapping[str, JSON]) -> bool:
     """Whether a schema names all keys of its objects, or can be read so (it says nothing of others), and does not hold
     itself."""
     definitions = {**_definitions(schema, "$defs"), **_definitions(schema, "definitions")}
-    return _names_all(schema, definitions, frozenset())
+    return _names_all(schema, definitions, frozenset(), set())
 
 
 def _definitions(schema: Mapping[str, JSON], keyword: str) -> Mapping[str, JSON]:
@@ -82,7 +82,8 @@ def _definitions(schema: Mapping[str, JSON], keyword: str) -> Mapping[str, JSON]
     return {f"#/{keyword}/{name}": one for name, one in found.items()}
 
 
-def _names_all(schema: JSON, definitions: Mapping[str, JSON], within: frozenset[str]) -> bool:
+def _names_all(schema: JSON, definitions: Mapping[str, JSON], within: frozenset[str], known: set[str]) -> bool:
+    """`within`: the definitions that the schema stands in; `known`: those that do."""
     if not isinstance(schema, Mapping) or not any(keyword in schema for keyword in _TYPED):
         return False
     found = cast("Mapping[str, Any]", schema)
@@ -96,12 +97,15 @@ def _names_all(schema: JSON, definitions: Mapping[str, JSON], within: frozenset[
         inner += cast("Sequence[JSON]", found.get(keyword, ()))
     if found.get("items"):
         inner.append(found["items"])
-    if not all(_names_all(one, definitions, within) for one in inner):
+    if not all(_names_all(one, definitions, within, known) for one in inner):
         return False
     place = found.get("$ref")
-    if place is None:
+    if place is None or place in known:
         return True
-    return place not in within and _names_all(definitions.get(place), definitions, within | {place})
+    if place in within or not _names_all(definitions.get(place), definitions, within | {place}, known):
+        return False
+    known.add(place)
+    return True
 
 
 def _strict(schema: JSON) -> dict[str, JSON]:
