@@ -16,7 +16,7 @@ from native import APIS, KEY, REQUEST, Api
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.messages import Usage
 from toolspeak.errors import ProviderError
-from toolspeak.providers.http import Reply
+from toolspeak.providers.reply import Reply
 
 SAID = [TextDelta("Hé"), TextDelta("l😀"), TurnEnded("stop", Usage(3, 2), "m-1")]
 

@@ -16,7 +16,8 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
-from toolspeak.providers.http import DRAIN_SECONDS, ConnectionOptions, HttpApi, Reply
+from toolspeak.providers.http import ConnectionOptions, HttpApi
+from toolspeak.providers.reply import DRAIN_SECONDS, Reply
 from toolspeak.providers.retry import Attempts
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 from toolspeak.wire.fragments import CallFragments
@@ -170,11 +171,13 @@ class ApiProvider:
         endpoint = self._endpoint
         body = endpoint.wire.encode_request(request, model=self._model, stream=True)
         async with self._api.post(endpoint.path, body, query=endpoint.query) as reply:
-            if reply.content_type == "application/json":
+            kind = await reply.kind(lines=endpoint.lines)
+            if kind == "json":
                 for delta in endpoint.wire.decode_response(await reply.json(), model=self._model):
                     yield delta
                 return
-            self._check_streams(reply)
+            if kind == "other":
+                raise self._no_stream(reply)
             decoder = endpoint.wire.decoder(model=self._model)
             what = "a line" if endpoint.lines else "an event"
             frames = reply.lines() if endpoint.lines else reply.events(last=_DONE)
@@ -198,13 +201,9 @@ class ApiProvider:
             for delta in decoder.close():
                 yield delta
 
-    def _check_streams(self, reply: Reply) -> None:
-        """Raises ProviderError for an answer that is no stream of this API's."""
-        lines = self._endpoint.lines
-        if reply.content_type == ("application/x-ndjson" if lines else "text/event-stream"):
-            return
-        expected = "lines of JSON" if lines else "an event stream or JSON"
-        raise ProviderError(
+    def _no_stream(self, reply: Reply) -> ProviderError:
+        expected = "lines of JSON" if self._endpoint.lines else "an event stream or JSON"
+        return ProviderError(
             f"{self._api.address} answered with {reply.content_type or 'an unnamed type'!r} instead of {expected}. "
             f"{self._endpoint.hint}",
             code="ill_formed",

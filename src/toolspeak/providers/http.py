@@ -6,7 +6,6 @@ Server-sent events are read in sse.py. What goes wrong is told by failures.py; r
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import re
@@ -28,15 +27,11 @@ from toolspeak.providers.failures import (
     status_error,
     transport_error,
 )
+from toolspeak.providers.reply import Reply
 from toolspeak.providers.retry import RETRIES, SYSTEM_CLOCK, Clock
-from toolspeak.providers.sse import EventData
 from toolspeak.providers.timed import TimedStream
 from toolspeak.wire.reading import shortened
 
-DRAIN_SECONDS = 0.5
-"""How long to wait for the end of a response whose last event has come."""
-
-MAX_EVENT_BYTES = 64 * 1024 * 1024  # a call's argument may have 64 MiB, and a server may send it in one event
 MAX_ERROR_BYTES = 64 * 1024
 
 # Machines a proxy cannot reach for us.
@@ -76,81 +71,6 @@ class ConnectionOptions(TypedDict, total=False):
     retries: int
     ca_file: str | os.PathLike[str] | None
     clock: Clock
-
-
-class Reply:
-    """A successful response. `received` counts the characters the provider has passed on."""
-
-    def __init__(self, response: httpx2.Response) -> None:
-        self._response = response
-        self.received = 0
-        self.completed = False
-        """Whether `events` met its last event."""
-
-    @property
-    def content_type(self) -> str:
-        """The media type in small letters, without parameters; empty if the server gave none."""
-        return self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-    async def json(self) -> JSON:
-        """The whole body. Raises ProviderError if it is no JSON."""
-        return decode_json(await self._response.aread(), "a body")
-
-    async def events(self, last: str) -> AsyncGenerator[str]:
-        """The data of each server-sent event up to the one that is `last`, which is not given.
-
-        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
-        an event of more than `MAX_EVENT_BYTES`.
-        """
-        data = EventData(MAX_EVENT_BYTES)
-        async with aclosing(self._response.aiter_bytes()) as chunks:
-            async for chunk in chunks:
-                for event in data.feed(chunk):
-                    if event == last or (event[:1] == last[0] and event.rstrip() == last):
-                        self.completed = True
-                        break
-                    if event:
-                        yield event
-                if self.completed:
-                    break
-            if self.completed:
-                # Only a response that was read to its end leaves a connection the next turn can use.
-                with contextlib.suppress(TimeoutError, httpx2.HTTPError):
-                    async with asyncio.timeout(DRAIN_SECONDS):
-                        async for _ in chunks:
-                            pass
-            elif rest := data.rest():
-                self.completed = rest.rstrip() == last
-                if not self.completed and _is_json(rest):
-                    yield rest
-
-    async def lines(self, longest: int = MAX_EVENT_BYTES) -> AsyncGenerator[bytes]:
-        """Each line of newline-delimited JSON; blank ones are left out, and the last need not be ended.
-
-        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
-        a line of more than `longest` bytes.
-        """
-        begun: list[bytes] = []  # of the line that has not ended
-        size = 0
-        async with aclosing(self._response.aiter_bytes()) as chunks:
-            async for chunk in chunks:
-                # Not str.splitlines: it splits inside JSON strings, at U+2028 for instance.
-                first, *others = chunk.split(b"\n")
-                begun.append(first)
-                size += len(first)
-                if size > longest:
-                    raise ProviderError(
-                        f"the server sent a line of more than {longest} bytes: check the base URL", code="ill_formed"
-                    )
-                if others:
-                    others.insert(0, b"".join(begun))
-                    begun = [others.pop()]
-                    size = len(begun[0])
-                    for line in others:
-                        if line and not line.isspace():
-                            yield line
-        if (line := b"".join(begun)).strip():
-            yield line
 
 
 class HttpApi:
@@ -340,14 +260,6 @@ async def _send(client: httpx2.AsyncClient, method: str, url: httpx2.URL, conten
         except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
             if opened:  # a new connection: there is at least one at the end, for each kept one that fails is gone
                 raise
-
-
-def _is_json(data: str) -> bool:
-    try:
-        decode_json(data, "an event")
-    except ProviderError:
-        return False
-    return True
 
 
 def _timeouts(timeout: Timeouts | float | None) -> Timeouts:

@@ -1,0 +1,145 @@
+"""A successful response: what its body is, and the parts of it as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from codecs import BOM_UTF8
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Literal, TypeAlias
+
+import httpx2
+
+from toolspeak.data.messages import JSON
+from toolspeak.errors import ProviderError
+from toolspeak.providers.failures import decode_json
+from toolspeak.providers.sse import EventData
+
+DRAIN_SECONDS = 0.5
+"""How long to wait for the end of a response whose last event has come."""
+
+MAX_EVENT_BYTES = 64 * 1024 * 1024  # a call's argument may have 64 MiB, and a server may send it in one event
+
+Kind: TypeAlias = Literal["stream", "json", "other"]
+
+_EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""How a stream of events begins: a field, or a comment."""
+
+
+class Reply:
+    """A successful response. `received` counts the characters the provider has passed on."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._response = response
+        self._body = response.aiter_bytes()
+        self._first = b""
+        self.received = 0
+        self.completed = False
+        """Whether `events` met its last event."""
+
+    @property
+    def content_type(self) -> str:
+        """The media type in small letters, without parameters; empty if the server gave none."""
+        return self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def json(self) -> JSON:
+        """The whole body. Raises ProviderError if it is no JSON."""
+        return decode_json(b"".join([chunk async for chunk in self._chunks()]), "a body")
+
+    async def kind(self, *, lines: bool = False) -> Kind:
+        """What the body is; `lines`: an API whose streams are lines of JSON.
+
+        Servers that people write themselves name no type for a stream, or a wrong one, which other clients do not look
+        at: then the first characters tell.
+        """
+        named = self.content_type
+        if named == ("application/x-ndjson" if lines else "text/event-stream"):
+            return "stream"
+        if named == "application/json" and lines:
+            return "json"  # lines of it begin as it does
+        begins = b""
+        while any(mark.startswith(begins) and mark != begins for mark in (*_EVENTS, BOM_UTF8)):
+            chunk = await anext(self._body, None)
+            if chunk is None:
+                break
+            self._first += chunk
+            begins = self._first.removeprefix(BOM_UTF8).lstrip()
+        if not lines and begins.startswith(_EVENTS):
+            return "stream"
+        if begins.startswith(b"{"):
+            return "stream" if lines else "json"
+        return "json" if named == "application/json" else "other"
+
+    async def events(self, last: str) -> AsyncGenerator[str]:
+        """The data of each server-sent event up to the one that is `last`, which is not given.
+
+        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
+        an event of more than `MAX_EVENT_BYTES`.
+        """
+        data = EventData(MAX_EVENT_BYTES)
+        async with aclosing(self._chunks()) as chunks:
+            async for chunk in chunks:
+                for event in data.feed(chunk):
+                    if event == last or (event[:1] == last[0] and event.rstrip() == last):
+                        self.completed = True
+                        break
+                    if event:
+                        yield event
+                if self.completed:
+                    break
+            if self.completed:
+                # Only a response that was read to its end leaves a connection the next turn can use.
+                with contextlib.suppress(TimeoutError, httpx2.HTTPError):
+                    async with asyncio.timeout(DRAIN_SECONDS):
+                        async for _ in chunks:
+                            pass
+            elif rest := data.rest():
+                self.completed = rest.rstrip() == last
+                if not self.completed and _is_json(rest):
+                    yield rest
+
+    async def lines(self, longest: int = MAX_EVENT_BYTES) -> AsyncGenerator[bytes]:
+        """Each line of newline-delimited JSON; blank ones are left out, and the last need not be ended.
+
+        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
+        a line of more than `longest` bytes.
+        """
+        begun: list[bytes] = []  # of the line that has not ended
+        size = 0
+        async with aclosing(self._chunks()) as chunks:
+            async for chunk in chunks:
+                # Not str.splitlines: it splits inside JSON strings, at U+2028 for instance.
+                first, *others = chunk.split(b"\n")
+                begun.append(first)
+                size += len(first)
+                if size > longest:
+                    raise ProviderError(
+                        f"the server sent a line of more than {longest} bytes: check the base URL", code="ill_formed"
+                    )
+                if others:
+                    others.insert(0, b"".join(begun))
+                    begun = [others.pop()]
+                    size = len(begun[0])
+                    for line in others:
+                        if line and not line.isspace():
+                            yield line
+        if (line := b"".join(begun)).strip():
+            yield line
+
+    async def _chunks(self) -> AsyncGenerator[bytes]:
+        """The body, with what `kind` has read of it."""
+        first, self._first = self._first, b""
+        if first:
+            yield first
+        async with aclosing(self._body) as rest:
+            async for chunk in rest:
+                yield chunk
+
+
+def _is_json(data: str) -> bool:
+    try:
+        decode_json(data, "an event")
+    except ProviderError:
+        return False
+    return True
