@@ -98,3 +98,42 @@ def test_a_part_ends_behind_a_call_that_stood_in_its_text():
     leaked = get_dialect("hermes").render([Message("assistant", (ToolCall("", "add", {"a": 1, "b": 2}),))])[0].text
     first, *_ = parts_of(TextDelta(f"I add. {leaked}"), ENDED)
     assert (type(first), first.text.strip()) == (TextPart, "I add.")
+
+
+def told(number):
+    """The arguments of a call of these tests, by which it is known."""
+    return {"a": number, "b": 0}
+
+
+def native(*numbers):
+    """Calls as the API gives them, by the numbers it gives them."""
+    for number in numbers:
+        yield CallStarted(number, "add")
+        yield CallCompleted(number, "add", told(number))
+
+
+def in_text(number):
+    call = Message("assistant", (ToolCall("", "add", told(number)),))
+    return TextDelta(f"I add. {get_dialect('hermes').render([call])[0].text}")
+
+
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [
+        ((*native(0), in_text(10), *native(1, 2)), [0, 10, 1, 2]),
+        ((in_text(10), *native(0, 1)), [10, 0, 1]),
+        ((*native(0, 1), in_text(10), in_text(11)), [0, 1, 10, 11]),
+        ((*native(1, 0), in_text(10), *native(2)), [1, 0, 10, 2]),
+        ((*native(3), in_text(10), *native(0, 4)), [3, 10, 0, 4]),
+        ((in_text(10), in_text(11), *native(1, 0)), [10, 11, 1, 0]),
+    ],
+)
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_calls_of_the_api_and_of_its_text_have_numbers_of_their_own(deltas, expected, ends_first):
+    numbers = tuple(sorted(delta.index for delta in deltas if isinstance(delta, CallCompleted)))
+    ended = BatchEnded(numbers, ok=True)
+    at = max(place for place, delta in enumerate(deltas) if isinstance(delta, CallCompleted)) + 1
+    deltas = (*deltas[:at], ended, *deltas[at:]) if ends_first else (*deltas, ended)
+    calls = [part for part in parts_of(*deltas) if isinstance(part, ToolCall)]
+    assert [call.arguments for call in calls] == [told(number) for number in expected]
+    assert len({call.id for call in calls}) == len(expected)

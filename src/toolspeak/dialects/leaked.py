@@ -34,8 +34,9 @@ class LeakedCalls:
     """Takes the deltas of a native turn, gives them with what a parser finds in their text; `new_parser` makes it once
     there is any.
 
-    Calls are numbered in the order they begin, wherever they stand. One that stands in the text is noted as `leaked`,
-    on itself and on the batch; one that also came natively does not count again. Text that is nothing but the arguments
+    The API's calls keep their numbers; one in the text takes the next that is free, and an API's call whose number was
+    taken by then too. One that stands in the text is noted as `leaked`, on itself and on the batch; one that also came
+    natively does not count again. Text that is nothing but the arguments
     of a call of the turn, as some servers repeat them, is dropped: text that begins like JSON is held back until that
     can be told, unless `echoes` is False. Prose that quotes them, and `{}`, stay; so does what goes back to its
     provider as it came (`PartEnded.opaque`). Reasoning and the end of a part stay behind the text they came behind.
@@ -46,9 +47,14 @@ class LeakedCalls:
     def __init__(self, new_parser: Callable[[], Parser], *, echoes: bool = True, late: bool = False) -> None:
         self._new_parser = new_parser
         self._parser: Parser | None = None
-        # The numbers of the calls that came natively, and of those that stand in the text.
+        # What came before any text, but for arguments: it passed as it is, which for most turns is all of them.
+        self._passed: list[Delta] | None = []
+        # The numbers of the calls that came natively, and of those that stand in the text; what is taken, and the
+        # first above it.
         self._natives: dict[int, int] = {}
         self._strays: dict[int, int] = {}
+        self._taken: set[int] = set()
+        self._next = 0
         self._native: list[CallCompleted | CallMalformed] = []
         self._leaked: list[CallCompleted] = []
         self._ends: list[BatchEnded] = []
@@ -68,9 +74,20 @@ class LeakedCalls:
             return [*self._end(delta), delta]
         if type(delta) is ReasoningDelta or type(delta) is PartEnded:
             return self._behind_text(delta)
-        return self._renumbered(delta, leaked=False)
+        if self._passed is None or type(delta) is ForgedResults:
+            return self._renumbered(delta, leaked=False)
+        if type(delta) is BatchEnded:
+            self._ends.append(delta)
+            return []
+        if type(delta) is not ArgumentsDelta:
+            self._passed.append(delta)
+        return [delta]
 
     def _text(self, delta: TextDelta) -> list[Delta]:
+        if self._passed is not None:
+            passed, self._passed = self._passed, None
+            for native in passed:
+                self._renumbered(native, leaked=False)
         if self._echo is None:
             return self._read(delta.text)
         self._echo.append(delta)
@@ -168,7 +185,9 @@ class LeakedCalls:
         numbers = self._strays if leaked else self._natives
         number = numbers.get(index)
         if number is None:
-            number = numbers[index] = len(self._natives) + len(self._strays)
+            number = numbers[index] = self._next if leaked or index in self._taken else index
+            self._taken.add(number)
+            self._next = max(self._next, number + 1)
         return number
 
     def _own_numbers(self, ended: BatchEnded, leaked: bool) -> BatchEnded:
@@ -177,12 +196,14 @@ class LeakedCalls:
 
     def _end(self, ended: TurnEnded) -> list[Delta]:
         out: list[Delta] = []
-        if self._echo and self._is_echo(_text_of(self._echo)):
-            self._echo = [delta for delta in self._echo if not isinstance(delta, TextDelta)]
-        out += self._release()
+        if self._echo:
+            if self._is_echo(_text_of(self._echo)):
+                self._echo = [delta for delta in self._echo if not isinstance(delta, TextDelta)]
+            out += self._release()
         if self._parser is not None:
             out += self._told(self._parser.close(ended.finish))
-        out += self._all_behind()
+        if self._behind:
+            out += self._all_behind()
         if not self._ends:
             return out + (self._late or [])
         if not self._leaked and not self._late and len(self._ends) == 1:
