@@ -37,6 +37,7 @@ def _strict() -> Iterator[Dialect]:
     for dialect in DIALECTS:
         with suppress(UsageError):  # of a few the calls cannot be told more strictly
             yield get_dialect(dialect.name, strict_detection=True)
+            yield StrictDialect(dialect, broken=True)
 
 
 GROUPS: dict[str, tuple[Dialect, ...]] = {

@@ -70,7 +70,10 @@ TURNS = {
     "arguments": [native({"how": KEY, KEY: 918273}), SAID],
     "JSON in arguments": [native({"how": json.dumps({"a": json.dumps(KEY)})}), SAID],
     "malformed": [native(f'{{"how": "{KEY}'), SAID],
-    "text of a call": [ScriptedTurn(f'<tool_call>{{"name": "tell", "arguments": {{"how": "{KEY}}}</tool_call>'), SAID],
+    "text of a call": [
+        ScriptedTurn(f'I tell: <tool_call>{{"name": "tell", "arguments": {{"how": "{KEY}}}</tool_call>'),
+        SAID,
+    ],
     "an error": [native({"how": "x"}), ScriptedTurn("", error=ProviderError(f"refused: {KEY}", status=400))],
 }
 

@@ -139,9 +139,25 @@ def test_broken_arguments_never_run(stream: bool, finish: str):
     assert (came_of(result), PLACES, result.answer) == (["malformed"], [], "Done.")
 
 
-def test_a_broken_call_that_was_put_back_into_the_text_never_runs():
-    """That is what it does with one in an answer that is not streamed: it is what the model said."""
-    text = '<tool_call>\n{"name": "weather", "arguments": {"city": "Ro'
+BROKEN = [
+    '<tool_call>\n{"name": "weather", "arguments": {"city": "Ro',
+    '\n<tool_call>\n{"name": "weather", "arguments": {"city": "Rome}}\n</tool_call>',
+    '<tool_call>{"name": "weather", "arguments": {"city": Rome}}</tool_call> Let me see.',
+    "<function=weather>\n<parameter=city>\nRo",
+    '[TOOL_CALLS]weather[ARGS]{"city": "Ro',
+]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+@pytest.mark.parametrize("finish", ["stop", "length"])
+def test_a_broken_call_that_was_put_back_into_the_text_is_told(text: str, finish: str):
+    """That is what it does with one in an answer that is not streamed."""
+    result = run(plain(finish, text), DONE)
+    assert (came_of(result), PLACES, result.answer) == (["malformed"], [], "Done.")
+
+
+@pytest.mark.parametrize("text", [f"You write {BROKEN[0]}", '<tool_call>{"name": "wether", "arguments": {"city": "Ro'])
+def test_a_broken_call_behind_other_text_or_of_no_tool_is_text(text: str):
     result = run(plain("stop", text))
     assert (PLACES, result.answer) == ([], text)
 

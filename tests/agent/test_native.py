@@ -102,7 +102,7 @@ def test_a_call_left_in_the_text_is_used_and_reported(text, dialect, chunk):
     [
         '<tool_call>\n{"name": "reed", "arguments": {"path": "a"}}\n</tool_call>',
         'Write `<tool_call>{"name": "read"` and so on.',
-        '<tool_call>\n{"name": "read", "arguments": {"path": "a',
+        'I read it: <tool_call>\n{"name": "read", "arguments": {"path": "a',
     ],
 )
 def test_what_is_no_complete_call_of_a_known_tool_stays_text(text):

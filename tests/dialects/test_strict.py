@@ -12,7 +12,7 @@ from test_detect import CALLS, MARKERS, MENTIONS, said, written
 from growth import LINEAR
 from toolspeak.data.deltas import CallMalformed, CallStarted, TextDelta
 from toolspeak.data.messages import FinishReason, MalformedCall
-from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
+from toolspeak.dialects import DIALECTS, Dialect, StrictDialect, get_dialect, read_turn
 from toolspeak.errors import UsageError
 from toolspeak.testing import check_splits, chunks, parse_pieces
 
@@ -118,6 +118,49 @@ def test_splits_do_not_matter_and_nothing_is_malformed(name: str, text: str, cut
         splits = [tuple(chunks(text, 1)), cut.draw(cuts(text))]
         deltas = check_splits(strict, text, TOOLS, finish, splits=splits)
         assert not [delta for delta in deltas if isinstance(delta, CallMalformed)]
+
+
+def broken(name: str) -> Dialect:
+    return StrictDialect(get_dialect(name), broken=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "malformed", "left"),
+    [
+        (CALL[:-20], 1, ""),
+        (f" \n{CALL[:-20]}", 1, " \n"),
+        (CALL.replace("{}", "{x}"), 1, ""),
+        (f"{CALL.replace('{}', '{x}')}b", 1, "b"),
+        (f"<think>Hm.</think>{CALL[:-20]}", 1, ""),
+        (f"{CALL.replace('{}', '{x}')}{CALL}", 1, ""),
+        (HALF, 1, ""),
+        (f"a{CALL[:-20]}", 0, f"a{CALL[:-20]}"),
+        (CALL.replace("ping", "pong"), 0, CALL.replace("ping", "pong")),
+        (CALL[:-20].replace("ping", "pong"), 0, CALL[:-20].replace("ping", "pong")),
+        (f"{CALL.replace('ping', 'pong')}{CALL[:-20]}", 0, f"{CALL.replace('ping', 'pong')}{CALL[:-20]}"),
+        ("<tool_call>\n{", 0, "<tool_call>\n{"),
+    ],
+)
+@pytest.mark.parametrize("name", ["hermes", "auto"])
+@pytest.mark.parametrize("finish", ["stop", "length"])
+def test_a_turn_may_be_taken_to_mean_the_call_it_begins_with(
+    name: str, finish: FinishReason, text: str, malformed: int, left: str
+):
+    turn = read_turn(broken(name), text, TOOLS, finish=finish)
+    assert (sum(isinstance(call, MalformedCall) for call in turn.calls), turn.text) == (malformed, left)
+    check_splits(broken(name), text, TOOLS, finish)
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "kimi-k2", "auto"])
+@given(text=soup([*FRAGMENTS, CALL]), cut=st.data())
+@examples(20)
+def test_splits_do_not_matter_and_only_what_begins_the_turn_is_malformed(name: str, text: str, cut: st.DataObject):
+    for finish in ("stop", "length"):
+        splits = [tuple(chunks(text, 1)), cut.draw(cuts(text))]
+        deltas = check_splits(broken(name), text, TOOLS, finish, splits=splits)
+        for place, delta in enumerate(deltas):
+            before = [each.text for each in deltas[:place] if isinstance(each, TextDelta)]
+            assert not isinstance(delta, CallMalformed) or not "".join(before).strip()
 
 
 @pytest.mark.parametrize("size", [40, 1 << 30])

@@ -56,7 +56,10 @@ class NativeDriver:
     ) -> None:
         self.provider = provider
         self.name = provider.name
-        self._leaks = dialects.get_dialect("auto", strict_detection=True) if leaks == "auto" else leaks
+        if leaks == "auto":
+            # Who hears of calls late is a client of the gateway: it takes a call that is broken for text more easily.
+            leaks = dialects.StrictDialect(dialects.get_dialect("auto"), broken=not late_leaks)
+        self._leaks = leaks
         self._late_leaks = late_leaks
         self._resume = resume and provider.capabilities.resume
         self._fallback = fallback

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from toolspeak.data.deltas import (
     DIALECT_NOTE,
@@ -157,6 +158,9 @@ class AutoParser(BlockParser):
         self._batch.close(out)
 
 
+NewAutoParser: TypeAlias = Callable[[Sequence[Dialect], Sequence[ToolSpec], Section, bool], AutoParser]
+
+
 @dataclass(frozen=True, slots=True)
 class AutoDialect(WrappedDialect):
     """Implements `Dialect`: reads every dialect of the catalogue, and writes the model's own.
@@ -181,7 +185,7 @@ class AutoDialect(WrappedDialect):
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         return self.parser_of(AutoParser, tools, starts_in)
 
-    def parser_of(self, kind: type[AutoParser], tools: Sequence[ToolSpec], starts_in: Section) -> Parser:
+    def parser_of(self, kind: NewAutoParser, tools: Sequence[ToolSpec], starts_in: Section) -> Parser:
         """Where the turns of the model's own dialect are messages with headers (Harmony, Muse), blocks of other
         dialects are read up to the first header; behind it the message says to whom it goes, and what it tells the user
         is no call."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from toolspeak.data.deltas import CallCompleted, CallMalformed, CallStarted, Delta, TextDelta
@@ -29,7 +30,7 @@ class _Trial:
 
     `at` is the marker's place in the text being fed, and `shown` deltas of this feed came before it; for a block of an
     earlier feed both are 0, and `pieces` and `deltas` are what came of it until then. `begun`: a call of a known tool
-    has begun among the first `scanned` deltas.
+    has begun among the first `scanned` deltas. `first`: no text of the turn stands before it.
     """
 
     start: int
@@ -40,6 +41,7 @@ class _Trial:
     deltas: list[Delta] = field(default_factory=list[Delta])
     scanned: int = 0
     begun: bool = False
+    first: bool = False
 
 
 class StrictParser(BlockParser):
@@ -50,16 +52,27 @@ class StrictParser(BlockParser):
     """
 
     _known: frozenset[str] = frozenset()
+    _broken = False
     _trial: _Trial | None = None
     _reread = 0
+    _said = False  # whether there was any text in the turn so far
 
-    def __init__(self, format: BlockFormat, starts_in: Section, tools: Sequence[ToolSpec]) -> None:  # noqa: A002
+    def __init__(
+        self,
+        format: BlockFormat,  # noqa: A002
+        starts_in: Section,
+        tools: Sequence[ToolSpec],
+        *,
+        broken: bool = False,
+    ) -> None:
         super().__init__(format, starts_in)
         self._known = frozenset(spec.name for spec in tools)
+        self._broken = broken
 
     def feed(self, chunk: str) -> list[Delta]:
         trial = self._trial
         if trial is None and (plain := self._plain(chunk)) is not None:
+            self._said = self._said or _has_text(plain)
             return plain
         out: list[Delta] = []
         if trial is not None:
@@ -74,8 +87,9 @@ class StrictParser(BlockParser):
                 continue
             if self._trial.shown < 0:
                 self._trial.shown = len(out)
+                self._trial.first = not self._said and not _has_text(out)
             block = self._block
-            if block is None and self._is_call(out[self._trial.shown :]):
+            if block is None and self._counts(self._trial, out[self._trial.shown :]):
                 self._trial = None
                 continue
             begun = self._begun(self._trial, out)
@@ -96,13 +110,14 @@ class StrictParser(BlockParser):
             kept.deltas = out[kept.shown :]
             kept.scanned -= kept.shown
             del out[kept.shown :]
+        self._said = self._said or _has_text(out)
         return out
 
     def close(self, reason: FinishReason) -> list[Delta]:
         out = self._settle(reason)
         while (trial := self._trial) is not None:
             held, deltas = self._held, [*trial.deltas, *BlockParser.close(self, reason)]
-            if self._is_call(deltas):
+            if self._counts(trial, deltas):
                 return out + deltas
             again = reason in NORMAL_END and not self._begins_call(deltas)
             trial.at, trial.shown, trial.deltas = 0, 0, []
@@ -129,6 +144,10 @@ class StrictParser(BlockParser):
 
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
         super()._close_candidate(out, True)  # no call stands behind a marker that was cut off
+
+    def _counts(self, trial: _Trial, deltas: Sequence[Delta]) -> bool:
+        """Whether a block that is over was one of calls."""
+        return self._is_call(deltas) or (self._broken and trial.first and self._begins_call(deltas))
 
     def _is_call(self, deltas: Sequence[Delta]) -> bool:
         calls = [delta for delta in deltas if isinstance(delta, CallCompleted | CallMalformed)]
@@ -177,10 +196,17 @@ class StrictAutoParser(StrictParser, AutoParser):
     """Reads as `AutoParser`, and takes back what was no call; but a turn of Harmony or Muse is taken at its word."""
 
     def __init__(
-        self, own: Sequence[Dialect], tools: Sequence[ToolSpec], starts_in: Section, told: bool = False
+        self,
+        own: Sequence[Dialect],
+        tools: Sequence[ToolSpec],
+        starts_in: Section,
+        told: bool = False,
+        *,
+        broken: bool = False,
     ) -> None:
         AutoParser.__init__(self, own, tools, starts_in, told)
         self._known = frozenset(spec.name for spec in tools)
+        self._broken = broken
 
     def _settle(self, reason: FinishReason) -> list[Delta]:
         return AutoParser._settle(self, reason)
@@ -197,10 +223,14 @@ class StrictAutoParser(StrictParser, AutoParser):
 class StrictDialect(WrappedDialect):
     """Implements `Dialect`: as another, but a marker stays text unless a complete, valid call of a known tool follows.
 
-    A whole block is held back until its end. Raises UsageError for a dialect whose turns are no sequence of blocks.
+    A whole block is held back until its end. With `broken` a turn that begins with a call of a known tool is taken to
+    mean it, also where it is not complete or cannot be read: it is malformed then, which the model is told.
+
+    Raises UsageError for a dialect whose turns are no sequence of blocks.
     """
 
     dialect: Dialect
+    broken: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.dialect, AutoDialect) and type(self.dialect.parser()) is not BlockParser:
@@ -215,7 +245,11 @@ class StrictDialect(WrappedDialect):
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
         if isinstance(self.dialect, AutoDialect):
-            return self.dialect.parser_of(StrictAutoParser, tools, starts_in)
+            return self.dialect.parser_of(partial(StrictAutoParser, broken=self.broken), tools, starts_in)
         parser = self.dialect.parser(tools, starts_in)
         assert isinstance(parser, BlockParser), "checked when the dialect was made"
-        return StrictParser(parser.format, starts_in, tools)
+        return StrictParser(parser.format, starts_in, tools, broken=self.broken)
+
+
+def _has_text(deltas: Sequence[Delta]) -> bool:
+    return any(isinstance(delta, TextDelta) and not delta.text.isspace() for delta in deltas)
