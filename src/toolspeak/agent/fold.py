@@ -246,7 +246,7 @@ def _answered(state: RunState, _: Record, event: ModelAnswered) -> RunState:
         waiting=NOTHING,
         decisions=NOTHING,
         begun=NOTHING,
-        calls=state.calls + len([call for call in calls if type(call) is ToolCall]),
+        calls=state.calls + [*map(type, calls)].count(ToolCall),
         tokens_estimated=state.tokens_estimated or event.usage_estimated,
         context=usage.total or state.context + tokens_of(message),
         compacted=False,
