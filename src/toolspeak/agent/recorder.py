@@ -106,15 +106,13 @@ class Recorder:
 
     async def _append(self, event: Event) -> None:
         settings, state = self._settings, self.current
-        seq, step = (0, 0) if state is None else (state.seq, state.step)
-        if type(event) is ModelAsked:
-            step += 1
         of: RunState | RunSettings = settings if state is None else state
+        step = 0 if state is None else state.step
         record = Record(
             event,
             self._run_id,
-            seq,
-            step,
+            0 if state is None else state.seq,
+            step + 1 if type(event) is ModelAsked else step,
             settings.clock(),
             settings.agent,
             getattr(event, "call_id", None),
