@@ -50,12 +50,34 @@ class Recorder:
         return self.current
 
     async def record(self, event: Event) -> None:
-        """Makes an event durable, then true, then visible."""
+        """Makes an event durable, then true, then visible; not what a sub-run used that outlives the run."""
         if self._busy:
             await self._stand_in_line()
         self._busy = True
         try:
-            await self._append(event)
+            if type(event) is SubRunUsed and self.state.status != "running":
+                return
+            settings, state = self._settings, self.current
+            of: RunState | RunSettings = settings if state is None else state
+            step = 0 if state is None else state.step
+            record = Record(
+                event,
+                self._run_id,
+                0 if state is None else state.seq,
+                step + 1 if type(event) is ModelAsked else step,
+                settings.clock(),
+                settings.agent,
+                getattr(event, "call_id", None),
+                of.parent_run_id,
+                of.principal,
+                of.traceparent,
+            )
+            await settings.journal.append(record, self.lease)
+            self.current = apply(state, record, self._before)
+            if self.publish is not None:  # before the next one is recorded, so that a watcher sees the journal's order
+                waits = self.publish(record)
+                if waits is not None:
+                    await waits
         finally:
             self._busy = False
             if self._line:
@@ -69,17 +91,8 @@ class Recorder:
     async def add_sub_run(self, used: SubRunUsed) -> None:
         """Records what a sub-run has used; nothing of one that outlives the run."""
         recording = self._settings.recording
-        if self._busy:
-            await self._stand_in_line()
-        self._busy = True
-        try:
-            if self.state.status != "running":
-                return
-            await self._append(used)
-        finally:
-            self._busy = False
-            self._hand_on()
-        if recording is not None:
+        await self.record(used)
+        if recording is not None and self.state.status == "running":
             recording.spent(used)
 
     # A lock, in few calls where nobody waits: it goes from hand to hand, in the order in which they came.
@@ -103,26 +116,3 @@ class Recorder:
                 turn.set_result(None)
                 self._busy = True
                 return
-
-    async def _append(self, event: Event) -> None:
-        settings, state = self._settings, self.current
-        of: RunState | RunSettings = settings if state is None else state
-        step = 0 if state is None else state.step
-        record = Record(
-            event,
-            self._run_id,
-            0 if state is None else state.seq,
-            step + 1 if type(event) is ModelAsked else step,
-            settings.clock(),
-            settings.agent,
-            getattr(event, "call_id", None),
-            of.parent_run_id,
-            of.principal,
-            of.traceparent,
-        )
-        await settings.journal.append(record, self.lease)
-        self.current = apply(state, record, self._before)
-        if self.publish is not None:  # before the next one is recorded, so that a watcher sees the journal's order
-            waits = self.publish(record)
-            if waits is not None:
-                await waits

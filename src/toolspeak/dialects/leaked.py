@@ -70,6 +70,8 @@ class LeakedCalls:
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if type(delta) is TextDelta:
             return self._text(delta)
+        if type(delta) is ArgumentsDelta and self._passed is not None:
+            return [delta]
         if type(delta) is TurnEnded:
             return [*self._end(delta), delta]
         if type(delta) is ReasoningDelta or type(delta) is PartEnded:
@@ -79,8 +81,7 @@ class LeakedCalls:
         if type(delta) is BatchEnded:
             self._ends.append(delta)
             return []
-        if type(delta) is not ArgumentsDelta:
-            self._passed.append(delta)
+        self._passed.append(delta)
         return [delta]
 
     def _text(self, delta: TextDelta) -> list[Delta]:
