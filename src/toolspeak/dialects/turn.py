@@ -106,6 +106,8 @@ class TurnCollector:
             if part is None or part.kind is not TextPart:
                 part = self._begin(TextPart)
             part.pieces.append(delta.text)
+        elif type(delta) is ArgumentsDelta or type(delta) is CallStarted:
+            pass
         elif type(delta) is ReasoningDelta:
             part = self._open
             if part is None or part.kind is not ReasoningPart:
@@ -129,7 +131,7 @@ class TurnCollector:
             self._end = delta
         elif type(delta) is BatchEnded:
             self._notes, self.batch_ended = delta.notes, True
-        elif type(delta) is not ArgumentsDelta and type(delta) is not CallStarted:
+        else:
             self._add_other(delta)
 
     def _add_other(self, delta: Delta) -> None:
