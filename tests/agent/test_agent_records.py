@@ -18,9 +18,11 @@ from toolspeak.data.events import (
     RunFinished,
     ToolFinished,
     ToolStarted,
+    UserMessageQueued,
 )
-from toolspeak.data.messages import Usage
+from toolspeak.data.messages import Message, Usage
 from toolspeak.execute import Decision
+from toolspeak.journal.memory import MemoryJournal
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
 STAMPS = {"principal": "user:7", "traceparent": "00-4bf92f35-00f067aa-01", "parent_run_id": "parent"}
@@ -271,3 +273,54 @@ def test_the_approver_is_recorded_by_name():
     _, journal, _ = play([calling("cogency-json", ("note", {"path": "x"})), "ok"], approve=approve)
     (decided,) = journal.all(ApprovalDecided)
     assert (decided.call_id, decided.approved, decided.reason, decided.by) == ("call_1_0", True, "fine", "Ann")
+
+
+@pytest.mark.parametrize("late", ["while it waits", "just when it is its turn", "twice in a row"])
+def test_what_is_recorded_at_the_same_time_is_recorded_in_order_and_cancelling_one_loses_no_other(late):
+    class Slow(MemoryJournal):
+        """Lets the first message wait; then `as_it_ends` is done in the moment before its record is."""
+
+        def __init__(self):
+            super().__init__()
+            self.entered, self.go_on = asyncio.Event(), asyncio.Event()
+            self.as_it_ends = lambda: None
+
+        async def append(self, record, lease=None):
+            await super().append(record, lease)
+            if isinstance(record.event, UserMessageQueued) and not self.entered.is_set():
+                self.entered.set()
+                await self.go_on.wait()
+                asyncio.get_running_loop().call_soon(self.as_it_ends)
+
+    journal = Slow()
+    survivors = []
+
+    @tool(read_only=True)
+    async def talk() -> str:
+        """Says things."""
+        says = [asyncio.create_task(run.record(UserMessageQueued(Message.user(each)))) for each in "abcd"]
+        await journal.entered.wait()  # they begin in order: the others stand behind the first by now
+        cancelled = says[1:3] if late == "twice in a row" else says[1:2]
+
+        def cancel():
+            for one in cancelled:
+                one.cancel()
+
+        if late == "while it waits":
+            cancel()
+        else:
+            journal.as_it_ends = cancel
+        journal.go_on.set()
+        done = await asyncio.gather(*says, return_exceptions=True)
+        survivors.extend(each for each, came in zip("abcd", done, strict=True) if came is None)
+        await run.record(UserMessageQueued(Message.user("e")))
+        return "said"
+
+    run = Agent(ScriptedProvider([calling("cogency-json", ("talk", {})), "ok"]), [talk], journal=journal).start("go")
+    state = asyncio.run(run.finish())
+    records = asyncio.run(journal.read(run.run_id))
+    assert survivors == (["a", "d"] if late == "twice in a row" else ["a", "c", "d"])
+    said = [each.event.message.text for each in records if isinstance(each.event, UserMessageQueued)]
+    assert said == [*survivors, "e"]
+    assert [record.seq for record in records] == list(range(len(records)))
+    assert state.answer == "ok"

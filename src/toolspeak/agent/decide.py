@@ -55,15 +55,6 @@ Action: TypeAlias = AskModel | Compact | RunTools | AwaitApproval | Finish
 
 def decide(state: RunState, window: Window | None = None) -> Action:
     """The next action. Reads no clock: the state's time is that of its last record."""
-    action = _next(state)
-    if window is not None and isinstance(action, AskModel) and not state.compacted:
-        plan = plan_compaction(state.history, state.context, state.task, window)
-        if plan is not None:
-            return Compact(plan)
-    return action
-
-
-def _next(state: RunState) -> Action:
     if state.error:
         return Finish("failed", "", "model_error")
     if state.batch:
@@ -76,6 +67,10 @@ def _next(state: RunState) -> Action:
         return Finish("answered", state.answer, state.reason)
     if state.fruitless_turns >= _MAX_FRUITLESS_TURNS:
         return Finish("no_answer", "", state.reason)
+    if window is not None and not state.compacted:
+        plan = plan_compaction(state.history, state.context, state.task, window)
+        if plan is not None:
+            return Compact(plan)
     if state.limit is not None:
         return AskModel(ToolChoice("none"))
     reached = _limit(state)

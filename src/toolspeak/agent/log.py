@@ -23,13 +23,12 @@ class Log(Sequence[ItemT], Generic[ItemT]):
         self._length = len(self._items)
 
     def append(self, item: ItemT) -> Log[ItemT]:
+        items, length = self._items, self._length
+        if not length or len(items) != length:
+            items = items[:length]
+        items.append(item)
         longer: Log[ItemT] = _new(Log)
-        length = self._length
-        if length and len(self._items) == length:
-            longer._items = self._items
-            longer._items.append(item)
-        else:
-            longer._items = [*self._items[:length], item]
+        longer._items = items
         longer._length = length + 1
         return longer
 

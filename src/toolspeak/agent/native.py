@@ -148,8 +148,8 @@ class NativeDriver:
         )
 
     def _sent(self, request: TurnRequest) -> _Sent:
-        prompt = self.prompt(request)
-        sent = cast("_Sent | None", request.memo.get("native"))
+        prompt = request.instructions
+        sent: _Sent | None = request.memo.get("native")
         if sent is None or sent.prompt != prompt:
             sent = _Sent(prompt, [Message.system(prompt)] if prompt else [])
             request.memo["native"] = sent

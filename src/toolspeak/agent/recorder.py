@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -38,7 +39,8 @@ class Recorder:
         self._settings = settings
         self._run_id = run_id
         self._before = before
-        self._lock = asyncio.Lock()
+        self._busy = False
+        self._line: deque[asyncio.Future[None]] = deque()
 
     @property
     def state(self) -> RunState:
@@ -48,13 +50,38 @@ class Recorder:
         return self.current
 
     async def record(self, event: Event) -> None:
-        """Makes an event durable, then true, then visible."""
-        lock = self._lock
-        await lock.acquire()
+        """Makes an event durable, then true, then visible; not what a sub-run used that outlives the run."""
+        if self._busy:
+            await self._stand_in_line()
+        self._busy = True
         try:
-            await self._append(event)
+            if type(event) is SubRunUsed and self.state.status != "running":
+                return
+            settings, state = self._settings, self.current
+            of: RunState | RunSettings = settings if state is None else state
+            step = 0 if state is None else state.step
+            record = Record(
+                event,
+                self._run_id,
+                0 if state is None else state.seq,
+                step + 1 if type(event) is ModelAsked else step,
+                settings.clock(),
+                settings.agent,
+                getattr(event, "call_id", None),
+                of.parent_run_id,
+                of.principal,
+                of.traceparent,
+            )
+            await settings.journal.append(record, self.lease)
+            self.current = apply(state, record, self._before)
+            if self.publish is not None:  # before the next one is recorded, so that a watcher sees the journal's order
+                waits = self.publish(record)
+                if waits is not None:
+                    await waits
         finally:
-            lock.release()
+            self._busy = False
+            if self._line:
+                self._hand_on()
 
     async def record_all(self, events: Iterable[Event]) -> None:
         """Records each, in order."""
@@ -64,34 +91,28 @@ class Recorder:
     async def add_sub_run(self, used: SubRunUsed) -> None:
         """Records what a sub-run has used; nothing of one that outlives the run."""
         recording = self._settings.recording
-        async with self._lock:
-            if self.state.status != "running":
-                return
-            await self._append(used)
-        if recording is not None:
+        await self.record(used)
+        if recording is not None and self.state.status == "running":
             recording.spent(used)
 
-    async def _append(self, event: Event) -> None:
-        settings, state = self._settings, self.current
-        seq, step = (0, 0) if state is None else (state.seq, state.step)
-        if type(event) is ModelAsked:
-            step += 1
-        of: RunState | RunSettings = settings if state is None else state
-        record = Record(
-            event,
-            self._run_id,
-            seq,
-            step,
-            settings.clock(),
-            settings.agent,
-            getattr(event, "call_id", None),
-            of.parent_run_id,
-            of.principal,
-            of.traceparent,
-        )
-        await settings.journal.append(record, self.lease)
-        self.current = apply(state, record, self._before)
-        if self.publish is not None:  # before the next one is recorded, so that a watcher sees the journal's order
-            waits = self.publish(record)
-            if waits is not None:
-                await waits
+    # A lock, in few calls where nobody waits: it goes from hand to hand, in the order in which they came.
+
+    async def _stand_in_line(self) -> None:
+        """Returns when all those before have recorded: the next one is whoever called this."""
+        turn = asyncio.get_running_loop().create_future()
+        self._line.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it has just been this one's turn
+                self._busy = False
+                self._hand_on()
+            raise
+
+    def _hand_on(self) -> None:
+        while self._line:
+            turn = self._line.popleft()
+            if not turn.done():  # else it waits no more: it was cancelled
+                turn.set_result(None)
+                self._busy = True
+                return

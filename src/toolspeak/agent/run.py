@@ -167,10 +167,12 @@ class Run:
     async def _advance(self) -> bool:
         """Goes on until there is a step more; False once the run has come to its end, or to rest."""
         recorder = self._recorder
-        while recorder.state.status not in _FINAL:
+        state = recorder.state
+        while state.status not in _FINAL:
             if self._inbox:
                 await self._read_inbox()
-            action = decide(recorder.state, self._settings.window)
+                state = recorder.state
+            action = decide(state, self._settings.window)
             if self._pause.asked and not isinstance(action, AwaitApproval | Finish):
                 await self._suspend()
                 break
@@ -181,15 +183,16 @@ class Run:
                     await (self._step(action) if "step" in self._stage.levels else self._take_step(action))
                 case Compact(plan):
                     await self._turns.compact(plan)
+                    state = recorder.state
                     continue
                 case AwaitApproval():
                     break
                 case Finish():
                     await self._accept(action)
-            status = recorder.state.status
-            if status == "running":
+            state = recorder.state
+            if state.status == "running":
                 return True
-            if status == "suspended":
+            if state.status == "suspended":
                 break
         if self._frame is not None and self.state.status in PAUSED:
             await self._recorder.record_all((await self._frame.end(Finish(self.state.status, "", "")))[1])
@@ -245,8 +248,11 @@ class Run:
 
     def _out_of_answers(self) -> bool:
         """Whether the tool that answers was called with wrong arguments once more than may be."""
-        output, state = self._settings.output, self.state
-        return output is not None and state.rejected > output.retries and state.limit is None
+        output = self._settings.output
+        if output is None:
+            return False
+        state = self.state
+        return state.rejected > output.retries and state.limit is None
 
     async def _end(self, finish: Finish) -> None:
         frame, self._frame = self._frame, None
@@ -321,8 +327,11 @@ class Run:
 
     def _emit(self, event: Event) -> Awaitable[None]:
         """Records a fact of a batch, a result with what has changed in the tools' memory."""
-        if type(event) is ToolFinished and self._may_remember(event.result.name):
-            return self._record_with_memory(event)
+        if type(event) is ToolFinished:
+            tool = self._settings.toolset.get(event.result.name)
+            # What may have changed the memory: the tool, or an interceptor.
+            if self._hooked or (tool is not None and "context" in tool.injected.values()):
+                return self._record_with_memory(event)
         return self.record(event)
 
     async def _record_with_memory(self, event: ToolFinished) -> None:
@@ -336,12 +345,6 @@ class Run:
                 " What a run remembers is recorded with it, so that it survives; keep other things in `deps`"
             )
 
-    def _may_remember(self, name: str) -> bool:
-        """Whether a call of this tool may have changed the memory: the tool, or an interceptor."""
-        tool = self._settings.toolset.get(name)
-        reached = tool is not None and "context" in tool.injected.values()
-        return reached or self._hooked
-
     async def _run_tools(self, action: RunTools) -> None:
         state, settings = self._recorder.state, self._settings
         early = self._turns.take_early()
@@ -353,8 +356,8 @@ class Run:
                 emit=self._emit,
                 context=self._contexts.batch(state),
                 approver=settings.approver,
-                decided={decided.call_id: decision_of(decided) for decided in state.decisions},
-                finished={result.call_id: result for result in state.results},
+                decided={one.call_id: decision_of(one) for one in state.decisions} if state.decisions else {},
+                finished={one.call_id: one for one in state.results} if state.results else {},
                 doubts=Doubts(doubts_of(state.in_doubt), settings.in_doubt) if state.begun else NO_DOUBTS,
                 deadline=seconds,
                 max_calls=action.max_calls,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from toolspeak.agent.compaction import Plan
@@ -67,7 +68,7 @@ class Turns:
             await run.record(action.reached)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
         heard, intercepted = self._hear, "model" in self._stage.levels
-        request = TurnRequest(run.state.messages, self._specs, settings.instructions, choice, self._memo, heard, output)
+        request = TurnRequest(run.state.history, self._specs, settings.instructions, choice, self._memo, heard, output)
         ready, own_messages = None, False
         if intercepted:
             sent = replace(request, messages=(*run.state.history, *run.state.queued))
@@ -83,8 +84,8 @@ class Turns:
         # A driver keeps what it has rendered of a run's messages: it must not take others for those.
         if own_messages:
             request = replace(request, memo={})
-        elif request.messages is not state.messages:
-            request = replace(request, messages=state.messages)
+        elif request.messages is not state.history:
+            request = replace(request, messages=state.history)
         if request.heard is not heard:  # an interceptor's own
             request = replace(request, heard=heard)
         wrapping_up = state.limit is not None
@@ -146,20 +147,20 @@ class Turns:
     async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
         state, settings, publish = self._run.state, self._settings, self._run.publish
         number = state.turns_before + state.step
-        collector, partial = TurnCollector(lambda index: call_id(number, index)), self._partial
+        collector, so_far = TurnCollector(partial(call_id, number)), self._partial
         show = publish
         if publish is not None and settings.secrets:
             show = Shown(settings.secrets, publish).put
         if self._early is not None or self._starting is not None:
             await self.drop_early()
-        partial.begin()
+        so_far.begin()
         starts_early = settings.early_start and settings.driver.starts_early and request.choice.mode != "none"
         stream = cast("AsyncGenerator[Delta]", settings.driver.turn(request))
         try:
             try:
                 async for delta in stream:
                     collector.add(delta)
-                    if not partial.heard and (waits := partial.add(delta)) is not None:
+                    if not so_far.heard and (waits := so_far.add(delta)) is not None:
                         await waits
                     if starts_early and type(delta) is CallCompleted:
                         self._offer(collector.call(delta.index))
@@ -171,9 +172,9 @@ class Turns:
                 await stream.aclose()
         except (Exception, asyncio.CancelledError):
             self._withdraw()
-            await partial.keep()
+            await so_far.keep()
             raise
-        waits = partial.end()
+        waits = so_far.end()
         if waits is not None:
             await waits
         return collector.turn()

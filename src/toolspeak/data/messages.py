@@ -237,26 +237,26 @@ class Usage:
         """The two together; what is unknown of one adds nothing to the other (`cached`, say, which many APIs leave
         out). Of turns whose tokens are unknown they are estimated first."""
         return Usage(
-            _sum(self.input, more.input),
-            _sum(self.output, more.output),
-            _sum(self.cached, more.cached),
-            _sum(self.reasoning, more.reasoning),
-            _sum(self.cache_write, more.cache_write),
+            self.input if more.input is None else (self.input or 0) + more.input,
+            self.output if more.output is None else (self.output or 0) + more.output,
+            self.cached if more.cached is None else (self.cached or 0) + more.cached,
+            self.reasoning if more.reasoning is None else (self.reasoning or 0) + more.reasoning,
+            self.cache_write if more.cache_write is None else (self.cache_write or 0) + more.cache_write,
         )
 
     def since(self, earlier: Usage) -> Usage:
         """What has come to an earlier count of the same turns."""
         return Usage(
-            _sum(self.input, earlier.input, -1),
-            _sum(self.output, earlier.output, -1),
-            _sum(self.cached, earlier.cached, -1),
-            _sum(self.reasoning, earlier.reasoning, -1),
-            _sum(self.cache_write, earlier.cache_write, -1),
+            _difference(self.input, earlier.input),
+            _difference(self.output, earlier.output),
+            _difference(self.cached, earlier.cached),
+            _difference(self.reasoning, earlier.reasoning),
+            _difference(self.cache_write, earlier.cache_write),
         )
 
 
-def _sum(count: int | None, other: int | None, sign: int = 1) -> int | None:
-    return count if other is None else (count or 0) + sign * other
+def _difference(count: int | None, earlier: int | None) -> int | None:
+    return count if earlier is None else (count or 0) - earlier
 
 
 @value()

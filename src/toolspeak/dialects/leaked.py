@@ -34,12 +34,12 @@ class LeakedCalls:
     """Takes the deltas of a native turn, gives them with what a parser finds in their text; `new_parser` makes it once
     there is any.
 
-    The API's calls keep their numbers; one in the text takes the next that is free, and an API's call whose number was
-    taken by then too. One that stands in the text is noted as `leaked`, on itself and on the batch; one that also came
-    natively does not count again. Text that is nothing but the arguments
-    of a call of the turn, as some servers repeat them, is dropped: text that begins like JSON is held back until that
-    can be told, unless `echoes` is False. Prose that quotes them, and `{}`, stay; so does what goes back to its
-    provider as it came (`PartEnded.opaque`). Reasoning and the end of a part stay behind the text they came behind.
+    The API's calls keep their numbers. A call in the text takes the next one above them all; so does an API's call
+    whose number is taken by then. One that stands in the text is noted as `leaked`, on itself and on the batch; one
+    that also came natively does not count again. Text that is nothing but the arguments of a call of the turn, as some
+    servers repeat them, is dropped: text that begins like JSON is held back until that can be told, unless `echoes` is
+    False. Prose that quotes them, and `{}`, stay; so does what goes back to its provider as it came
+    (`PartEnded.opaque`). Reasoning and the end of a part stay behind the text they came behind.
 
     `late`: what was found in the text is held back until the turn ends and it is known whether it also came natively.
     """
@@ -70,6 +70,8 @@ class LeakedCalls:
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if type(delta) is TextDelta:
             return self._text(delta)
+        if type(delta) is ArgumentsDelta and self._passed is not None:
+            return [delta]
         if type(delta) is TurnEnded:
             return [*self._end(delta), delta]
         if type(delta) is ReasoningDelta or type(delta) is PartEnded:
@@ -79,8 +81,7 @@ class LeakedCalls:
         if type(delta) is BatchEnded:
             self._ends.append(delta)
             return []
-        if type(delta) is not ArgumentsDelta:
-            self._passed.append(delta)
+        self._passed.append(delta)
         return [delta]
 
     def _text(self, delta: TextDelta) -> list[Delta]:

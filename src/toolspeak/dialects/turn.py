@@ -106,6 +106,8 @@ class TurnCollector:
             if part is None or part.kind is not TextPart:
                 part = self._begin(TextPart)
             part.pieces.append(delta.text)
+        elif type(delta) is ArgumentsDelta or type(delta) is CallStarted:
+            pass
         elif type(delta) is ReasoningDelta:
             part = self._open
             if part is None or part.kind is not ReasoningPart:
@@ -129,7 +131,7 @@ class TurnCollector:
             self._end = delta
         elif type(delta) is BatchEnded:
             self._notes, self.batch_ended = delta.notes, True
-        elif type(delta) is not ArgumentsDelta and type(delta) is not CallStarted:
+        else:
             self._add_other(delta)
 
     def _add_other(self, delta: Delta) -> None:
@@ -174,9 +176,10 @@ class TurnCollector:
         self._calls[index] = call
 
     def turn(self) -> ParsedTurn:
-        counting, ignored = self._calls, self._ignored
-        if ignored:
-            counting = {index: call for index, call in counting.items() if index not in ignored}
+        counting, ignored = self._calls, tuple[IgnoredCall, ...]()
+        if self._ignored:
+            counting = {index: call for index, call in self._calls.items() if index not in self._ignored}
+            ignored = tuple(IgnoredCall(self._calls[i], why) for i, why in self._ignored.items() if i in self._calls)
         parts: list[Part] = []
         texts, thoughts = list[str](), list[str]()
         for entry in self._parts:
@@ -196,7 +199,7 @@ class TurnCollector:
             reasoning="".join(thoughts),
             message=Message("assistant", tuple(parts)),
             calls=tuple(calls),
-            ignored=tuple([IgnoredCall(self._calls[i], why) for i, why in ignored.items() if i in self._calls]),
+            ignored=ignored,
             forged=self._forged,
             notes=self._notes,
             finish=self._end.finish,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, StopRequested
@@ -74,7 +74,7 @@ class Admission:
         """One entry per call; those that are held wait for `ask_all`. Calls that are finished already or malformed do
         not count towards `max_calls`."""
         entries: list[Entry] = []
-        counted, looks_back = 0, self.judge.looks_back
+        counted, looks_back = 0, len(calls) > 1 and self.judge.looks_back
         for call in calls:
             if call.id in finished:
                 entries.append(Settled(finished[call.id], recorded=True))
@@ -83,9 +83,9 @@ class Admission:
             over = max_calls is not None and counted > max_calls
             entry = self._refused(call, over=over)
             if entry is None:
-                asked = cast("ToolCall", call)  # every malformed one was refused
-                ready = None if self.pipeline else self._ready(asked)
-                entry = self._at_once(ready) or await self._entry(asked, ready)
+                assert type(call) is ToolCall, "every malformed one was refused"
+                ready = None if self.pipeline else self._ready(call)
+                entry = self._at_once(ready) or await self._entry(call, ready)
             if type(entry) is Settled:
                 if isinstance(call, ToolCall):
                     entry = replace(entry, result=self.doubts.told(call, entry.result))
@@ -130,7 +130,7 @@ class Admission:
         """The entry of a call for which nothing has to be waited, as for most."""
         if not isinstance(ready, Ready):
             return ready
-        if ready.call in self.doubts:
+        if ready.call.id in self.doubts.calls:
             return None
         if not self.judge.is_needed(ready.call, ready.effects):
             return self._taken(ready)
@@ -197,8 +197,6 @@ class Admission:
     def settled(self, entries: Sequence[Entry]) -> list[Ready | Settled]:
         """What runs and what does not, once nothing is held. When a decision has ended the run, nothing runs."""
         ends = self.ends_run
-        if not ends and not self.holds:
-            return cast("list[Ready | Settled]", entries)
         found: list[Ready | Settled] = []
         for entry in entries:
             if isinstance(entry, Held) or (ends and isinstance(entry, Ready)):

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from time import time
-from typing import cast
 
 from toolspeak.data.events import StopRequested
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult, no_extra
+from toolspeak.data.tools import Effects
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
 from toolspeak.execute.course import Course
 from toolspeak.execute.doubts import NO_DOUBTS, Doubts
@@ -50,8 +50,6 @@ class Execution:
             self._turns.append(turn)
             if type(entry) is Ready:
                 self._calls.append((turn, entry))
-        if len(self._calls) > 1:
-            chain(self._calls, settings.schedule)
         limit = settings.concurrency.batch
         self._gates = () if limit is None else (Gate(limit),)
         self._places: dict[str, tuple[Gate, ...]] = {}
@@ -62,8 +60,13 @@ class Execution:
             recalls = True  # what was remembered is on the tape: here files may be other than they were
         self._passing = Passing(self._course, recalls)
         self._left = len(self._turns)
-        self._ready = deque([turn for turn in self._turns if not turn.waits])
+        self._ready = deque(self._turns)
+        if len(self._calls) > 1:
+            chain(self._calls, settings.schedule)
+            self._ready = deque([turn for turn in self._turns if not turn.waits])
         self._starting = False
+        self.times: list[tuple[float, float]] = []
+        """When each call started and completed, in Unix seconds; once all have."""
         self._vars = contextvars.copy_context()
 
     async def run(self) -> tuple[ToolResult, ...]:
@@ -99,17 +102,17 @@ class Execution:
                 await course.emit(fact)
         if self._left:
             raise BatchPaused
-        return tuple([cast("ToolResult", turn.result) for turn in self._turns])
+        results: list[ToolResult] = []
+        for turn in self._turns:
+            assert turn.result is not None, "none is left"
+            results.append(turn.result)
+            self.times.append((turn.started or turn.completed, turn.completed))
+        return tuple(results)
 
     @property
     def stop(self) -> StopRequested | None:
         """What ended the run before its end, if anything did."""
         return self._course.stop
-
-    @property
-    def times(self) -> tuple[tuple[float, float], ...]:
-        """When each call started and completed, in Unix seconds."""
-        return tuple([(turn.started or turn.completed, turn.completed) for turn in self._turns])
 
     def _start_ready(self) -> None:
         # A task may run at once (eager task factories) and come back here: the loop below takes its turns too.
@@ -209,8 +212,9 @@ class Execution:
     def _close(self) -> None:
         """Gives everything back; nothing of the batch runs any more."""
         self._course.close()
-        for turn, _ in self._calls:
+        done: list[tuple[ToolCall, Effects, ToolResult | None]] = []
+        for turn, entry in self._calls:
             if turn.gates:
                 turn.leave()
-        done = [(entry.call, entry.effects, turn.result) for turn, entry in self._calls]
+            done.append((entry.call, entry.effects, turn.result))
         self._course.scope.recall.learn(done, ordered=self._settings.schedule != "parallel")

@@ -176,9 +176,9 @@ class Executor:
                 await early.drop()
             for fact in admission.facts():
                 await emit(fact)
-            ran = tuple(
-                [entry.call if type(entry) is Ready else call for call, entry in zip(known, entries, strict=True)]
-            )
+            ran: list[ToolCall | MalformedCall] = []
+            for call, entry in zip(known, entries, strict=True):
+                ran.append(entry.call if type(entry) is Ready else call)
             execution = Execution(
                 ran,
                 entries,
@@ -196,7 +196,7 @@ class Executor:
                 await early.drop()
         lingering = context.scope.lingering
         running = tuple([call.call_id for call in lingering.running()]) if lingering.calls else ()
-        batch = Batch(results, (), admission.waited, running, context.run_id, ran, execution.times)
+        batch = Batch(results, (), admission.waited, running, context.run_id, tuple(ran), tuple(execution.times))
         stop = admission.stop or execution.stop
         if stop is not None:
             raise _stopped(stop, batch)

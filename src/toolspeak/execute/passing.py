@@ -45,7 +45,9 @@ class Passing:
             result = self._remembered(turn) if self._recalls else None
             if result is None:
                 if isinstance(entry, Ready):
-                    result = course.doubts.told(entry.call, await self._run_call(turn, entry))
+                    result = await self._run_call(turn, entry)
+                    if course.doubts.calls:
+                        result = course.doubts.told(entry.call, result)
                 else:
                     result = self._refused(entry)
                 result = finish_result(result, settings.secrets, settings.cap, memory)
@@ -102,11 +104,14 @@ class Passing:
         turn.phase = "waiting"
         pipeline = course.settings.pipeline
         try:
-            if not pipeline:
-                return _noted(entry, await self._call_tool(turn, entry))
-            turn.notes = HookNotes(course.metadata)
-            passage = passage_of(entry.call, pipeline, course.context, turn.notes)
-            result = _noted(entry, await passage.around(entry.call, partial(self._call_tool, turn, entry)))
+            if pipeline:
+                turn.notes = HookNotes(course.metadata)
+                passage = passage_of(entry.call, pipeline, course.context, turn.notes)
+                result = await passage.around(entry.call, partial(self._call_tool, turn, entry))
+            else:
+                result = await self._call_tool(turn, entry)
+            if entry.note:
+                result = replace(result, content=(TextPart(entry.note), *result.content))
         except AgentStop as stop:
             await self._told_to_stop(entry.call, stop)
             return turn.returned or stopped_result(entry.call, stop)
@@ -260,7 +265,3 @@ class Passing:
         if turn.phase == "running":
             return failure(call, "timeout", course.deadline.before_end())
         return failure(call, "skipped", course.deadline.before_start())
-
-
-def _noted(entry: Ready, result: ToolResult) -> ToolResult:
-    return replace(result, content=(TextPart(entry.note), *result.content)) if entry.note else result

@@ -77,9 +77,9 @@ def _tells(effects: Effects) -> bool:
     nothing beyond this machine."""
     return (
         bool(effects.reads)
+        and EVERYTHING not in effects.reads
         and effects.declared
         and effects.read_only
-        and EVERYTHING not in effects.reads
         and not effects.external
         and not effects.repeatable
         and effects.version != UNVERSIONED

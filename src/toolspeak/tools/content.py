@@ -40,10 +40,9 @@ def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
     everything else becomes a JsonPart: dataclasses, pydantic models, enums, dates, sets and paths included.
     Raises Unserialisable for the rest: objects, cycles, NaN, more than 128 levels.
     """
-    kind = type(value)
-    if kind is str:
-        return (TextPart(cast("str", value)),), None
-    if kind is bool or value is None or (kind is int and cast("int", value).bit_length() < _PLAIN_BITS):
+    if type(value) is str:
+        return (TextPart(value),), None
+    if type(value) is bool or value is None or (type(value) is int and value.bit_length() < _PLAIN_BITS):
         return (JsonPart(value),), value
     match value:
         case str():
