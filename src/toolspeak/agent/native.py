@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import field, replace
+from functools import cache
 from typing import Literal, cast
 
 from toolspeak import dialects
@@ -56,10 +57,8 @@ class NativeDriver:
     ) -> None:
         self.provider = provider
         self.name = provider.name
-        if leaks == "auto":
-            # Who hears of calls late is a client of the gateway: it takes a call that is broken for text more easily.
-            leaks = dialects.StrictDialect(dialects.get_dialect("auto"), broken=not late_leaks)
-        self._leaks = leaks
+        # Who hears of calls late is a client of the gateway: it takes a call that is broken for text more easily.
+        self._leaks = _any_leaks(broken=not late_leaks) if leaks == "auto" else leaks
         self._late_leaks = late_leaks
         self._resume = resume and provider.capabilities.resume
         self._fallback = fallback
@@ -160,6 +159,11 @@ class NativeDriver:
 
     async def aclose(self) -> None:
         await self.provider.aclose()
+
+
+@cache
+def _any_leaks(*, broken: bool) -> Dialect:
+    return dialects.StrictDialect(dialects.get_dialect("auto"), broken=broken)
 
 
 def _with_choice(messages: Sequence[Message | TextMessage], request: TurnRequest) -> Sequence[Message | TextMessage]:

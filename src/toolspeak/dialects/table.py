@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from toolspeak.dialects.base import Dialect
 
@@ -94,6 +95,7 @@ DETECTION: Sequence[str] = (*(name for name in PLACES if name not in FAMILIES["p
 so that JSON in <tool_call> is Hermes's, of whose calls all count."""
 
 
+@cache  # an agent asks for one whenever it is made
 def load_dialect(name: str) -> Dialect:
     """The dialect of this name, which is in the table."""
     module, _, attribute = PLACES[name].partition(":")
