@@ -65,7 +65,7 @@ def characters(message: Message) -> int:
 
 def tokens_of(message: Message) -> int:
     """An estimate: four characters a token, the usual rule of thumb for English text and code."""
-    return sum(map(_part_characters, message.parts)) // 4
+    return characters(message) // 4
 
 
 def plan_compaction(history: Sequence[Message], context: int, task: int, window: Window) -> Plan | None:

@@ -228,7 +228,7 @@ def _answered(state: RunState, _: Record, event: ModelAnswered) -> RunState:
             fruitless = state.fruitless_turns + 1
             empty = _NO_CALLS if state.choice.mode == "none" else _EMPTY_TURN
             history = history.append(Message.user(_FORGED_TURN if event.forged else empty))
-    usage, tokens, choice, unheeded = event.usage, event.usage.total, state.choice, False
+    usage, choice, unheeded = event.usage, state.choice, False
     if choice.mode in ("required", "specific") and not state.limit and not pauses:
         unheeded = not state.unheeded and not event.forged and not _follows(choice, calls)
         if unheeded and not calls and answer is not None:
@@ -237,11 +237,7 @@ def _answered(state: RunState, _: Record, event: ModelAnswered) -> RunState:
         if not unheeded and not choice.every_step:
             choice = ToolChoice()
     return changed(
-        state,
-        tokens=state.tokens + (tokens or 0),
-        usage=state.usage.plus(usage),
-        spent=state.spent + (event.cost or 0.0),
-        unpriced=state.unpriced or event.cost is None,
+        _spent(state, usage, event.cost),
         history=history,
         choice=choice,
         unheeded=unheeded,
@@ -250,9 +246,9 @@ def _answered(state: RunState, _: Record, event: ModelAnswered) -> RunState:
         waiting=NOTHING,
         decisions=NOTHING,
         begun=NOTHING,
-        calls=state.calls + [*map(type, calls)].count(ToolCall),
+        calls=state.calls + len([call for call in calls if type(call) is ToolCall]),
         tokens_estimated=state.tokens_estimated or event.usage_estimated,
-        context=tokens or state.context + tokens_of(message),
+        context=usage.total or state.context + tokens_of(message),
         compacted=False,
         wrapped_up=state.limit is not None,
         fruitless_turns=fruitless,

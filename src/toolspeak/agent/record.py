@@ -22,17 +22,17 @@ def answered(
 ) -> ModelAnswered:
     """The event of a turn, with placeholders for secrets. In a wrap-up answer no call counts, so none enters the
     history."""
-    message, ignored = turn.message, [entry.call for entry in turn.ignored] if turn.ignored else []
+    message, ignored = turn.message, [entry.call for entry in turn.ignored]
     if wrapping_up and message.calls:
         ignored += message.calls
         kept = tuple(part for part in message.parts if not isinstance(part, ToolCall | MalformedCall))
         message = replace(message, parts=kept)
     return ModelAnswered(
-        without_secrets(message, secrets) if secrets.given else message,
+        without_secrets(message, secrets),
         turn.finish,
         usage,
         estimated,
-        tuple(hide_call(call, secrets) for call in ignored if isinstance(call, ToolCall)) if ignored else (),
+        tuple(hide_call(call, secrets) for call in ignored if isinstance(call, ToolCall)),
         tuple(map(secrets.hide_text, turn.forged)),
         turn.notes,
         cost,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -39,8 +38,7 @@ class Recorder:
         self._settings = settings
         self._run_id = run_id
         self._before = before
-        self._busy = False
-        self._line: deque[asyncio.Future[None]] = deque()
+        self._lock = asyncio.Lock()
 
     @property
     def state(self) -> RunState:
@@ -51,9 +49,8 @@ class Recorder:
 
     async def record(self, event: Event) -> None:
         """Makes an event durable, then true, then visible; not what a sub-run used that outlives the run."""
-        if self._busy:
-            await self._stand_in_line()
-        self._busy = True
+        lock = self._lock
+        await lock.acquire()
         try:
             if type(event) is SubRunUsed and self.state.status != "running":
                 return
@@ -79,9 +76,7 @@ class Recorder:
                 if waits is not None:
                     await waits
         finally:
-            self._busy = False
-            if self._line:
-                self._hand_on()
+            lock.release()
 
     async def record_all(self, events: Iterable[Event]) -> None:
         """Records each, in order."""
@@ -94,25 +89,3 @@ class Recorder:
         await self.record(used)
         if recording is not None and self.state.status == "running":
             recording.spent(used)
-
-    # A lock, in few calls where nobody waits: it goes from hand to hand, in the order in which they came.
-
-    async def _stand_in_line(self) -> None:
-        """Returns when all those before have recorded: the next one is whoever called this."""
-        turn = asyncio.get_running_loop().create_future()
-        self._line.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled():  # it has just been this one's turn
-                self._busy = False
-                self._hand_on()
-            raise
-
-    def _hand_on(self) -> None:
-        while self._line:
-            turn = self._line.popleft()
-            if not turn.done():  # else it waits no more: it was cancelled
-                turn.set_result(None)
-                self._busy = True
-                return

@@ -130,7 +130,7 @@ class Admission:
         """The entry of a call for which nothing has to be waited, as for most."""
         if not isinstance(ready, Ready):
             return ready
-        if ready.call.id in self.doubts.calls:
+        if ready.call in self.doubts:
             return None
         if not self.judge.is_needed(ready.call, ready.effects):
             return self._taken(ready)

@@ -60,10 +60,11 @@ class Execution:
             recalls = True  # what was remembered is on the tape: here files may be other than they were
         self._passing = Passing(self._course, recalls)
         self._left = len(self._turns)
-        self._ready = deque(self._turns)
         if len(self._calls) > 1:
             chain(self._calls, settings.schedule)
             self._ready = deque([turn for turn in self._turns if not turn.waits])
+        else:
+            self._ready = deque(self._turns)
         self._starting = False
         self.times: list[tuple[float, float]] = []
         """When each call started and completed, in Unix seconds; once all have."""

@@ -45,9 +45,7 @@ class Passing:
             result = self._remembered(turn) if self._recalls else None
             if result is None:
                 if isinstance(entry, Ready):
-                    result = await self._run_call(turn, entry)
-                    if course.doubts.calls:
-                        result = course.doubts.told(entry.call, result)
+                    result = course.doubts.told(entry.call, await self._run_call(turn, entry))
                 else:
                     result = self._refused(entry)
                 result = finish_result(result, settings.secrets, settings.cap, memory)

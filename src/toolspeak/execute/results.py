@@ -45,8 +45,7 @@ def result_of(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
     """The result of a call whose tool returned `value`: whole, without secrets; a failure if it cannot be shown."""
     try:
         content, structured = to_content(value)
-        result = ToolResult(call.id, call.name, "success", content, structured=structured)
-        return hide_secrets(result, secrets) if secrets.given else result
+        return hide_secrets(ToolResult(call.id, call.name, "success", content, structured=structured), secrets)
     except Unserialisable as error:
         message = describe(error)
     except Exception as error:  # noqa: BLE001 - a value's own conversion may raise anything
@@ -68,9 +67,7 @@ def describe(error: BaseException) -> str:
 def finish_result(result: ToolResult, secrets: Secrets, cap: ResultCap, memory: dict[str, Any]) -> ToolResult:
     """The result as it is recorded: without secrets, then within the cap (a cut could halve a secret)."""
     try:
-        if secrets.given:
-            result = hide_secrets(result, secrets)
-        return cap_result(result, cap, memory)
+        return cap_result(hide_secrets(result, secrets), cap, memory)
     except Exception as error:  # noqa: BLE001 - JSON made by hand may be too deep, or none at all
         message = f"the tool's value cannot be shown: {describe(error)}"
         content = (TextPart(secrets.hide_text(message)),)
@@ -184,6 +181,8 @@ def cap_parts(
 
 def hide_secrets(result: ToolResult, secrets: Secrets) -> ToolResult:
     """The result with placeholders for secrets in its text, JSON, names and files of text."""
+    if not secrets.given:
+        return result
     content = tuple(hide_part(part, secrets) for part in result.content)
     return replace(
         result, content=content, structured=secrets.hide(result.structured), extra=secrets.hide(result.extra)

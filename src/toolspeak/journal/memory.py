@@ -49,9 +49,9 @@ class MemoryJournal:
             check_lease(record.run_id, lease, run.owner, run.epoch)
         if record.seq != len(run.records):
             raise gone_on(record)
-        if not record.seq or type(record.event) is RunStarted:
-            if not starts_rightly(record):
-                raise no_start(record)
+        if not starts_rightly(record):
+            raise no_start(record)
+        if not record.seq:
             self._begin(run, record)
         run.records.append(record)
 
