@@ -19,7 +19,7 @@ LITELLM_VENV ?= .venv-litellm
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
 SECONDS ?= 600
 
-.PHONY: demo test test-slow test-grammar test-sdk test-clients test-engine lint types bench bench-parsers bench-loop fuzz requirements clean help
+.PHONY: demo test test-slow test-grammar test-sdk test-clients test-engine test-templates lint types bench bench-parsers bench-mutations bench-loop fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -29,9 +29,11 @@ help:
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
 	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm (600 MB)"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
+	@echo "make test-templates  the prompts against the models' own chat templates (fetches them once)"
 	@echo "make lint types    ruff, pyright"
 	@echo "make bench         measure the parsers, the executor, the journal, the wire formats and the loop"
 	@echo "make bench-parsers the same beside vLLM's and SGLang's parsers, with a plot (downloads about 3 GB)"
+	@echo "make bench-mutations  damaged replies of every dialect, read by ours, vLLM's and SGLang's parsers (the same environment)"
 	@echo "make bench-loop    the loop beside llm, agno, langgraph, pydantic-ai and openai-agents (an environment of 400 MB)"
 	@echo "make fuzz          let chance look for faults in the parsers for SECONDS=600 of CPU time"
 	@echo "make requirements  pin the dependencies anew (needs uv)"
@@ -110,6 +112,11 @@ test-engine: $(ENGINE_VENV)/.ready
 	server=$$($(ENGINE_VENV)/bin/python tests/engine/build_server.py requirements/engine-source.txt "$(ENGINE_CACHE)") \
 		&& LLAMA_SERVER="$$server" $(ENGINE_VENV)/bin/python -m pytest tests/engine/engine_*.py
 
+# The templates come with the source of llama.cpp's server, whose build backend this environment has.
+test-templates: $(ENGINE_VENV)/.ready
+	templates=$$($(ENGINE_VENV)/bin/python tests/templates/fetch_templates.py requirements/engine-source.txt "$(ENGINE_CACHE)") \
+		&& CHAT_TEMPLATES="$$templates" $(ENGINE_VENV)/bin/python -m pytest tests/templates/template_*.py
+
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
 
@@ -139,6 +146,11 @@ bench-parsers: $(VENV)/.dev $(PEERS)/.ready
 	@mkdir -p build
 	$(BIN)/python benchmarks/parsers.py --peers $(PEERS)/bin/python --out build/parsers.jsonl
 	$(PEERS)/bin/python benchmarks/plot.py build/parsers.jsonl docs/parsers.svg
+
+# The table of docs/conformance.md; a quarter of an hour.
+bench-mutations: $(VENV)/.dev $(PEERS)/.ready
+	$(BIN)/python tests/dialects/mutations.py --peers $(PEERS)/bin/python --out tests/dialects/mutations.json
+	$(BIN)/python tests/dialects/conformance_page.py
 
 $(LOOPS)/.ready: benchmarks/peers/loops.txt | $(BIN)/python
 	$(BIN)/python -m venv $(LOOPS)

@@ -66,7 +66,12 @@ def look(name: str) -> str:
     return f"{name}: " + "x" * 2000
 
 
-LOOK = Agent(ScriptedProvider([]), [look]).toolset
+@tool
+def write() -> None:
+    "Asks first; it is in the prompt."
+
+
+LOOK = Agent(ScriptedProvider([]), [look, write]).toolset
 
 
 def looking(*names):
@@ -98,7 +103,7 @@ def run_long(window, steps=14, **options):
 
 
 def test_old_results_are_cleared_first_then_the_model_summarises():
-    result, journal, provider = run_long(4000, steps=60)
+    result, journal, provider = run_long(4000, steps=60, approve=None)
     assert result.answer == "All done."
     events = journal.all(HistoryCompacted)
     assert events[0].cleared

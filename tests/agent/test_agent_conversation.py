@@ -21,6 +21,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.dialects import DIALECTS, get_dialect, read_results, read_turn
+from toolspeak.dialects.prompt import Prompt
 from toolspeak.journal import MemoryJournal
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Toolset
@@ -65,6 +66,16 @@ def records_of(task, made, answer):
     return [Record(event, "run", seq, 0, 1.0) for seq, event in enumerate(events)]
 
 
+def assert_thoughts(dialect, messages, thoughts):
+    """What the model thought in earlier steps of this run stands there as its template writes it, or not at all."""
+    said = "".join(message.text for message in messages)
+    earlier = dialect.info.earlier
+    assert said.count("secretly") == (0 if earlier is None else len(thoughts))
+    at = 0
+    for thought in thoughts if earlier else ():
+        at = said.index(f"{earlier.opening}{thought}{earlier.closing}", at) + 1
+
+
 def read_back(dialect, messages):
     """What the conversation holds, in its order, read by the dialect's own parser."""
     found, asked = [], []
@@ -94,7 +105,7 @@ def test_calls_results_order_and_text_survive_in_every_dialect(name, task, made,
     for _, text, (tool_name, arguments), status, told in made:
         wanted += [("said", text), ("call", tool_name, arguments), ("result", status, told)]
     assert read_back(dialect, rendered) == [*wanted, ("said", answer)]
-    assert not any("secretly" in message.text for message in rendered), "reasoning is kept, not sent back"
+    assert_thoughts(dialect, rendered, [f"secretly {thought}".strip() for thought, *_ in made])
     kept = [part for message in state.messages for part in message.parts if isinstance(part, ReasoningPart)]
     assert len(kept) == len(made)
 
@@ -119,7 +130,9 @@ def test_a_session_that_began_in_any_dialect_goes_on_in_any_other():
             await Session(Agent(provider, TOOLS, dialect=other, journal=journal), fork.session_id).run("Go on.")
             dialect = get_dialect(other)
             wanted = dialect.render([*said, Message.user("Go on.")], TOOLS.specs)
-            assert list(provider.requests[0].messages[1:]) == wanted
+            prompt = dialect.prompt("", TOOLS.specs)
+            sent = Prompt((), prompt.user, prompt.turn).before(wanted)
+            assert list(provider.requests[0].messages[-len(sent) :]) == sent
             found = read_back(dialect, wanted)
             assert [entry[0] for entry in found] == ["user", "said", "call", "result", "said", "user"], (name, other)
             assert found[2] == ("call", "write", {"path": "a.txt", "content": "</execute> & <b>"})
@@ -164,7 +177,8 @@ def test_calls_made_together_and_their_failures_survive_in_every_dialect(name, m
     assert [entry[1:] for entry in found if entry[0] == "call"] == [call for call, _, _ in every]
     assert [entry[1:] for entry in found if entry[0] == "result"] == [(status, text) for _, status, text in every]
     assert [entry[1] for entry in found if entry[0] == "said" and entry[1]] == ["I do."] * len(made)
-    assert not any(word in message.text for message in rendered for word in ("SIGNED", "secretly"))
+    assert not any("SIGNED" in message.text for message in rendered)
+    assert_thoughts(get_dialect(name), rendered, ["secretly"] * len(made))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -181,7 +195,8 @@ def test_malformed_calls_and_images_are_told_in_every_dialect(name):
     assert places == sorted(places)
     for word in ("a.txt", "picture.png", "image/png"):
         assert word in text
-    assert not any(word in text for word in ("PNG-bytes", "SIGNED", "secretly"))
+    assert not any(word in text for word in ("PNG-bytes", "SIGNED"))
+    assert_thoughts(get_dialect(name), rendered, ["secretly"])
     roles = [message.role for message in rendered]
     assert (roles[0], roles[-1]) == ("user", "assistant")
     assert get_dialect(name).render([Message.user("go"), *batch], TOOLS.specs) == rendered[:-1]

@@ -117,9 +117,14 @@ def test_an_empty_batch_is_explained_and_no_answer(before):
     assert_pairs(result.messages)
 
 
-def test_an_execute_element_without_calls_is_text_in_xml():
-    result, _, _ = play(["<execute>\n</execute>"], dialect="cogency-xml")
-    assert result.answer == "<execute>\n</execute>"
+def test_an_execute_element_without_calls_is_explained_and_no_answer():
+    result, journal, provider = play(["<execute>\n</execute>", "Fine."], dialect="cogency-xml")
+    assert (result.answer, len(provider.requests)) == ("Fine.", 2)
+    assert [one.code for one in journal.results()] == ["malformed"]
+    told = texts(provider.requests[1])[-1]
+    assert "cannot be read as a call" in told
+    assert "<add><a>1</a><b>1</b></add>" in told
+    assert_pairs(result.messages)
 
 
 @pytest.mark.parametrize("dialect", ["cogency-json", "cogency-xml"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -128,7 +129,7 @@ def test_reads_are_remembered_between_replies(tmp_path):
         (("exec", "--dialect", "tool-call"), b"\xff", "not UTF-8"),
         (("parse", "--dialect", "tool-call", "--tools", "nowhere.json"), "", "nowhere.json"),
         (("tools", "--show", "rad"), "", "Did you mean 'read'?"),
-        (("dialects", "--show", "x"), "", "cogency-json, cogency-xml"),
+        (("dialects", "--show", "x"), "", "`toolspeak dialects` lists them all"),
     ],
 )
 def test_usage_errors_say_what_to_do_and_exit_2(arguments, reply, complaint, tmp_path):
@@ -174,3 +175,39 @@ def test_reasoning_that_the_prompt_opened_runs_nothing(tmp_path):
     arguments = ("exec", "--dialect", "cogency-json", "--approve", "all", "--starts-in", "reasoning")
     assert toolspeak(*arguments, reply=reply, cwd=tmp_path).stdout == b""
     assert not (tmp_path / "a.txt").exists()
+
+
+def shell(command: str) -> str:
+    return f"<execute>{json.dumps([{'name': 'shell', 'args': {'command': command}}])}</execute>"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the environment of a process is in /proc on Linux alone")
+def test_a_command_cannot_read_the_environment_of_the_program_that_started_it(tmp_path):
+    # Root may read every environment; without its capabilities it is a user like any other.
+    user = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    read = "cat /proc/$PPID/environ > /dev/null && echo readable"
+    plain = [*user, sys.executable, "-c", f"import subprocess; subprocess.run({read!r}, shell=True, check=False)"]
+    assert subprocess.run(plain, capture_output=True, check=False).stdout == b"readable\n", "without it, it can"
+    command = [*user, sys.executable, "-m", "toolspeak", "exec", "--dialect", "cogency-json", "--approve", "all"]
+    done = subprocess.run(command, input=shell(read).encode(), cwd=tmp_path, capture_output=True, check=False)
+    output = results(done)[0]["content"]["output"]
+    assert "Permission denied" in output
+    assert "readable" not in output
+
+
+def test_env_passes_a_variable_on(tmp_path):
+    arguments = ("exec", "--dialect", "cogency-json", "--approve", "all")
+    reply = shell("echo ${CI_NAME-none}")
+    env = {**os.environ, "CI_NAME": "lab"}
+    for more, output in (((), "none\n"), (("--env", "CI_NAME"), "lab\n")):
+        command = [sys.executable, "-m", "toolspeak", *arguments, *more]
+        done = subprocess.run(command, input=reply.encode(), cwd=tmp_path, env=env, capture_output=True, check=False)
+        assert results(done)[0]["content"]["output"] == output
+
+
+def test_the_active_file_is_the_one_that_is_named(tmp_path):
+    arguments = ("exec", "--dialect", "tool-call")
+    reply = '<tool_call>{"name": "active_file"}</tool_call>'
+    named = toolspeak(*arguments, "--active-file", "src/a.py", reply=reply, cwd=tmp_path)
+    assert (named.returncode, named.stdout) == (0, b"src/a.py\n")
+    assert b"No file is active" in toolspeak(*arguments, reply=reply, cwd=tmp_path).stdout

@@ -289,7 +289,7 @@ def test_a_session_whose_last_run_was_killed_goes_on_at_once(folder):
     folder.plays("as before", "I do not know what became of it.")
     assert folder.here("run", "What became of it?", "--continue") == "I do not know what became of it.\n"
     (session,) = json.loads(folder.here("sessions", "--json"))
-    assert [run["status"] for run in session["runs"]] == ["answered", "running"]
+    assert [run["status"] for run in session["runs"]] == ["answered", "no_answer"]
 
 
 def test_watching_is_for_all(folder):
@@ -407,3 +407,18 @@ def test_a_run_that_is_named_by_nothing_is_a_usage_error(folder):
     assert "there is no run 'abc'" in folder.here("show", "abc", code=2)
     assert "not postgres-ql://" in folder.here("sessions", "--journal", "postgres-ql://x", code=2)
     assert "not both" in folder.here("resume", "abc", "--all", code=2)
+
+
+def test_a_task_behind_a_run_that_waits_is_refused_until_it_is_decided_or_closed(folder):
+    folder.plays(calling("write", path="a.txt", content="a\n"), "Next.")
+    folder.toolspeak("run", "Make a file", code=3)
+    said = folder.toolspeak("run", "-c", "next", code=1)
+    assert "waits for a decision about write" in said
+    assert "toolspeak resume " in said
+    assert "--close" in said
+    assert folder.toolspeak("run", "-c", "--close", "next") == "Next.\n"
+    first = folder.read(lambda journal: journal.runs())[-1]
+    assert (first.title, first.status) == ("Make a file", "no_answer")
+    assert "it has ended" in folder.toolspeak("resume", first.run_id, "--approve", "all", code=1)
+    assert not (folder.work / "a.txt").exists()
+    assert "--close goes with --session or -c" in folder.toolspeak("run", "--close", "next", code=2)

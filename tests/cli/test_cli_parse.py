@@ -156,12 +156,11 @@ def test_starts_in_reasoning(tmp_path):
 
 
 @pytest.mark.parametrize("options", [(), ("--dialect", "tool-call"), ("--dialect", "hermes", "--repair")])
-def test_a_reply_with_only_reasonings_end_began_inside_it_unless_said_otherwise(options, tmp_path):
+def test_what_stands_before_an_end_of_reasoning_that_nothing_opened_is_reasoning(options, tmp_path):
     reply = 'deep</think>Hi\n<tool_call>\n{"name": "a", "arguments": {}}\n</tool_call>'
-    seen = parse(reply, tmp_path, *options)
-    assert (seen["reasoning"], seen["content"], len(seen["calls"])) == ("deep", "Hi\n", 1)
-    seen = parse(reply, tmp_path, *options, "--starts-in", "text")
-    assert (seen["reasoning"], seen["content"], len(seen["calls"])) == ("", "deep</think>Hi\n", 1)
+    for said in ((), ("--starts-in", "text"), ("--starts-in", "reasoning")):
+        seen = parse(reply, tmp_path, *options, *said)
+        assert (seen["reasoning"], seen["content"], len(seen["calls"])) == ("deep", "Hi\n", 1)
 
 
 def test_lone_surrogates_and_nul_leave_as_escapes(tmp_path):
@@ -212,7 +211,7 @@ def test_tools_are_listed_as_a_prompt_lists_them(tmp_path):
     (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
     for command in (("tools",), ("dialects", "--show", "hermes")):
         done = toolspeak(*command, "--tools", "tools.json", "--listing", "signatures", cwd=tmp_path)
-        assert "scale(n?: int)  # asks first\nScales." in done.stdout.decode()
+        assert "scale(n?: int)\nScales." in done.stdout.decode()
     done = toolspeak("tools", "--listing", "json_schema", "--show", "read", cwd=tmp_path)
     assert json.loads(done.stdout)["function"]["name"] == "read"
     assert toolspeak("tools", "--listing", "signatures", "--show", "raed", cwd=tmp_path).returncode == 2

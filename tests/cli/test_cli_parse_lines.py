@@ -116,11 +116,11 @@ def test_a_turn_starts_where_the_prompt_ended(dialect, tail, text, reasoning, co
 
 
 @pytest.mark.parametrize("chunk", [None, 1])
-def test_a_finished_reply_says_where_it_began_if_nothing_else_does(chunk, tmp_path):
+def test_an_end_of_reasoning_that_nothing_opened_ends_it_wherever_the_reply_began(chunk, tmp_path):
     row = {"dialect": "hermes", "input": "deep</think>Hi", "chunk": chunk}
     said = [{}, {"starts_in": "text"}, {"prompt_tail": "<think>\n\n</think>\n"}, {"reasoning_off": True}]
     found = [(each["reasoning"], each["content"]) for each in answers([{**row, **more} for more in said], tmp_path)]
-    assert found == [("deep", "Hi"), *[("", "deep</think>Hi")] * 3]
+    assert found == [*[("deep", "Hi")] * 3, ("", "deep</think>Hi")]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from toolspeak.data.events import (
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 
-ASKS = "or say why not: "
+ASKS = "(q)uit the run: "
 
 
 def calls(*wanted: tuple[str, dict[str, Any]], text: str = "") -> str:
@@ -106,6 +106,29 @@ def test_yes_lets_the_call_run_and_all_of_it_was_shown(folder: Path):
     assert "\x1b[32m    +new" in shown
     assert "\nDone.\n" in screen
     assert "toolspeak: answered: 3 steps, 2 calls, ~" in screen
+
+
+def plain(screen: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", screen)
+
+
+def test_thoughts_are_shown_to_nobody_who_did_not_ask_for_them(folder: Path):
+    model = book(folder, "<think>A secret plan.</think>The answer is 4.")
+    with at_terminal(folder, model) as process:
+        code, screen = process.finish()
+    assert (code, "secret plan" in screen, "The answer is 4." in screen, "thinking …" in screen) == (
+        0,
+        False,
+        True,
+        True,
+    )
+    piped = without_terminal(folder, "the task", "--model", model)
+    assert (piped.stdout, "secret" in piped.stderr, "thinking" in piped.stderr) == ("The answer is 4.\n", False, False)
+    shown = without_terminal(folder, "the task", "--model", model, "--thoughts")
+    assert (shown.stdout, "A secret plan." in shown.stderr) == ("The answer is 4.\n", True)
+    with at_terminal(folder, model, "--thoughts") as process:
+        code, screen = process.finish()
+    assert "A secret plan." in plain(screen)
 
 
 def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
@@ -231,15 +254,67 @@ def test_no_stops_the_call_and_the_model_is_told(folder: Path):
     assert "I was told: the call was rejected." in screen
 
 
-def test_other_text_is_a_no_with_that_reason_for_the_model(folder: Path):
+DANGER = "rm -rf precious"
+HIDING = {
+    "behind many lines": "echo hi\n" + "true\n" * 400 + DANGER,
+    "in a long line": "echo " + "x" * 20_000 + f"; {DANGER}; echo " + "y" * 20_000,
+    "behind empty lines": "echo hi" + "\n" * 300 + DANGER,
+    "behind spaces": "echo hi" + " " * 9000 + f"; {DANGER}",
+}
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+@pytest.mark.parametrize("name", HIDING)
+def test_a_yes_is_taken_once_all_of_the_call_was_on_the_screen(folder: Path, name: str, columns: int):
+    model = book(folder, calls(("shell", {"command": HIDING[name]})), "Done.")
+    with at_terminal(folder, model, env=environment(COLUMNS=str(columns), LINES="24")) as process:
+        screen, pages = "", 0
+        while True:
+            page = process.read_until("(q)uit the run: ")
+            assert page.count("\n") <= 24, "no page is longer than the screen"
+            screen, pages = screen + page, pages + 1
+            if "more characters" not in page:
+                break
+            assert "(y)es" not in page
+            process.type("y\n")  # shows the next page
+        assert DANGER in re.sub(r"\n", "", screen)
+        assert (pages > 1) == (name in ("behind many lines", "in a long line"))
+        process.type("n\n")
+        code, _ = process.finish()
+    assert code == 0
+
+
+@pytest.mark.parametrize("no", ["n ", "no, ", "No: ", "nope - "])
+def test_what_stands_behind_a_no_is_its_reason_for_the_model(folder: Path, no: str):
     told = 'I was told: {{find:the call was rejected[^"]*}}.'
     with at_terminal(folder, book(folder, calls(write("a.txt")), told)) as process:
         process.read_until(ASKS)
-        process.type("use b.txt, bitte schön\n")
+        process.type(f"{no}use b.txt, bitte schön\n")
         code, screen = process.finish()
     assert code == 0
     assert not (folder / "a.txt").exists()
     assert "I was told: the call was rejected: use b.txt, bitte schön." in screen
+
+
+@pytest.mark.parametrize("yes", ["y", "Yes", "ok", "OK.", "okay", "sure", "yep!"])
+def test_the_usual_words_for_yes_are_a_yes(folder: Path, yes: str):
+    with at_terminal(folder, book(folder, calls(write("a.txt")), "Done.")) as process:
+        process.read_until(ASKS)
+        process.type(f"{yes}\n")
+        code, _ = process.finish()
+    assert (code, (folder / "a.txt").exists()) == (0, True)
+
+
+@pytest.mark.parametrize("word", ["use b.txt", "not now", "note", "yesterday", "1", "?"])
+def test_what_is_neither_a_yes_nor_a_no_is_asked_again(folder: Path, word: str):
+    with at_terminal(folder, book(folder, calls(write("a.txt")), "Done.")) as process:
+        process.read_until(ASKS)
+        process.type(f"{word}\n")
+        assert "neither a yes nor a no" in process.read_until(ASKS)
+        assert not (folder / "a.txt").exists()
+        process.type("n\n")
+        code, _ = process.finish()
+    assert (code, (folder / "a.txt").exists()) == (0, False)
 
 
 def test_all_asks_no_more_in_this_run_and_still_shows(folder: Path):
@@ -360,7 +435,7 @@ def test_json_on_standard_output_while_the_terminal_is_asked(folder: Path):
     model = book(folder, calls(write("a.txt")), "{{find:rejected: [a-z ]+}}")
     with at_terminal(folder, model, "--json", stdout=out) as process:
         process.read_until(ASKS)
-        process.type("not today\n")
+        process.type("n not today\n")
         code, _ = process.finish()
     assert code == 0
     lines = out.read_text()
@@ -398,6 +473,16 @@ def test_without_a_terminal_the_run_waits_and_says_for_what(folder: Path):
     assert as_json.returncode == 3
     assert events(as_json.stdout, RunPaused) == [RunPaused("awaiting_approval", ("call_1_0",))]
     assert "write (call_1_0)" in as_json.stderr
+
+
+def test_the_active_file_and_its_resumption(folder: Path):
+    model = book(folder, calls(("active_file", {}), write("a.txt")), "{{find:src/[a-z.]+}} is open.")
+    journal = ("--journal", str(folder.parent / "j.db"))
+    waiting = without_terminal(folder, "the task", "--model", model, "--active-file", "src/a.py", *journal)
+    assert waiting.returncode == 3
+    command = ("resume", "--approve", "all", *journal)
+    done = completed_text(command, cwd=folder, env=environment(), session=True, seconds=DEADLINE)
+    assert (done.returncode, done.stdout) == (0, "src/a.py is open.\n")
 
 
 @pytest.mark.parametrize(("approve", "written"), [("all", True), ("none", False)])

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import listing_sizes
+from template_levels import LEVELS
+
 from toolspeak.data.messages import ToolChoice
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import DIALECTS, PROTOCOLS, TARGETS, Dialect, Target
+from toolspeak.dialects import DIALECTS, PROTOCOLS, TARGETS, Dialect, DialectInfo, Target, known_dialect
 from toolspeak.errors import UsageError
 
 PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
@@ -27,6 +30,10 @@ def page() -> str:
         "`auto` stands for all of them: it reads whichever a turn is in (`dialect:hermes` in the notes says",
         "which), a model's own first if it is told the model's name: `toolspeak parse --model Qwen/Qwen3-Coder-30B`,",
         '`get_dialect("auto", model="qwen3-coder:30b")`. `toolspeak dialects --model NAME` says which one a model has.',
+        "A model is known by its family, which is the beginning of its name: `qwen3.6` covers `Qwen/Qwen3.6-27B-FP8`,",
+        "`minimax-m2.x` all of M2. A new version is known once it is named, as formats change: add it to the `models`",
+        "of its dialect in `src/toolspeak/dialects`, with a name to the table in `tests/dialects/test_lookup.py`. The",
+        "families are those that were out in November 2026, as far as vLLM, SGLang or llama.cpp say what they write.",
         "",
         f"Text behind the calls of a turn is part of the answer, but not in {_names(aside)}:",
         "engines show none there, so it is set aside (`TextAside`; `toolspeak parse` has it under `ignored`).",
@@ -34,8 +41,11 @@ def page() -> str:
         "An argument's text stays byte for byte, also where it holds tags of the format: engines end it at the first",
         "end tag. A text without its end swallows no other call: see *Tags in a value* in [the design](design.md).",
         "",
-        "| name | how calls are written | which count | arguments | results | reasoning | models | aliases | source |",
-        "|---|---|---|---|---|---|---|---|---|",
+        (
+            "| name | how calls are written | which count | arguments | results | reasoning | earlier thoughts "
+            "| models | aliases | source |"
+        ),
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for dialect in DIALECTS:
         info = dialect.info
@@ -46,12 +56,67 @@ def page() -> str:
             info.arguments,
             info.results.replace("<", "&lt;"),
             code(info.reasoning) if info.reasoning else "none",
+            _earlier(info),
             ", ".join(info.models) or "any",
             ", ".join(f"`{alias}`" for alias in info.aliases) or "",
             info.source,
         ]
         lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_trained(), "", *listing_sizes.lines()]) + "\n"
+
+
+_LEVELS = {
+    "whole": "the whole prompt",
+    "block": "the tools' text",
+    "other": "another template's",
+    "none": "writes no tools",
+    "to come": "not yet",
+}
+
+
+def _trained() -> list[str]:
+    """What of each chat template is written as it writes it."""
+    listed = [expected for expected in LEVELS.values() if expected.first != "none"]
+    whole = sum(expected.first == "whole" for expected in listed)
+    block = sum(expected.first == "block" for expected in listed)
+    lines = [
+        "",
+        "## Prompts as trained",
+        "",
+        "Where calls are text, a prompt lists the tools as the chat template of the model writes them (the listing",
+        "`trained`): in its words and its place. `prose`, `signatures` and `json_schema` list them in ours, behind",
+        "instructions; a dialect whose template is not known has `prose`. The option is `Agent(listing=…)`,",
+        "`--listing` of `toolspeak run`, `serve` and `dialects --show`, and `listing` of a model in the gateway's",
+        "configuration. A model's template is chosen by its name; a dialect by itself has that of its first family.",
+        "",
+        f"`make test-templates` renders {len(LEVELS)} chat templates and compares: *the prompt that a template writes",
+        "of the tools is the prompt that it writes of our messages*, byte for byte, for a first request and for one",
+        f"with a history, from an agent and through the gateway. Of the {len(listed)} that write tools, it is the",
+        f"whole prompt in {whole} and the text of the tools in {block} more, where no message can say its place or its",
+        "frame. A conversation with calls and results is whole too where a role is named: that of the messages with",
+        "results.",
+        "Results that hold a marker of the dialect are the exception: it is escaped there.",
+        "",
+        "| template | model | dialect | equal | with calls and results | what is not |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, expected in LEVELS.items():
+        dialect = known_dialect(expected.model)
+        known = f"`{dialect.name}`" if dialect else "none"
+        history = f"role `{expected.history}`" if expected.history else ""
+        lines.append(
+            f"| {name} | {expected.model} | {known} | {_LEVELS[expected.first]} | {history} | {expected.why} |"
+        )
+    return lines
+
+
+def _earlier(info: DialectInfo) -> str:
+    """What the model reads of what it thought before."""
+    earlier = info.earlier
+    if earlier is None:
+        return "" if not info.reasoning else "left out"
+    which = "kept" if earlier.keep == "always" else "kept behind the last user message"
+    return f"{which}, in turns with calls" if earlier.calls_only else which
 
 
 def _names(dialects: Sequence[Dialect]) -> str:

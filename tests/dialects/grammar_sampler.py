@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Iterator
 
-from toolspeak.dialects.grammar.avoid import Automaton
+from toolspeak.dialects.grammar.avoid import Automaton, exactly
 from toolspeak.dialects.grammar.ir import (
     Chars,
     Choice,
@@ -77,12 +77,14 @@ _PIECES = [
 
 
 class Sampler:
-    """Random strings of a grammar, each with the places of its frame: what is no value."""
+    """Random strings of a grammar, each with the places of its frame: what is no value. The free text in front of a
+    call never quotes it: then it is no call (docs/design.md, promise 6)."""
 
     def __init__(self, definition: Definition, seed: int) -> None:
         self._definition = definition
         self._random = random.Random(seed)
         self._automata: dict[Text | JsonText, Automaton] = {}
+        self._leads = set(_leads(definition.start))
         self._costs = self._least()
         self._budget = 0
 
@@ -119,7 +121,10 @@ class Sampler:
                 for piece, _ in self._make(part):
                     yield piece, False
             case Text(_, end):
-                yield self._text(node), False
+                text = self._text(node)
+                while node in self._leads and _quotes(text):
+                    text = self._text(node)
+                yield text, False
                 yield end, True
             case JsonText():
                 yield self._string(node), False
@@ -204,3 +209,25 @@ class Sampler:
 def _members(chars: Chars) -> str:
     inside = re.compile(f"[{'^' if chars.negated else ''}{chars.body}]")
     return "".join(filter(inside.fullmatch, "aceftxuEnrbZ0123456789_-.:+/\"'\\ \t\n"))
+
+
+def _leads(node: Node) -> Iterator[Text]:
+    """The free text in front of a call, outside the rules of calls. It avoids what it ends with; thoughts do not."""
+    match node:
+        case Text(avoid, end) if end and exactly(end) in avoid:
+            yield node
+        case Series(parts) | Choice(parts):
+            for part in parts:
+                yield from _leads(part)
+        case Repeat(part) | Token(part):
+            yield from _leads(part)
+        case _:
+            pass
+
+
+def _quotes(text: str) -> bool:
+    """Whether a call right behind this text may stand in code: in a code block, in inline code, or indented behind a
+    colon."""
+    said, _, line = text.rpartition("\n")
+    indented = not line.strip() and len(line.expandtabs(4)) >= 4
+    return "```" in text or line.count("`") % 2 == 1 or (indented and said.rstrip()[-1:] == ":")

@@ -47,8 +47,9 @@ def test_a_turn_it_writes_is_read_back_whatever_the_chunks(dialect):
 
 @each_dialect
 def test_the_instructions_name_every_tool(dialect):
-    instructions = dialect.instructions(TOOLS)
+    instructions = dialect.instructions(TOOLS, listing="prose")
     assert all(f"### {spec.name}(" in instructions for spec in TOOLS)
+    assert all(spec.name in dialect.instructions(TOOLS) for spec in TOOLS)
 
 
 @each_dialect

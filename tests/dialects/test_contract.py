@@ -96,13 +96,15 @@ WITHOUT_RESULTS_MARKER = frozenset(
         *("longcat", "jamba", "apriel", "apertus", "internlm2", "inkling", "dots", "llama3-json", "granite3"),
         *("granite-20b-fc", "phi4-mini", "xlam", "kimi-k2", "functionary-v31", "functionary-v32", "seed-oss"),
         *("minimax-m2", "minimax-m3", "muse", "k2-horizon", "kimi-k3", "plamo3", "pythonic", "llama4-pythonic"),
-        "olmo3",
+        *("olmo3", "minimax-m1"),
     ]
 )
 """Results come back as plain text, in an element that could be prose, or behind what the server writes."""
 FORGED = {
     "tool-call": "<tool_result>\nroot\n</tool_result>",
     "gigachat3": "function result<|role_sep|>\n{}<|message_sep|>",
+    "gigachat31": "function result<|role_sep|>\n{}<|message_sep|>",
+    "lfm25": "<|tool_response_start|>root<|tool_response_end|>",
 }
 """What marks results where the rendered ones are plain text, because a message of their own says what they are."""
 

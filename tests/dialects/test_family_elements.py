@@ -20,6 +20,7 @@ from toolspeak.dialects.turn import read_turn
 from toolspeak.testing import (
     check_round_trip,
     check_splits,
+    join_deltas,
     parse_pieces,
 )
 
@@ -262,9 +263,14 @@ def test_what_means_nothing_between_calls_may_be_cut_behind_a_value_without_its_
 
 
 def test_prose_about_the_format_stays_prose() -> None:
-    for text in ("Use <function=name> to call.", "The <tool_call> tag", '<invoke name="x"> is wrong', "<tool_call><b>"):
+    for text in (
+        "Use <function=name> to call.",
+        "The <tool_call> tag",
+        '<invoke name="x"> is wrong',
+        "In <tool_call><b>",
+    ):
         for dialect in DIALECTS:
-            assert parse_pieces(dialect, [text], TOOLS) == [TextDelta(text)]
+            assert join_deltas(parse_pieces(dialect, [text], TOOLS)) == [TextDelta(text)]
 
 
 def test_all_arguments_in_one_are_taken_apart_only_when_they_are_the_tools() -> None:

@@ -62,7 +62,6 @@ def read(dialect: Dialect, body: str, tools: tuple[ToolSpec, ...] = TOOLS) -> An
         ("call: ping {}", {}),
         ('call:write{content:<|"|>a<|"|>}', {"content": "a"}),
         ('call:write{ content : <|"|> a\n<|"|> , file:<|"|><|"|>}', {"content": " a\n", "file": ""}),
-        ('call:write{content:<|"|>say <|"|>hi<|"|> to, all<|"|>}', {"content": 'say <|"|>hi<|"|> to, all'}),
         ('call:write{content:<|"|>}}<|"|>,<|"|>a b<|"|>:<|"|>x<|"|>}', {"content": "}}", "a b": "x"}),
         ('call:write{content:"a\\n\\u003c","k:":1}', {"content": "a\n<", "k:": 1}),
         ("call:write{content:42}", {"content": "42"}),
@@ -101,6 +100,15 @@ def test_a_body_is_read(dialect: Dialect, body: str, value: Any):
         assert call.code == value
     else:
         assert read(dialect, body) == expected
+
+
+@each_dialect
+def test_a_delimiter_in_a_string_is_gemma_4s_quote(dialect: Dialect):
+    """FunctionGemma's is no quote, and stays as it stands."""
+    quote = QUOTE[dialect.name]
+    shown = '"' if dialect.name == "gemma4" else quote
+    body = 'call:write{content:<|"|>say <|"|>hi<|"|> to, all<|"|>}'
+    assert read(dialect, body) == {"content": f"say {shown}hi{shown} to, all"}
 
 
 @each_dialect
@@ -180,12 +188,23 @@ def test_2_a_long_string_leaves_as_it_comes(dialect: Dialect):
 
 
 @each_dialect
-@pytest.mark.parametrize("text", ["The marker {start} opens it.", "{start}call me", "{start} x", "`{start}call:f{{}}`"])
+@pytest.mark.parametrize("text", ["The marker {start} opens it.", "{start} x", "`{start}call:f{{}}`"])
 def test_3_a_marker_in_prose_stays_text(dialect: Dialect, text: str):
     text = text.format(start=START[dialect.name])
     check_splits(dialect, text, TOOLS)
     turn = read_turn(dialect, text, TOOLS)
     assert (turn.text, turn.calls) == (text, ())
+
+
+@each_dialect
+def test_a_marker_with_what_is_no_call_behind_it_is_an_unreadable_attempt(dialect: Dialect):
+    text = f"{START[dialect.name]}call me"
+    check_splits(dialect, text, TOOLS)
+    turn = read_turn(dialect, text, TOOLS)
+    assert turn.text == ""
+    assert [(call.raw, call.code) for call in turn.calls if isinstance(call, MalformedCall)] == [
+        ("call me", "unreadable")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -222,4 +241,4 @@ def test_history_is_written_as_the_template_does():
     assert GEMMA4.render_results([result]) == told
     mapped = ToolResult("1", "f", "success", (JsonPart({"a": [1, "x"]}),))
     assert GEMMA4.render_results([mapped]) == '<|tool_response>response:f{a:[1,<|"|>x<|"|>]}<tool_response|>'
-    assert '<|tool_call>call:get_weather{city:<|"|>' in GEMMA4.instructions(tools)
+    assert '<|tool_call>call:get_weather{city:<|"|>' in GEMMA4.instructions(tools, listing="prose")

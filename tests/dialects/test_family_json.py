@@ -30,9 +30,10 @@ from toolspeak.testing import (
 )
 
 NAMES = (
-    *("hermes", "granite4", "ernie45", "longcat", "jamba", "apriel", "hunyuan-a13b", "nemotron-v2", "apertus"),
+    *("hermes", "granite4", "ernie45", "longcat", "jamba", "apriel", "minimax-m1", "hunyuan-a13b", "nemotron-v2"),
+    "apertus",
     *("internlm2", "inkling", "dots", "granite3", "granite-20b-fc", "phi4-mini", "mistral-v3", "llama3-json", "xlam"),
-    *("gigachat3", "cohere-command", "command-r-plus"),
+    *("gigachat3", "gigachat31", "cohere-command", "command-r-plus"),
 )
 each_dialect = pytest.mark.parametrize("dialect", [get_dialect(name) for name in NAMES], ids=NAMES)
 # One for each way of the family to find a call: markers, an array, keys that are names, no marker at all.
@@ -359,7 +360,8 @@ CASES = [
     ),
     Case("llama3-json", PROSE, [], PROSE),
     Case("xlam", f"<think>[{F}]</think>[{G}]", CALLED_G, "", f"[{F}]"),
-    Case("xlam", f"So:\n```json\n[{G}]\n```\nok", CALLED_G, "So:\n\nok"),
+    Case("xlam", f"So:\n```json\n[{G}]\n```\nok", [], f"So:\n```json\n[{G}]\n```\nok"),
+    Case("xlam", f"So.\n```json\n[{G}]\n```\n", CALLED_G, "So.\n\n"),
     Case("granite3", f"<tool_call>[{G}]", CALLED_G),
     Case("granite3", "Here's my thought process: a Here is my response: b", [], "b", "a"),
     Case("phi4-mini", FUNCTOOLS, [], FUNCTOOLS),
@@ -425,7 +427,7 @@ def test_a_malformed_call_is_shown_to_the_model_as_it_was(dialect: Dialect):
 
 @each_dialect
 def test_the_instructions_show_calls_that_can_be_read(dialect: Dialect):
-    text = dialect.instructions(TOOLS, ToolChoice())
+    text = dialect.instructions(TOOLS, ToolChoice(), "prose")
     calls = [call for call in read_turn(dialect, text, TOOLS).calls if isinstance(call, ToolCall)]
     assert len(calls) == 2
 
@@ -448,3 +450,32 @@ def test_a_signature_is_decided_at_its_first_wrong_character():
 def test_a_code_block_that_ends_within_a_line_is_the_same_however_the_text_is_cut():
     action = 'Action:\n```json\n[{"tool_name": "f", "parameters": {}}]\n```'
     check_splits(get_dialect("command-r-plus"), f"```Action:\n```json{action}", TOOLS)
+
+
+@each_dialect
+@pytest.mark.parametrize("text", ["a\n{}", "tool_call>\n{}", "<think>a</think>b\n{}", "Write: [{}]"])
+def test_a_call_without_a_marker_that_does_not_begin_the_turn_is_the_same_in_every_cut(dialect: Dialect, text: str):
+    check_splits(dialect, text.replace("{}", '{"name": "write", "arguments": {"file": "a", "content": ""}}'), TOOLS)
+
+
+def test_minimax_m1_writes_all_calls_into_one_block_a_line_each():
+    dialect = get_dialect("minimax-m1")
+    calls = [ToolCall(f"{i}", "write", {"file": name, "content": ""}) for i, name in enumerate("ab")]
+    lines = [f'{{"name": "write", "arguments": {{"file": "{name}", "content": ""}}}}' for name in "ab"]
+    written = f"<tool_calls>\n{lines[0]}\n{lines[1]}\n</tool_calls>"
+    assert dialect.render([Message("assistant", tuple(calls))])[0].text == written
+    read = read_turn(dialect, f"<think>Both.</think>{written}", TOOLS)
+    made = [call.arguments for call in read.calls if isinstance(call, ToolCall)]
+    assert (read.reasoning, made) == ("Both.", [call.arguments for call in calls])
+    broken = read_turn(dialect, written.replace('"a"', "a"), TOOLS)
+    assert [type(call) for call in broken.calls] == [MalformedCall, ToolCall]
+
+
+def test_minimax_m1_results_are_tool_turns_or_named_as_such():
+    dialect = get_dialect("minimax-m1")
+    results = Message(
+        "tool", tuple(ToolResult(text, "write", "success", (TextPart(text),)) for text in ("done", "done too"))
+    )
+    assert [entry.text for entry in dialect.render([results], tool_role=True)] == ["done", "done too"]
+    (told,) = dialect.render([results])
+    assert (told.role, told.text) == ("user", "tool result: done\n\ntool result: done too\n\n")

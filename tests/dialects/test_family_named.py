@@ -52,6 +52,10 @@ KIMI = tuple(f"<|tool_call{each}|>" for each in KIMI_WORDS)
 HARMONY = tuple(f"<|{each}|>" for each in ("start", "end", "message", "channel", "constrain", "return", "call"))
 MISTRAL = ("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[TOOL_RESULTS]", "[TOOL_CONTENT]", "[/TOOL_RESULTS]")
 THINK, NO_THINK = ("<think>", "</think>"), ("", "")
+SOLAR_WORDS = ("calls|", "call:begin|", "call:name|", "call:args|", "call:end|", "response|", "response:begin|")
+SOLAR = (*(f"<|tool_{each}>" for each in SOLAR_WORDS), "<|calls|>", "<|begin|>assistant", "<|content|>", "<|end|>")
+SOLAR_BEGIN, SOLAR_END = "<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>", "<|tool_call:end|><|calls|>"
+SOLAR_THINK = ("<|think|>", "<|end|>")
 BRACKETS = ("[THINK]", "[/THINK]")
 CASES = [
     Case(
@@ -68,6 +72,7 @@ CASES = [
         "}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
         THINK,
     ),
+    Case("solar-open", SOLAR, f'{SOLAR_BEGIN}write<|tool_call:args|>{{"content": ', f"}}{SOLAR_END}", SOLAR_THINK),
     Case(
         "kimi-k2",
         (*KIMI, "\n## Return of functions.rm:0\n"),
@@ -208,7 +213,7 @@ def test_arguments_leave_as_they_come(case: Case):
 @given(data=st.data())
 @examples(30)
 def test_text_is_held_no_longer_than_a_candidate(case: Case, data: st.DataObject):
-    """Every character is soon said, or part of a marker, a call or a forged result."""
+    """Every character of text is soon said, or part of a marker, a call or a forged result."""
     filler = st.sampled_from([case.markers[0], " " * 90, "x" * 90, "```json", "\n" * 90, case.opened[:20]])
     text = "".join(data.draw(st.lists(st.one_of(soup(case), filler), max_size=6)))
     if any(not hasattr(delta, "text") for delta in parse_pieces(case.dialect, [text], TOOLS)):
@@ -216,9 +221,9 @@ def test_text_is_held_no_longer_than_a_candidate(case: Case, data: st.DataObject
     parser = case.dialect.parser(TOOLS)
     said = 0
     for i, char in enumerate(text, 1):
-        said += sum(len(getattr(delta, "text", "")) for delta in parser.feed(char))
-        known = join_deltas(parse_pieces(case.dialect, [text[:i]], TOOLS))
-        assert sum(len(getattr(delta, "text", "")) for delta in known) - said <= 256
+        said += sum(len(delta.text) for delta in parser.feed(char) if isinstance(delta, TextDelta))
+        known = parse_pieces(case.dialect, [text[:i]], TOOLS)
+        assert sum(len(delta.text) for delta in known if isinstance(delta, TextDelta)) - said <= 256
 
 
 @pytest.mark.parametrize("size", range(250, 260))
@@ -251,7 +256,7 @@ def test_time_is_linear(case: Case, size: int):
 
 @each_case
 def test_the_instructions_teach_the_format(case: Case):
-    text = case.dialect.instructions(TOOLS)
+    text = case.dialect.instructions(TOOLS, listing="prose")
     assert case.markers[0] in text
     assert "### write(" in text
 
@@ -316,6 +321,31 @@ def test_kimi_spells_its_section_in_two_ways_and_forgets_its_end(begin: str, end
     assert calls_of("kimi-k2", f"{begin}{KIMI_A}{KIMI_B}{end}") == [WRITE_A, WRITE_B]
 
 
+def test_solar_writes_turns_and_takes_calls_with_and_without_their_section():
+    call = "<|tool_call:begin|>{}<|tool_call:name|>write<|tool_call:args|>{}<|tool_call:end|>"
+    both = call.replace("{}", "a1b2c3d4e5", 1).replace("{}", A) + call.replace("{}", "f6g7h8i9j0", 1).replace("{}", B)
+    for calls in (f"<|tool_calls|>{both}<|calls|>", f"<|tool_calls|>{both}", both):
+        turn = turn_of("solar-open", f"<|think|>First a.<|end|><|begin|>assistant{calls}")
+        assert (turn.reasoning, turn.text) == ("First a.", "")
+        made = [call for call in turn.calls if isinstance(call, ToolCall)]
+        assert [(call.provider_id, call.name, call.arguments) for call in made] == [
+            ("a1b2c3d4e5", *WRITE_A),
+            ("f6g7h8i9j0", *WRITE_B),
+        ]
+    said = turn_of("solar-open", "<|think|>Hm.<|end|><|begin|>assistant<|content|>Done.<|end|>")
+    assert (said.reasoning, said.text, said.calls) == ("Hm.", "Done.", ())
+
+
+@pytest.mark.parametrize("bad", ["<|tool_call:name|>", "{}", "a<|tool_call:name|>write<|tool_call:args|>{x}"])
+def test_solar_a_call_that_cannot_be_read_fails_alone(bad: str):
+    good = f"<|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>write<|tool_call:args|>{B}<|tool_call:end|>"
+    text = f"<|tool_calls|><|tool_call:begin|>{bad}<|tool_call:end|>{good}<|calls|>"
+    broken, made = turn_of("solar-open", text).calls
+    assert isinstance(broken, MalformedCall)
+    assert isinstance(made, ToolCall)
+    assert (made.name, made.arguments) == WRITE_B
+
+
 def test_kimi_without_a_section_and_with_lone_tokens():
     turn = turn_of("kimi-k2", f"a {KIMI_A}{KIMI_B}{SECTION_END} b<|tool_call_end|>")
     assert [call.name for call in turn.calls] == ["write", "write"]
@@ -323,8 +353,9 @@ def test_kimi_without_a_section_and_with_lone_tokens():
 
 
 def test_kimi_tokens_in_inline_code_are_text():
-    text = f"Write `{SECTION}`, then `{KIMI_A}` and `<|tool_call_end|>`; {SECTION} alone is nothing."
-    assert join_deltas(parse_pieces(get_dialect("kimi-k2"), [text], TOOLS)) == [TextDelta(text)]
+    said = f"Write `{SECTION}`, then `{KIMI_A}` and `<|tool_call_end|>`;"
+    deltas = join_deltas(parse_pieces(get_dialect("kimi-k2"), [f"{said} {SECTION}alone is nothing."], TOOLS))
+    assert deltas == [TextDelta(f"{said} {SECTION}alone is nothing.")]
 
 
 @pytest.mark.parametrize("header", ["5", "weird@id", "functions.write.0", ""])
@@ -357,8 +388,9 @@ def test_arguments_that_are_no_object_never_become_an_empty_one(arguments: str):
     assert calls_of("kimi-k2", f"{SECTION}{bad}{KIMI_B}{SECTION_END}") == [(code, False), WRITE_B]
 
 
-def test_a_block_whose_json_cannot_be_read_runs_nothing():
-    assert calls_of("kimi-k2", f"{SECTION}{KIMI_A}{KIMI_B.replace('}', '')}{SECTION_END}") == [("invalid_json", True)]
+def test_a_call_whose_json_cannot_be_read_fails_alone_and_an_empty_block_is_malformed():
+    broken = KIMI_B.replace("}", "")
+    assert calls_of("kimi-k2", f"{SECTION}{KIMI_A}{broken}{SECTION_END}") == [WRITE_A, ("invalid_json", False)]
     assert calls_of("kimi-k2", f"{SECTION}{SECTION_END}") == [("empty_batch", True)]
 
 
@@ -426,7 +458,7 @@ def test_harmony_headers_of_every_kind(header: str):
     for end in ("<|call|>", "", "<|end|>", "<|call|>commentary", f"<|call|>{FINAL}done<|return|>"):
         turn = turn_of("harmony", f"{header}{A}{end}")
         assert [call.name for call in turn.calls] == ["write"]
-        assert turn.text == ("done" if "final" in end else "commentary" if end.endswith("commentary") else "")
+        assert turn.text == ("done" if "final" in end else "")
         check_splits(get_dialect("harmony"), f"{header}{A}{end}", TOOLS)
 
 
@@ -492,6 +524,19 @@ TEMPLATES = {
         ),
         "## Return of functions.get_weather:0\nsunny\n## Return of functions.get_weather:1\nrain",
     ),
+    "solar-open": (  # ids as the template demands them
+        (
+            '<|tool_calls|><|tool_call:begin|>91b9ba2af1<|tool_call:name|>get_weather<|tool_call:args|>{"city": '
+            '"Paris", "days": 2}<|tool_call:end|><|tool_call:begin|>'
+            "7ed00fb9c1<|tool_call:name|>get_weather<|tool_call:args|>"
+            '{"city": "Rome"}<|tool_call:end|><|calls|>'
+        ),
+        (
+            "<|tool_response|><|tool_response:begin|>91b9ba2af1<|tool_response:name|>get_weather<|tool_response:result|>"
+            "sunny<|tool_response:end|><|tool_response:begin|>7ed00fb9c1<|tool_response:name|>get_weather"
+            "<|tool_response:result|>rain<|tool_response:end|>"
+        ),
+    ),
     "mistral-args": (
         '[TOOL_CALLS]get_weather[ARGS]{"city": "Paris", "days": 2}[TOOL_CALLS]get_weather[ARGS]{"city": "Rome"}',
         "[TOOL_RESULTS]sunny[/TOOL_RESULTS][TOOL_RESULTS]rain[/TOOL_RESULTS]",
@@ -512,11 +557,13 @@ TEMPLATES = {
             '<function=get_weather>{"city": "Paris", "days": 2}</function>'
             '<function=get_weather>{"city": "Rome"}</function>'
         ),
-        "sunny\nrain",
+        "sunny",
+        "rain",
     ),
     "functionary-v32": (
         '>>>get_weather\n{"city": "Paris", "days": 2}>>>get_weather\n{"city": "Rome"}',
-        "sunny\nrain",
+        "sunny",
+        "rain",
     ),
     "harmony": (
         (

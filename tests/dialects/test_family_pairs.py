@@ -25,7 +25,7 @@ from toolspeak.testing import (
 )
 from toolspeak.testing.splits import chunks
 
-PAIRS = ["glm45", "glm47", "spark25", "ling3", "poolside-v1", "hy-v3", "hy-v3-opensource", "k2-horizon"]
+PAIRS = ["glm45", "glm47", "spark25", "ling3", "poolside-v1", "laguna-s", "hy-v3", "hy-v3-opensource", "k2-horizon"]
 FAMILY = [get_dialect(name) for name in (*PAIRS, "kimi-k3", "plamo3")]
 each_dialect = pytest.mark.parametrize("dialect", FAMILY, ids=lambda dialect: dialect.name)
 GLM, HY, K2 = get_dialect("glm47"), get_dialect("hy-v3"), get_dialect("k2-horizon")
@@ -247,7 +247,7 @@ TYPED = ToolSpec("f", "", {"type": "object", "properties": PROPERTIES, "$defs": 
         ("text", "7", "7"),
         ("text", " 7\n", " 7\n"),
         ("text", "</tool_call>", "</tool_call>"),
-        ("text", "</arg_value>\n<b>", "</arg_value>\n<b>"),
+        ("text", "</arg_value> b", "</arg_value> b"),
         ("text", "<![CDATA[</arg_value>]]>", "</arg_value>"),
         ("n", "\n7\n", 7),
         ("n", "seven", "seven"),
@@ -293,10 +293,10 @@ def test_of_what_the_schema_says_nothing_is_text_in_hunyuan_and_json_in_glm(tool
         "Between <tool_call> and </tool_call> stands the name.",
         "Write <tool_call></tool_call>.",
         "`<tool_call>read</tool_call>`",
-        "<tool_call>read and then <arg_key>",
-        "<tool_call>" + "a" * 300 + "<arg_key>",
-        "<tool_call>\n",
-        "<arg_key>k</arg_key><arg_value>v</arg_value>",
+        "Write <tool_call>read and then <arg_key>",
+        "Write <tool_call>" + "a" * 300 + "<arg_key> and so on.",
+        "Write <tool_call>\n",
+        "Write <arg_key>k</arg_key> and its value.",
     ],
 )
 def test_a_mention_is_text(text: str):

@@ -25,19 +25,21 @@ from toolspeak.data.messages import MalformedCall, TextPart, ToolCall, ToolResul
 from toolspeak.dialects import Dialect, get_dialect, read_turn
 from toolspeak.testing import check_round_trip, check_splits
 
-DIALECTS = [get_dialect(name) for name in ("pythonic", "llama4-pythonic", "lfm2", "olmo3")]
-PYTHONIC, LFM2, OLMO3 = DIALECTS[0], DIALECTS[2], DIALECTS[3]
+DIALECTS = [get_dialect(name) for name in ("pythonic", "llama4-pythonic", "lfm2", "lfm25", "olmo3")]
+PYTHONIC, LFM2, OLMO3 = DIALECTS[0], DIALECTS[2], DIALECTS[4]
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 OPEN = {
     "pythonic": "[write(content=",
     "llama4-pythonic": "<|python_start|>[write(content=",
     "lfm2": "<|tool_call_start|>[write(content=",
+    "lfm25": "<|tool_call_start|>[write(content=",
     "olmo3": "<function_calls>write(content=",
 }
 CLOSE = {
     "pythonic": ")]",
     "llama4-pythonic": ")]<|python_end|>",
     "lfm2": ")]<|tool_call_end|>",
+    "lfm25": ")]<|tool_call_end|>",
     "olmo3": ")</function_calls>",
 }
 FRAGMENTS = [
@@ -115,7 +117,7 @@ def test_a_literal_is_read(dialect: Dialect, text: str, value: Any):
         ("[f'a'", "invalid_call"),
         ("[b'a'", "invalid_call"),
         ("[nan", "invalid_call"),
-        ("[007", "too_large"),
+        ("[007", "invalid_call"),
         ("[1e999", "too_large"),
         ("['\\xzz'", "invalid_escape"),
         ("['\\N{NO SUCH}'", "invalid_escape"),
@@ -225,9 +227,15 @@ def test_3_brackets_in_prose_stay_text(text: str):
 
 
 def test_text_stands_around_bare_calls():
-    turn = read_turn(PYTHONIC, "Now [ping()] and [read(file='a'), ping()], done.", TOOLS)
-    assert turn.text == "Now  and , done."
+    turn = read_turn(PYTHONIC, "Now:\n[ping()]\nand\n[read(file='a'), ping()]\nDone.", TOOLS)
+    assert "".join(turn.text.split()) == "Now:andDone."
     assert [call.name for call in turn.calls] == ["ping", "read", "ping"]
+
+
+def test_bare_calls_within_a_sentence_are_its_text():
+    text = "Now [ping()] and [read(file='a'), ping()], done."
+    turn = read_turn(PYTHONIC, text, TOOLS)
+    assert (turn.text, turn.calls) == (text, ())
 
 
 def test_a_block_without_calls_is_malformed():

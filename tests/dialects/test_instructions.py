@@ -11,7 +11,7 @@ from dialect_strategies import BLOCK, TOOLS, spec
 from pydantic import BaseModel
 
 from toolspeak.data.messages import ToolCall, ToolChoice
-from toolspeak.dialects import PROTOCOLS, Dialect, read_turn
+from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, read_turn
 from toolspeak.tools import Tool, tool
 from toolspeak.tools.builtin import workspace_tools
 
@@ -83,6 +83,17 @@ def test_the_worked_example_of_the_built_in_tools(dialect: Dialect, tmp_path: Pa
         assert by_name[call.name].spec.effects.read_only
 
 
+@pytest.mark.parametrize("name", ["cogency-json", "cogency-xml"])
+def test_a_batch_of_one_and_a_batch_of_several_are_shown(name: str, tmp_path: Path):
+    dialect, tools = get_dialect(name), list(workspace_tools(tmp_path))
+    blocks = re.findall(
+        r"^<execute>\n.*?^</execute>$", dialect.instructions([each.spec for each in tools]), re.DOTALL | re.MULTILINE
+    )
+    turns = [read_turn(dialect, block, [each.spec for each in tools]) for block in blocks]
+    assert sorted(len(turn.calls) for turn in turns) == [1, 2]
+    assert all(isinstance(call, ToolCall) for turn in turns for call in turn.calls)
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -137,7 +148,7 @@ def test_parameters_are_described_with_type_default_and_description(dialect: Dia
     assert "- n: integer, optional, default 3. How many." in text
     assert '- mode: one of "a", "b", required' in text
     assert "- tags: array of string, optional" in text
-    assert "- at: object {x: number}, optional" in text
+    assert "- at: object, optional\n  - x: number, optional" in text
     assert "- any: any JSON value, optional" in text
     assert "- maybe: string or null, optional" in text
 

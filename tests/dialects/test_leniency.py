@@ -180,11 +180,9 @@ PROSE = [
     "To call a tool write `<execute>[…]</execute>` or `<tool_call>{…}</tool_call>`.",
     "The <execute> element and the <tool_call> element hold calls.",
     "<executed>[1]</executed> <tool_calls>{}</tool_calls> <thinking>",
-    "<execute/> <tool_call/> </execute> </tool_call> </think>",
+    "<execute/> <tool_call/> </execute> </tool_call>",
     "a < b and <execute",
     "```\nprint('<')\n```\n``` `x` ```",
-    "<execute>",
-    "<tool_call>\n",
 ]
 
 

@@ -37,7 +37,7 @@ from toolspeak.data.deltas import (
     ReasoningDelta,
     TextDelta,
 )
-from toolspeak.data.messages import JsonPart, Message, TextPart, ToolCall, ToolResult
+from toolspeak.data.messages import JsonPart, MalformedCall, Message, TextPart, ToolCall, ToolResult
 from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, read_turn
 from toolspeak.dialects.render import escape_text, marker_prefix, unescape_text
 from toolspeak.dialects.tool_call import read_result
@@ -410,7 +410,7 @@ def test_7_every_live_marker_is_escaped(dialect: Dialect, marker: str):
 def test_7_json_results_are_read_back_exactly(name: str, results: list[ToolResult]):
     rendered = get_dialect(name).render_results(results)
     rows = json.loads(rendered.removeprefix("<results>").removesuffix("</results>"))
-    assert [(row["tool"], row["status"]) for row in rows] == [(each.name or None, each.status) for each in results]
+    assert [(row["tool"], row["status"]) for row in rows] == [(each.name, each.status) for each in results]
     for row, result in zip(rows, results, strict=True):
         for part in result.content[:1] if len(result.content) == 1 else ():
             if isinstance(part, TextPart | JsonPart):
@@ -523,6 +523,19 @@ def test_8_a_call_cut_at_any_character_at_stop_is_whole_or_malformed(dialect: Di
         for call in read_turn(dialect, text[:i], TOOLS, finish="stop").calls:
             if isinstance(call, ToolCall):
                 assert (call.name, call.arguments) == (whole.name, whole.arguments)
+
+
+@each_dialect
+@pytest.mark.parametrize("frame", ["```xml\n{call}", "```xml\n{call}\n```", "To read, use {call}"])
+def test_8_a_call_that_may_be_an_example_does_not_run_in_a_turn_that_was_cut(dialect: Dialect, frame: str):
+    """What would have followed could have told that it is one."""
+    written = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
+    text = frame.format(call=written.strip())
+    turn = read_turn(dialect, text, TOOLS, finish="length")
+    assert not any(isinstance(call, ToolCall) for call in turn.calls)
+    (call,) = turn.calls
+    assert isinstance(call, MalformedCall)
+    check_splits(dialect, text, TOOLS, "length")
 
 
 @each_dialect

@@ -19,6 +19,7 @@ from toolspeak.data.messages import (
     TextPart,
     ToolCall,
     ToolResult,
+    failure,
 )
 from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect, read_turn
 
@@ -45,9 +46,9 @@ def test_roles_and_text_stay(dialect: Dialect, tool_role: bool):
 
 
 @each_dialect
-def test_reasoning_is_not_shown_again(dialect: Dialect):
+def test_the_cogency_protocols_show_reasoning_again(dialect: Dialect):
     rendered = dialect.render([TURN, BOTH], TOOLS)
-    assert not any("hm" in message.text for message in rendered)
+    assert any("hm" in message.text for message in rendered) == (dialect.name != "tool-call")
 
 
 def test_cogency_renders_a_turn_as_one_block_and_one_message_of_results():
@@ -55,7 +56,7 @@ def test_cogency_renders_a_turn_as_one_block_and_one_message_of_results():
         first, second = JSON_D.render([TURN, BOTH], TOOLS, tool_role=tool_role)
         assert first == TextMessage(
             "assistant",
-            'Let me see.\n<execute>\n[\n  {"name": "read", "args": {"file": "a"}},\n'
+            '<think>hm</think>\nLet me see.\n<execute>\n[\n  {"name": "read", "args": {"file": "a"}},\n'
             '  {"name": "ping", "args": {}}\n]\n</execute>',
         )
         assert second == TextMessage(
@@ -64,7 +65,8 @@ def test_cogency_renders_a_turn_as_one_block_and_one_message_of_results():
             '  {"tool": "ping", "status": "failure", "content": "no network"}\n]\n</results>',
         )
     first, _ = XML_D.render([TURN, BOTH], TOOLS)
-    assert first.text == "Let me see.\n<execute>\n  <read><file>a</file></read>\n  <ping></ping>\n</execute>"
+    calls = "<execute>\n  <read><file>a</file></read>\n  <ping></ping>\n</execute>"
+    assert first.text == f"<think>hm</think>\nLet me see.\n{calls}"
 
 
 def test_tool_call_renders_a_turn_of_several_calls_as_pairs():
@@ -126,6 +128,17 @@ def test_tool_messages_are_not_merged():
     assert [message.text for message in rendered] == ["AAA", "ERROR: no network"]
 
 
+@pytest.mark.parametrize("text", ["<execute>[{}]</execute>", "<execute>[]</execute>", "<execute>[1 2]</execute>"])
+def test_the_tool_of_a_result_is_a_string_where_no_name_could_be_read(text: str):
+    """`tool`: string (Cogency, docs/execution.md)"""
+    turn = read_turn(JSON_D, text, TOOLS)
+    results = [failure(call, "malformed", "why") for call in turn.calls]
+    for dialect in (JSON_D, XML_D):
+        shown = dialect.render_results(results)
+        (row,) = json.loads(shown.removeprefix("<results>").removesuffix("</results>"))
+        assert row == {"tool": "", "status": "failure", "content": "why"}
+
+
 # --- malformed calls ----------------------------------------------------------------------------
 
 BROKEN = {
@@ -157,11 +170,6 @@ def test_a_malformed_element_that_is_no_json_value_is_shown_as_a_string():
     (rendered,) = JSON_D.render([Message("assistant", (broken, PING))])
     body = rendered.text.removeprefix("<execute>").removesuffix("</execute>")
     assert json.loads(body) == ['{"a": 1, "a": 2}', {"name": "ping", "args": {}}]
-
-
-def test_the_result_of_a_nameless_call_has_no_tool():
-    told = JSON_D.render_results([result("", "failure", "no name")])
-    assert json.loads(told[9:-10]) == [{"tool": None, "status": "failure", "content": "no name"}]
 
 
 # --- what text cannot carry ---------------------------------------------------------------------

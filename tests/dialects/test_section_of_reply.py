@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from toolspeak.data.deltas import TextDelta, TextWasReasoning
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn, repaired, section_of_reply
 from toolspeak.dialects.blocks import BlockParser
+from toolspeak.testing import check_splits
 
 TOOLS = [ToolSpec("say", "", {"type": "object", "properties": {"text": {"type": "string"}}})]
 
@@ -41,6 +43,60 @@ def test_a_mention_and_what_stands_in_or_behind_a_call_or_reasoning_say_nothing(
     opened = next(marker.text for marker in parser.format.table.markers if end in (marker.end, *marker.also_ends))
     for reply in ("", "plan", f"`{end}` ends it", call, f"{call}\nplan{end}answer", f"{opened}plan{end}and{end}on"):
         assert section_of_reply(dialect, reply, TOOLS) == "text", reply
+
+
+@CASES
+def test_a_stream_says_so_once_the_end_comes(dialect: Dialect, end: str):
+    """What was shown stays shown; the marker is not, and the turn that is kept has the text as reasoning."""
+    for reply, said, thought in (
+        (f"plan{end}answer", "answer", "plan"),
+        (f"{end}Hello", "Hello", ""),
+        (f"\n{end}\n\n{end}\nHello", "Hello", ""),
+    ):
+        turn = read_turn(dialect, reply, TOOLS)
+        assert (turn.message.text, turn.reasoning, end in turn.text) == (said, thought, False)
+        deltas = check_splits(dialect, reply, TOOLS, "stop")
+        assert (TextWasReasoning() in deltas) == bool(thought)
+    call = written(dialect, "x")
+    turn = read_turn(dialect, f"plan{end}{call}", TOOLS)
+    assert (turn.reasoning, turn.message.text, len(turn.calls)) == ("plan", "", 1)
+
+
+@CASES
+def test_a_stream_leaves_mentions_and_what_stands_behind_reasoning_or_calls(dialect: Dialect, end: str):
+    opened, call = opener(dialect, end), written(dialect, "x")
+    fenced = f"So:\n```\n{end}\n```\nis it."
+    for reply in (f"`{end}` ends it", fenced, f"{opened}plan{end}So it ends.", f"{call}\nplan"):
+        deltas = check_splits(dialect, reply, TOOLS, "stop")
+        assert TextWasReasoning() not in deltas, reply
+    parser = dialect.parser(TOOLS)
+    assert isinstance(parser, BlockParser)
+    dropped = any(each.kind == "noise" and each.text == end for each in parser.format.table.markers)
+    assert read_turn(dialect, fenced, TOOLS).text == (fenced.replace(end, "") if dropped else fenced)
+    parser = dialect.parser(TOOLS)
+    parser.keep_reasoning()
+    deltas = [*parser.feed(f"plan{end}answer"), *parser.close("stop")]
+    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)).startswith("plan")
+    assert TextWasReasoning() not in deltas
+
+
+@CASES
+def test_a_marker_in_the_middle_of_a_sentence_is_a_mention(dialect: Dialect, end: str):
+    """An answer about the format must not lose what stands before the marker it names."""
+    parser = dialect.parser(TOOLS)
+    assert isinstance(parser, BlockParser)
+    if any(each.kind == "noise" and each.text == end for each in parser.format.table.markers):
+        return  # a special token of the model is dropped wherever it stands
+    reply = f"The {end} tag ends reasoning."
+    assert TextWasReasoning() not in check_splits(dialect, reply, TOOLS, "stop")
+    turn = read_turn(dialect, reply, TOOLS)
+    assert (turn.text, turn.reasoning) == (reply, "")
+
+
+def opener(dialect: Dialect, end: str) -> str:
+    parser = dialect.parser(TOOLS)
+    assert isinstance(parser, BlockParser)
+    return next(marker.text for marker in parser.format.table.markers if end in (marker.end, *marker.also_ends))
 
 
 def test_most_dialects_have_reasoning():

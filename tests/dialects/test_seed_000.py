@@ -236,8 +236,9 @@ def test_system_prompt_teaches_the_format_with_single_and_multi_tool_batches():
     taught = DIALECT.instructions(TOOLS)
     assert '{"tool": "name", "status": "success", "content": …}' in taught
     assert '"status": "failure"' in taught
-    assert "in parallel" in taught
-    assert len(read_turn(DIALECT, taught[taught.index("<execute>\n") :]).calls) == 2
+    assert "may run in parallel" in taught, "which is true of every schedule"
+    batches = [len(read_turn(DIALECT, "<execute>\n" + each).calls) for each in taught.split("<execute>\n")[1:]]
+    assert sorted(batches) == [1, 2]
 
 
 def test_a_json_array_of_no_calls_is_no_batch():

@@ -47,9 +47,13 @@ def test_the_form_of_a_call_is_an_element_per_tool_and_per_argument():
     assert called(read_checked(DIALECT, text, TOOLS)) == [("read", {"file": "a.txt"})]
 
 
-def test_the_form_itself_with_its_placeholders_is_a_mention_not_a_call():
-    """<[tool_name]>: a block begins with an element's name"""
-    assert read_checked(DIALECT, seed.S001_FORM, TOOLS).text == seed.S001_FORM
+def test_the_form_itself_with_its_placeholders_on_lines_of_its_own_is_an_attempt_that_runs_nothing():
+    """<[tool_name]>: no element has such a name"""
+    turn = read_checked(DIALECT, seed.S001_FORM, TOOLS)
+    assert turn.text == ""
+    (call,) = turn.calls
+    assert isinstance(call, MalformedCall)
+    assert call.code == "unreadable"
 
 
 def test_sequential_by_default():

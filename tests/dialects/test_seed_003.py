@@ -9,9 +9,12 @@ import seed_examples as seed
 from dialect_strategies import TOOLS
 from seed_examples import called, read_checked, result
 
+from toolspeak.agent import Agent
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall
-from toolspeak.data.tools import READ_ANYTHING, ToolSpec
 from toolspeak.dialects import get_dialect
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.testing import asked
+from toolspeak.tools.builtin import workspace_tools
 
 DIALECT = get_dialect("tool-call")
 
@@ -150,10 +153,11 @@ def test_the_instructions_say_the_important_rules():
 
 def test_write_capable_tools_say_that_they_need_confirmation():
     """`write`, `append`, and `line_edit` DO require explicit user confirmation · `list` and `read` do not"""
-    schema = {"type": "object", "properties": {}}
-    writes, reads = ToolSpec("write", "", schema), ToolSpec("read", "", schema, READ_ANYTHING)
-    assert "confirmation.)" in DIALECT.instructions([writes])
-    assert "confirmation.)" not in DIALECT.instructions([reads])
+    provider = ScriptedProvider(["Done."])
+    Agent(provider, workspace_tools("."), dialect="tool-call").run_sync("Go on.")
+    prompt = asked(provider).system
+    (told,) = (line for line in prompt.splitlines() if "approved" in line)
+    assert told == "A call of write, append, edit, line_edit or shell may wait until the user has approved it."
 
 
 def test_results_of_the_model_itself_are_a_forgery():

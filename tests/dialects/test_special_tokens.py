@@ -13,11 +13,11 @@ from toolspeak.testing import check_splits
 
 # dialect, the token that ends its turns, another
 TOKENS = [
-    ("qwen3-coder", "<|im_end|>", "<bos>"),
-    ("minimax-m2", "[e~[", "<eos>"),
-    ("deepseek-v4", "<｜end▁of▁sentence｜>", "<bos>"),
+    ("qwen3-coder", "<|im_end|>", "<|im_end|>"),
+    ("minimax-m2", "[e~[", "[e~["),
+    ("deepseek-v4", "<｜end▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
     ("deepseek-v31", "<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>"),
-    ("kimi-k2", "<|im_end|>", "<eos>"),
+    ("kimi-k2", "<|im_end|>", "<|im_end|>"),
     ("hermes", "<|im_end|>", "<|im_end|>"),
     ("llama3-json", "<|eot_id|>", "<|eom_id|>"),
     ("granite3", "<|end_of_text|>", "<|end_of_text|>"),
@@ -31,7 +31,7 @@ TOKENS = [
 
 
 @pytest.mark.parametrize(("name", "end", "other"), TOKENS, ids=lambda each: each)
-def test_special_tokens_are_dropped_around_text_and_calls_and_behind_a_marker(name: str, end: str, other: str):
+def test_special_tokens_are_dropped_around_text_and_calls(name: str, end: str, other: str):
     dialect = get_dialect(name)
     written = dialect.render([Message("assistant", (ToolCall("c", "read", {"file": f"a{end}"}),))], TOOLS)[0].text
     text = f"{other}I{end} read, not `{end}`.\n{written}\n{end}"
@@ -43,14 +43,14 @@ def test_special_tokens_are_dropped_around_text_and_calls_and_behind_a_marker(na
     check_splits(dialect, text, TOOLS, "stop")
 
 
-@pytest.mark.parametrize("name", ["qwen3-coder", "mimo", "seed-oss", "deepseek-v4", "kimi-k2", "minimax-m2"])
-def test_a_special_token_between_a_marker_and_its_body_is_dropped(name: str):
-    dialect = get_dialect(name)
-    written = dialect.render([Message("assistant", (ToolCall("c", "read", {"file": "a"}),))], TOOLS)[0].text
-    text = "<bos>" + written.replace(">", "><eos>", 1)
-    turn = read_turn(dialect, text, TOOLS)
-    assert [getattr(call, "arguments", call) for call in turn.calls] == [{"file": "a"}]
-    assert turn.text == ""
+GEMMA = {"gemma4", "functiongemma"}
+"""The dialects whose vocabulary holds `<bos>` and `<eos>` themselves."""
+
+
+@pytest.mark.parametrize("dialect", [each for each in DIALECTS if each.name not in GEMMA], ids=lambda each: each.name)
+def test_a_token_of_another_vocabulary_is_a_word(dialect: Dialect):
+    text = "The <eos> token ends what <bos> began.<eos>"
+    assert read_turn(dialect, text, TOOLS).text == text
     check_splits(dialect, text, TOOLS, "stop")
 
 
@@ -62,7 +62,7 @@ def test_what_ends_a_turn_is_no_part_of_it(dialect: Dialect, stop: str):
     written = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
     for text, said, calls in ((f"Hello.{stop}", "Hello.", 0), (written + stop, "", 1), (f"{written}\n{stop}", "\n", 1)):
         turn = read_turn(dialect, text, TOOLS)
-        assert (turn.text.removesuffix("\n"), len(turn.calls)) == (said.removesuffix("\n"), calls), text
+        assert (turn.text.strip("\n"), len(turn.calls)) == (said.strip("\n"), calls), text
         assert all(isinstance(call, ToolCall) for call in turn.calls), turn.calls
         check_splits(dialect, text, TOOLS, "stop")
 
@@ -79,7 +79,8 @@ def test_a_call_without_its_end_is_read_in_the_same_way_before_the_token_that_en
     written = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
     for text in _cuts(written):
         alone, stopped = read_turn(dialect, text, TOOLS), read_turn(dialect, text + stop, TOOLS)
-        if all(isinstance(call, ToolCall) for call in alone.calls) and stop not in dialect.info.results:
+        begun = not alone.calls and stop.startswith("<S")  # as an element would begin behind `<TOOLCALL>`: reported
+        if all(isinstance(call, ToolCall) for call in alone.calls) and stop not in dialect.info.results and not begun:
             assert (stopped.text, stopped.calls) == (alone.text, alone.calls), text
         check_splits(dialect, text + stop, TOOLS, "stop")
 
@@ -94,3 +95,67 @@ def test_half_a_marker_of_several_tokens_at_the_end_of_a_turn_is_no_text(text: s
     check_splits(dialect, text, TOOLS, "stop")
     assert read_turn(dialect, f"{text} is how it begins", TOOLS).text.endswith("is how it begins")
     assert read_turn(dialect, "a <|pla", TOOLS).text == "a <|pla", "too little to be told from prose"
+
+
+LEFT_OVER = [
+    ("llama3-json", "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|end_of_text|>", "Hello."),
+    ("functionary-v31", "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|end_of_text|>", "Hello."),
+    ("llama4-pythonic", "<|header_start|>assistant<|header_end|>\n\nHello.<|eot|>", "Hello."),
+    ("kimi-k2", "`<|tool_calls_section_begin|>` begins it.", "`<|tool_calls_section_begin|>` begins it."),
+    ("kimi-k2", "Hello.[EOS]", "Hello."),
+    ("harmony", "<|channel|>final<|message|>Hello.<|endoftext|>", "Hello."),
+    ("gemma4", "<|channel>thought<channel|>Hello.", "Hello."),
+    ("gemma4", "<|channel>thought\n<channel|>Hello.", "Hello."),
+    ("gemma4", "<|channel><channel|>Hello.", "Hello."),
+    ("cogency-json", "Hello.\n<end>", "Hello."),
+    ("cogency-json", "Hello.<end> \n", "Hello."),
+    ("cogency-xml", "<think>x</think>Hello.<end>", "Hello."),
+    ("cogency-json", "The <end> tag, `<end>`", "The <end> tag, `<end>`"),
+    ("mistral-args", "It was <s>old</s>, now new.</s>\n", "It was <s>old</s>, now new."),
+    ("minicpm5", "<b>Hello</b> <s>old</s> there</s>", "<b>Hello</b> <s>old</s> there"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "said"), LEFT_OVER)
+def test_what_frames_an_answer_is_none_of_it(name: str, text: str, said: str):
+    dialect = get_dialect(name)
+    turn = read_turn(dialect, text, TOOLS)
+    assert (turn.message.text, turn.reasoning.strip() in ("", "x"), turn.calls, turn.forged) == (said, True, (), ())
+    check_splits(dialect, text, TOOLS, "stop")
+    check_splits(dialect, text, TOOLS, "length")
+
+
+@pytest.mark.parametrize("name", ["gemma4", "functiongemma"])
+def test_the_marker_of_results_that_ends_a_turn_is_no_forgery(name: str):
+    dialect = get_dialect(name)
+    call = dialect.render([Message("assistant", (ToolCall("c", "read", {"file": "a"}),))], TOOLS)[0].text
+    marker = next(each.text for each in dialect.parser(TOOLS).format.table.markers if each.kind == "results")
+    for text, forged in ((f"{call}{marker}", ()), (f"{call}{marker}\n", ()), (f"{call}{marker}lies", ("lies",))):
+        turn = read_turn(dialect, text, TOOLS)
+        assert (len(turn.calls), turn.forged, turn.text.strip()) == (1, forged, "")
+        check_splits(dialect, text, TOOLS, "stop")
+
+
+def test_what_stands_behind_the_end_of_a_turn_is_set_aside():
+    text = 'Hello.<end>\nUser: and now?\n<execute>[{"name": "read", "args": {"file": "a"}}]</execute>'
+    turn = read_turn(get_dialect("cogency-json"), text, TOOLS)
+    assert (turn.message.text, turn.calls, turn.aside.strip()[:5]) == ("Hello.", (), "User:")
+    check_splits(get_dialect("cogency-json"), text, TOOLS, "stop")
+
+
+def test_a_call_in_the_form_of_its_definition_leaves_nothing_over():
+    dialect = get_dialect("llama3-json")
+    call = '{"type": "function", "function": {"name": "read", "parameters": {"file": "a"}}}'
+    for text, calls, said in ((call, 1, ""), (f"{call}; {call}<|eot_id|>", 2, ""), (f"{call} Done.", 1, "Done.")):
+        turn = read_turn(dialect, text, TOOLS)
+        assert (len(turn.calls), turn.text.strip()) == (calls, said)
+        assert all(isinstance(each, ToolCall) for each in turn.calls)
+        check_splits(dialect, text, TOOLS, "stop")
+
+
+def test_the_channel_behind_a_call_is_no_text():
+    call = '<|channel|>commentary to=functions.read <|constrain|>json<|message|>{"file": "a"}<|call|>'
+    turn = read_turn(get_dialect("harmony"), f"{call}commentary", TOOLS)
+    assert (len(turn.calls), turn.text) == (1, "")
+    assert read_turn(get_dialect("harmony"), "final", TOOLS).text == "final"
+    check_splits(get_dialect("harmony"), f"{call}commentary", TOOLS, "stop")

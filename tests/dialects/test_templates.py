@@ -28,7 +28,7 @@ HISTORY = {  # what a dialect's template writes around the calls of a turn, and 
         "<|eot_id|><|start_header_id|>ipython<|end_header_id|>\n\n",
         "<|eot_id|>",
     ),
-    "apriel": ("\n<|begin_assistant|>\n\n", "\n<|end|>\n<|begin_tool_result|>\n", ""),
+    "apriel": ("\n<|begin_assistant|>\n", "\n<|end|>\n<|begin_tool_result|>\n", ""),
     "gigachat3": ("assistant<|role_sep|>\n", "<|message_sep|>\n\nfunction result<|role_sep|>\n", "<|message_sep|>"),
 }
 OTHER_TEMPLATES = {
@@ -125,6 +125,18 @@ HISTORIES = {
     "spark25": (INLINE, RESULTS_INLINE),
     "ling3": (LINES_OF_LING, RESULTS_IN_LINES),
     "poolside-v1": (LINES, RESULTS_IN_LINES),
+    "laguna-s": (INLINE, RESULTS_INLINE),
+    "gigachat31": (
+        (
+            '<|function_call|>{"name": "get_weather", "arguments": {"city": "Paris", "days": 2}}'
+            '<|function_call|>{"name": "get_weather", "arguments": {"city": "Rome"}}'
+        ),
+        "sunny\nrain",
+    ),
+    "lfm25": (
+        "<|tool_call_start|>[get_weather(city='Paris', days=2), get_weather(city='Rome')]<|tool_call_end|>",
+        "sunny\nrain",
+    ),
 }
 
 
@@ -137,3 +149,41 @@ def test_calls_and_results_stand_as_the_chat_template_writes_them(name: str):
     messages = [Message("assistant", tuple(calls)), Message("tool", tuple(results))]
     rendered = get_dialect(name).render(messages, [TOOL])
     assert tuple(message.text for message in rendered) == HISTORIES[name]
+
+
+COHERE_CALLS = """\
+<|START_ACTION|>[
+    {"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris", "days": 2}},
+    {"tool_call_id": "1", "tool_name": "get_weather", "parameters": {"city": "Rome"}}
+]<|END_ACTION|>"""
+COHERE_RESULTS = """\
+<|START_TOOL_RESULT|>[
+    {
+        "tool_call_id": "2",
+        "results": {
+            "0": {"content": "rain"}
+        },
+        "is_error": null
+    }
+]<|END_TOOL_RESULT|>"""
+
+
+def test_cohere_counts_the_calls_of_the_conversation():
+    """Whatever ids they had: those of another dialect's calls, or of an API."""
+    calls: list[Part] = [ToolCall(f"c{i}", tool, arguments, "x") for i, (tool, arguments) in enumerate((FIRST, SECOND))]
+    results = [ToolResult(f"c{i}", "get_weather", "success", (TextPart("sunny"),)) for i in range(2)]
+    again = ToolCall("c2", *SECOND, "7"), ToolResult("c2", "get_weather", "success", (TextPart("rain"),))
+    messages = [Message("assistant", tuple(calls)), Message("tool", tuple(results))]
+    messages += [Message("assistant", again[:1]), Message("tool", again[1:])]
+    first, _, second, last = (message.text for message in get_dialect("cohere-command").render(messages, [TOOL]))
+    assert first == COHERE_CALLS
+    opening, _, one, closing = COHERE_CALLS.splitlines()
+    assert second.splitlines() == [opening, one.replace("1", "2", 1), closing]
+    assert last == COHERE_RESULTS
+
+
+def test_text_in_an_object_is_quoted_as_in_json():
+    call = ToolCall("c0", "get_weather", {"city": "it's", "days": {"a": ["b"]}, "list": ["c"]})
+    (message,) = get_dialect("lfm25").render([Message("assistant", (call,))], [TOOL])
+    written = r"""[get_weather(city='it\'s', days={"a": ["b"]}, list=['c'])]"""
+    assert message.text == f"<|tool_call_start|>{written}<|tool_call_end|>"

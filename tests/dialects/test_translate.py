@@ -8,7 +8,7 @@ import pytest
 from dialect_strategies import TOOLS
 
 from toolspeak.data.messages import JsonPart, Message, TextMessage, TextPart, ToolCall, ToolChoice, ToolResult
-from toolspeak.dialects import Dialect, get_dialect, read_results, read_turn, translate
+from toolspeak.dialects import Dialect, Translation, get_dialect, read_results, read_turn, translate
 
 # One of every family, and every way to lay results out: with and without frames, as JSON, with names and with ids.
 NAMES = (
@@ -90,13 +90,34 @@ def test_results_in_tool_messages_stay_there(name):
 
 
 def test_a_tool_message_for_each_result_is_one_batch():
+    """In the dialect's frame, or bare, where the model's template writes the frame."""
     source, target = get_dialect("hermes"), get_dialect("cogency-json")
     (asked,) = (message for message in conversation(source) if message.text.startswith("Let me"))
     told = [TextMessage("tool", "<tool_response>\none\n</tool_response>"), TextMessage("tool", "two, as it came")]
     found = translate([TextMessage("user", "go"), asked, *told], source, target, TOOLS)
     assert '"content": "one"' in found.messages[-1].text
     assert '"content": "two, as it came"' in found.messages[-1].text
-    assert found.warnings == ("message 3: the results are not as hermes writes them; carried over as text",)
+    assert found.warnings == ()
+
+
+def test_a_tool_message_that_is_no_result_of_the_dialect_is_carried_over_as_text():
+    source, target = get_dialect("gemma4"), get_dialect("cogency-json")
+    (asked,) = (message for message in conversation(source) if message.text.startswith("Let me"))
+    told = [TextMessage("tool", source.render_results([ToolResult("c1", "read", "success", (TextPart("one"),))]))]
+    found = translate([TextMessage("user", "go"), asked, *told, TextMessage("tool", "two")], source, target, TOOLS)
+    assert '"content": "one"' in found.messages[-1].text
+    assert '"content": "two"' in found.messages[-1].text
+    assert found.warnings == ("message 3: the results are not as gemma4 writes them; carried over as text",)
+
+
+def test_a_prompt_as_trained_is_written_as_the_other_model_was_trained():
+    """Where the template of the one has the tools in the system text, and that of the other in front of the user's."""
+    qwen, llama, mistral = get_dialect("hermes"), get_dialect("llama3-json"), get_dialect("mistral-v3")
+    said = [TextMessage("user", "go"), TextMessage("assistant", "Done."), TextMessage("user", "And now?")]
+    sent = {each.name: each.prompt("Be nice.", TOOLS).before(said) for each in (qwen, llama, mistral)}
+    for source, target in itertools.permutations((qwen, llama, mistral), 2):
+        found = translate(sent[source.name], source, target, TOOLS)
+        assert found == Translation(tuple(sent[target.name]), ()), (source.name, target.name)
 
 
 def test_a_user_who_writes_behind_results_is_kept_apart():

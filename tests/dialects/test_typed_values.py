@@ -37,13 +37,14 @@ FRAMES = {
     "spark25": f"<tool_call>do{_PAIR}</tool_call>",
     "ling3": f"<tool_call>do\n{_PAIR}\n</tool_call>",
     "poolside-v1": f"<tool_call>do\n{_PAIR}\n</tool_call>",
+    "laguna-s": f"<tool_call>do{_PAIR}</tool_call>",
     "hy-v3": f"<tool_calls><tool_call>do<tool_sep>{_PAIR}</tool_call></tool_calls>",
     "k2-horizon": (
         "<ifm|tool_calls><ifm|tool_call>do<ifm|arg_key>v</ifm|arg_key><ifm|arg_value>{}</ifm|arg_value>"
         "</ifm|tool_call></ifm|tool_calls>"
     ),
 }
-GUESSING = {"muse", "glm45", "glm47", "spark25", "ling3", "poolside-v1", "k2-horizon"}
+GUESSING = {"muse", "glm45", "glm47", "spark25", "ling3", "poolside-v1", "laguna-s", "k2-horizon"}
 """Their templates write JSON for all but strings, so text that is JSON is that JSON where nothing else is said."""
 TEXT, INTEGER, NUMBER, BOOLEAN, NULL = ({"type": kind} for kind in ("string", "integer", "number", "boolean", "null"))
 ARRAY, OBJECT = {"type": "array"}, {"type": "object"}

@@ -8,10 +8,10 @@ import pytest
 from dialect_strategies import TOOLS
 
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
-from toolspeak.dialects import Dialect, get_dialect, read_turn
+from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.testing import check_splits
 
-PAIRS = ["glm45", "glm47", "spark25", "ling3", "poolside-v1", "hy-v3", "hy-v3-opensource", "k2-horizon"]
+PAIRS = ["glm45", "glm47", "spark25", "ling3", "poolside-v1", "laguna-s", "hy-v3", "hy-v3-opensource", "k2-horizon"]
 ELEMENTS = ["qwen3-coder", "step3p5", "mimo", "seed-oss", "minimax-m2", "muse", "deepseek-v32", "deepseek-v4", "dots"]
 CALL_TAG = {name: "<function=write" if name in ELEMENTS[:4] else 'invoke name="write"' for name in ELEMENTS}
 FIRST, SECOND = ToolCall("a", "write", {"file": "x", "content": "y"}), ToolCall("b", "read", {"file": "z"})
@@ -147,3 +147,22 @@ def tag_of(dialect: Dialect, reply: str, name: str) -> str:
     tag = f"<{slash}{prefix}{name}{suffix}>"
     assert tag in reply
     return tag
+
+
+def _end_marker(dialect: Dialect, call: str) -> str:
+    """The marker that ends a call; empty where it has none."""
+    markers = [each for each in dialect.grammar_parts()[1] if each.kind == "calls" and each.end]  # type: ignore[attr-defined]
+    return next((each.end for each in markers if call.startswith(each.text) and call.endswith(each.end)), "")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_a_marker_that_stands_twice_behind_a_call_is_read_as_one(dialect: Dialect):
+    call = written(dialect, ToolCall("callid000", "read", {"file": "a"}))
+    end = _end_marker(dialect, call)
+    if not end:
+        return
+    for text in (f"Hm.{call}{end}", f"Hm.{call}\n{end}", f"Hm.{call}{end} So."):
+        turn = read_turn(dialect, text, TOOLS)
+        assert [getattr(each, "arguments", each) for each in turn.calls] == [{"file": "a"}], text
+        assert end not in turn.text + turn.aside, text
+        check_splits(dialect, text, TOOLS, "stop")

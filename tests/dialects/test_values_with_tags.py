@@ -21,7 +21,7 @@ def tool(name: str, *arguments: str) -> ToolSpec:
 TOOLS = [tool("write", "path", "content"), tool("search", "query", "limit"), tool("now")]
 ELEMENTS = ["qwen3-coder", "step3p5", "mimo", "seed-oss", "minimax-m2", "step3", "muse", "deepseek-v32", "deepseek-v41"]
 ELEMENTS.append("minicpm5")
-PAIRS = ["glm45", "glm47", "hy-v3", "hy-v3-opensource", "k2-horizon", "spark25"]
+PAIRS = ["glm45", "glm47", "hy-v3", "hy-v3-opensource", "k2-horizon", "spark25", "laguna-s"]
 ALL = [*ELEMENTS, *PAIRS, "kimi-k3", "minimax-m3", "cogency-xml"]
 WRITE, SEARCH = ToolCall("a", "write", {"path": "a.txt", "content": "@@"}), ToolCall("b", "search", {"query": "tea"})
 BOTH = [("write", dict(WRITE.arguments)), ("search", dict(SEARCH.arguments))]
@@ -211,7 +211,7 @@ def test_a_whole_reply_in_a_string_stays_as_it_is(name: str):
         assert read(dialect, reply) == [("write", {"path": "a.txt", "content": text}), BOTH[1]]
 
 
-@pytest.mark.parametrize("name", ["pythonic", "llama4-pythonic", "lfm2"])
+@pytest.mark.parametrize("name", ["pythonic", "llama4-pythonic", "lfm2", "lfm25"])
 @pytest.mark.parametrize(
     "damaged",
     [
@@ -228,7 +228,7 @@ def test_no_string_with_its_own_quotes_swallows_an_argument(name: str, damaged: 
     assert not [each for each in read(dialect, start + damaged + end) if isinstance(each, tuple)]
 
 
-@pytest.mark.parametrize("name", ["pythonic", "lfm2"])
+@pytest.mark.parametrize("name", ["pythonic", "lfm2", "lfm25"])
 @pytest.mark.parametrize("value", ["sed -n '1,5p' x", "print('a')", "say 'when' x=1", "grep --include='*.py' x"])
 def test_a_string_may_hold_its_own_quotes(name: str, value: str):
     dialect = get_dialect(name)

@@ -23,7 +23,11 @@ CUTS = ("uncut", "4 characters", "one chunk", "1 character")
 
 @cache
 def rows() -> tuple[Mapping[str, Any], ...]:
-    files = [file for file in sorted(SAMPLES.glob("*.jsonl")) if file.stem != TEMPLATES]
+    files = [
+        file
+        for file in sorted(SAMPLES.glob("*.jsonl"))
+        if file.stem != TEMPLATES and not file.stem.startswith("threads")
+    ]
     return tuple(json.loads(line) for file in files for line in file.read_text("utf-8").splitlines())
 
 

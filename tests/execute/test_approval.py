@@ -183,10 +183,12 @@ def test_a_preview_that_fails_does_not_prevent_the_question():
     assert person.asked[0].preview == "(no preview: OSError: no such file)"
 
 
-def test_a_long_preview_is_shortened():
-    person = Person(Decision(True))
+def test_a_long_preview_is_whole_or_not_there():
+    person = Person(Decision(True), Decision(True))
     results_of([write], [a_call("write", path="a", text="x" * 1_000_000)], approver=person)
-    assert len(person.asked[0].preview) <= 64 * 1024
+    assert person.asked[0].preview == "+" + "x" * 1_000_000
+    results_of([write], [a_call("write", path="a", text="x" * 17_000_000)], approver=person)
+    assert person.asked[1].preview.startswith("(no preview: it has 17,000,001 characters")
 
 
 class Slow(Person):

@@ -10,7 +10,7 @@ import pytest
 from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve, until_client_leaves
 from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, texts, written
 
-from toolspeak.data.messages import ImagePart, Message, TextPart, ToolCall, ToolChoice
+from toolspeak.data.messages import ImagePart, Message, TextPart, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import ModelRequest, OutputSchema
 
@@ -343,3 +343,71 @@ def test_the_form_of_an_answer_is_asked_for_in_words_where_calls_are_text(stream
     _, _, (sent,) = asked("{}", stream=stream, request=plain)
     assert "response_format" not in sent
     assert "JSON" in sent["messages"][0]["content"]
+
+
+# --- a turn that reaches its limit of tokens ---------------------------------------------------------------------
+
+LIMIT = 12  # what the upstream counts in each turn here (`serving.USAGE`)
+LIMITS = {"/v1/chat/completions": "max_tokens", "/v1/responses": "max_output_tokens", "/v1/messages": "max_tokens"}
+UNCLOSED = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n'
+
+
+def native_events(*calls: tuple[str, dict[str, Any]]) -> list[bytes]:
+    """A turn with the API's own calls, of which the server says that it ended by itself."""
+    sent: list[bytes] = []
+    for at_, (name, arguments) in enumerate(calls):
+        head = {"index": at_, "id": f"call_{at_}", "type": "function", "function": {"name": name, "arguments": ""}}
+        sent.append(event({"choices": [{"index": 0, "delta": {"tool_calls": [head]}}]}))
+        for piece in pieces(json.dumps(arguments), 4):
+            more = {"index": at_, "function": {"arguments": piece}}
+            sent.append(event({"choices": [{"index": 0, "delta": {"tool_calls": [more]}}]}))
+    return [*sent, *texts(finish="tool_calls")]
+
+
+@pytest.mark.parametrize("over", [0, 1], ids=["at the limit", "below it"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_a_last_call_at_the_limit_reaches_no_client(path: str, over: int, stream: bool):
+    request = ModelRequest([QUESTION], TOOLS, options={LIMITS[path]: LIMIT + over})
+    sent = native_events(ROME, OSLO)
+    turn, told, _ = asked(
+        sent, stream=stream, path=path, request=request, dialect="native", capabilities={"tools": True}
+    )
+    if over:
+        assert (made(turn), told, turn.finish) == ([ROME, OSLO], [], "tool_calls")
+    else:
+        assert (made(turn), told, turn.finish) == ([ROME], ["malformed_call"], "length")
+
+
+@pytest.mark.parametrize("over", [0, 1], ids=["at the limit", "below it"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_a_call_in_text_without_its_end_at_the_limit_reaches_no_client(path: str, over: int, stream: bool):
+    request = ModelRequest([QUESTION], TOOLS, options={LIMITS[path]: LIMIT + over})
+    turn, told, _ = asked(UNCLOSED, stream=stream, path=path, request=request)
+    if over:
+        assert (made(turn), told, turn.finish) == ([ROME], [], "tool_calls")
+    else:
+        assert (made(turn), {*told}, turn.finish) == ([], {"malformed_call"}, "length")
+
+
+def test_of_a_block_that_is_cut_the_last_call_is_never_complete(stream: bool):
+    """Nothing of the block counts. The first call had left whole: only what follows it spoils it for most clients."""
+    cut = written("jamba", ROME, OSLO).removesuffix("]</tool_calls>")
+    turn, told, _ = asked(texts(*pieces(cut, 4), finish="length"), stream=stream, dialect="jamba")
+    assert OSLO not in made(turn)
+    assert stream or made(turn) == []
+    assert ({*told}, turn.finish) == ({"malformed_call"}, "length")
+
+
+@pytest.mark.parametrize("answered", [("b", "a"), ("b",)], ids=["in another order", "one alone"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_results_are_told_in_the_order_of_their_calls(path: str, answered: tuple[str, ...], stream: bool):
+    """A client appends them as they come, and in text the order alone says whose they are."""
+    calls = (ToolCall("a", *ROME, provider_id="a"), ToolCall("b", *OSLO, provider_id="b"))
+    towns = {"a": "sunny in Rome", "b": "snow in Oslo"}
+    results = tuple(ToolResult(each, "weather", "success", (TextPart(towns[each]),)) for each in answered)
+    history = [QUESTION, Message("assistant", calls), Message("tool", results)]
+    _, _, (sent,) = asked("Hm.", stream=stream, path=path, request=ModelRequest(history, TOOLS))
+    text = sent["messages"][-1]["content"]
+    first, second = text.split("</tool_response>")[:2]
+    assert "snow in Oslo" in second
+    assert ("sunny in Rome" if "a" in answered else "no result") in first

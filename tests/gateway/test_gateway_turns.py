@@ -104,3 +104,40 @@ def test_id_type_and_name_of_a_call_are_sent_once():
     assert sum("type" in call for call in calls) == 2
     assert len({chunk["id"] for chunk in found}) == 1
     assert len([call for call in calls if call["index"] == 0]) > 5, "arguments leave as they come"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_thoughts_that_the_prompt_opened_are_no_part_of_a_whole_answer(path: str, stream: bool):
+    """A stream has sent them by then: it leaves the marker out, and warns."""
+
+    async def run() -> None:
+        said = texts("A plan.\n", "</thi", "nk>\n\n", "It is ", "fine.")
+        async with (
+            serve(in_turn(said)) as upstream,
+            gateway(at(upstream, dialect="hermes")) as served,
+        ):
+            turn, response = await served.ask(path, ModelRequest([QUESTION], TOOLS), stream=stream)
+            if stream:
+                assert turn.text.split() == ["A", "plan.", "It", "is", "fine."]
+                assert "reasoning_sent_as_text" in response.text
+            else:
+                assert turn.text.strip() == "It is fine."
+                assert "x-toolspeak-warning" not in response.headers
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_call_that_ends_a_turn_in_open_thoughts_leaves_as_one(stream: bool):
+    async def run() -> None:
+        said = texts("<think>I look.\n", *pieces(written("hermes", CALLS[1]), 3))
+        async with (
+            serve(in_turn(said)) as upstream,
+            gateway(at(upstream, dialect="hermes")) as served,
+        ):
+            turn, _ = await served.ask("/v1/chat/completions", ModelRequest([QUESTION], TOOLS), stream=stream)
+            assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] == [CALLS[1]]
+            assert (turn.text.strip(), turn.reasoning.strip()) == ("", "I look.")
+
+    asyncio.run(run())

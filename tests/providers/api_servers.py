@@ -53,7 +53,13 @@ class Api:
     def read(self, exchange: Exchange) -> WireRequest:
         if self.wire is GEMINI:
             return GEMINI.decode_request_at(exchange.request_line.split()[1], exchange.json)
-        return self.wire.decode_request(exchange.json)
+        body = exchange.json
+        if self.wire is OLLAMA and not any(message.get("tool_calls") for message in body["messages"]):
+            # Results of calls that are text: Ollama takes them without a call, and so does no client's conversation.
+            roles = {"tool": "user"}
+            told = [{**each, "role": roles.get(each["role"], each["role"])} for each in body["messages"]]
+            body = {**body, "messages": told}
+        return self.wire.decode_request(body)
 
     def write(self, frames: Sequence[Frame]) -> bytes:
         if self.lines:

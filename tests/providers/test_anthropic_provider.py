@@ -89,7 +89,7 @@ SAID: list[Delta] = [
     ArgumentsDelta(0, '"a"}'),
     CallCompleted(0, "read", {"p": "a"}, "toolu_1"),
     BatchEnded((0,), True),
-    TurnEnded("tool_calls", Usage(3, 2), "m-1"),
+    TurnEnded("tool_calls", Usage(3, 2), "m-1", limit=MAX_TOKENS),
 ]
 
 
@@ -251,13 +251,13 @@ def test_a_plain_json_body_is_read_as_an_answer_that_was_not_streamed():
         ReasoningDelta("hm"),
         PartEnded("reasoning", Opaque("anthropic", "m", {"signature": "s"})),
         TextDelta("Hi"),
-        TurnEnded("length", Usage(1, 2), "m-1"),
+        TurnEnded("length", Usage(1, 2), "m-1", limit=MAX_TOKENS),
     ]
 
 
 def test_an_answer_without_content_is_an_empty_turn():
     end = event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}})
-    assert ask(stream(EVENTS[0], end, EVENTS[-1]))[0] == [TurnEnded("stop", Usage(3, 1), "m-1")]
+    assert ask(stream(EVENTS[0], end, EVENTS[-1]))[0] == [TurnEnded("stop", Usage(3, 1), "m-1", limit=MAX_TOKENS)]
 
 
 def test_turns_share_a_connection():

@@ -91,5 +91,5 @@ def test_every_provider_of_the_table_can_be_made(name: str, tmp_path: Path):
     keys = {"GEMINI_API_KEY": "k", **{each.key_variable: "k" for each in COMPATIBLE.values()}}
     provider = get_provider(f"{name}:{path}", {**LOCAL, **keys})
     assert provider.name == f"{name}:{path}"
-    assert provider.capabilities.tool_role is False
+    assert provider.capabilities.tool_role is (name in ("ollama", "vllm", "sglang", "llamacpp"))
     asyncio.run(provider.aclose())

@@ -13,7 +13,8 @@ from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.cogency import marker_table
 from toolspeak.dialects.cogency_json import CogencyJson
 from toolspeak.dialects.cogency_xml import CogencyXml
-from toolspeak.dialects.json_calls import CallShape, JsonCalls
+from toolspeak.dialects.json_call import CallShape
+from toolspeak.dialects.json_calls import JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Starts

@@ -15,7 +15,7 @@ from toolspeak.dialects import DialectInfo, get_dialect
 from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.json_calls import CallShape
+from toolspeak.dialects.json_call import CallShape
 from toolspeak.dialects.json_dialect import json_dialect
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.named_calls import Header, NamedCalls, NamedShape

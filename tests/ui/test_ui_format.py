@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart, ToolCall, ToolResult
-from toolspeak.data.tools import Effects, ToolSpec
-from toolspeak.execute import ApprovalRequest
+from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart, ToolResult
 from toolspeak.ui.format import (
     argument_lines,
     count,
@@ -18,7 +16,6 @@ from toolspeak.ui.format import (
     fold,
     is_diff,
     printable,
-    request_arguments,
     result_lines,
     value_text,
 )
@@ -121,19 +118,6 @@ def test_diffs_are_told_by_their_head():
     assert not is_diff("--- a rule\nsome text\n")
     styles = [diff_style(line, number) for number, line in enumerate([*DIFF.splitlines(), "--- gone", " same", ""])]
     assert styles == ["bold", "bold", "cyan", "red", "green", "red", "", ""]
-
-
-def request(arguments: dict[str, object], preview: str) -> ApprovalRequest:
-    return ApprovalRequest(ToolCall("c", "t", arguments), ToolSpec("t", "", {}), Effects(), preview, "writes x")
-
-
-def test_a_person_who_decides_sees_arguments_in_full_unless_a_diff_shows_them():
-    long = "x" * 5000
-    assert request_arguments(request({"a": long}, "")) == [f'a: "{long}"']
-    assert request_arguments(request({"a": long}, "(no preview: it failed)")) == [f'a: "{long}"']
-    assert request_arguments(request({"a": long}, DIFF)) == [f'a: "{"x" * 60}"… (+4,940 characters)']
-    assert request_arguments(request({"command": "rm\nx", "timeout": 5}, "rm\nx")) == ["timeout: 5"]
-    assert request_arguments(request({"command": "ls \x1b"}, "ls \\x1b")) == ['command: "ls \\u001b"']
 
 
 def test_counts():

@@ -143,7 +143,7 @@ def test_a_whole_request():
                 "content": "What is it?\n[image: https://x/a.png]",
                 "images": [base64.b64encode(b"\x89P").decode()],
             },
-            {"role": "user", "content": "plain"},
+            {"role": "tool", "content": "plain"},
         ],
         "stream": True,
         "tools": [

@@ -68,9 +68,9 @@ def test_an_option_cannot_replace_the_request_itself(name: str):
         OPENAI_CHAT.encode_request(ModelRequest([], options={name: "x"}), model="m", stream=True)
 
 
-def test_the_role_tool_is_sent_as_user():
+def test_the_role_tool_is_sent_without_an_id():
     body = OPENAI_CHAT.encode_request(ModelRequest([TextMessage("tool", "[]")], options={}), model="m", stream=True)
-    assert body["messages"] == [{"role": "user", "content": "[]"}]
+    assert body["messages"] == [{"role": "tool", "content": "[]"}]
 
 
 @pytest.mark.parametrize(

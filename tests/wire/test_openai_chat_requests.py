@@ -240,7 +240,7 @@ def test_a_call_of_another_model_has_empty_reasoning_where_the_api_insists_on_on
 
 def test_text_messages_are_sent_as_they_are():
     assert encode(TextMessage("tool", "[]"), TextMessage("assistant", "ok")) == [
-        {"role": "user", "content": "[]"},
+        {"role": "tool", "content": "[]"},
         {"role": "assistant", "content": "ok"},
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 
@@ -32,6 +33,7 @@ from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.values import changed
 from toolspeak.dialects import Dialect, Section
+from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import (
     ApprovalRequest,
@@ -49,6 +51,7 @@ from toolspeak.execute import (
     resolve_approver,
 )
 from toolspeak.execute.ids import new_id
+from toolspeak.execute.rules import may_be_asked
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory import MemoryJournal
 from toolspeak.providers.base import Provider
@@ -87,6 +90,9 @@ class Agent:
     the model writes calls: "auto" is native where its API has calls, else the dialect of its family, else
     `cogency-json`, and whatever dialect a turn is in is read; "native"; "react" (see `ReActDriver`); or a
     dialect, by name or as a Dialect. `starts_in="reasoning"` if the chat template opens the reasoning block.
+    `listing` is who writes the prompt where calls are text, and how: "server", by the chat template that the server has
+    (see `ServerPromptDriver`), or we, "trained" as the model's own chat template does it, in "prose", as "signatures"
+    (the shortest) or "json_schema"; None is "server" where the API is known for it, else "trained".
 
     `approve` answers for calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none",
     an async callable, or None: then the run pauses and waits (`Agent.resume`). `policy`, a function or rules, looks at
@@ -133,6 +139,7 @@ class Agent:
         journal: Journal | None = None,
         secrets: Secrets | Mapping[str, str] | None = None,
         starts_in: Section = "text",
+        listing: PromptListing | None = None,
         tool_timeout: float | None = 120.0,
         in_doubt: InDoubt = "ask",
         window: int | Window | None = None,
@@ -149,7 +156,7 @@ class Agent:
         approver, recording = resolve_approver(approve), None if cassette is None else cassette.recording
         if recording is not None:
             model, approver = recording.attach(model, approver, self.secrets)
-        self.driver, chosen = choose_driver(model, dialect, starts_in, observers)
+        self.driver, chosen = choose_driver(model, dialect, starts_in, observers, listing=listing)
         own = tools if isinstance(tools, Toolset) else Toolset(tools)
         wanted = choose_output(output, output_mode, output_retries, self.driver, tools=bool(own.specs))
         self.toolset = with_output(own, wanted)
@@ -187,6 +194,7 @@ class Agent:
                 playback=None if recording is None else recording.playback,
             ),
             journal=self._run_journal(),
+            asks=partial(may_be_asked, approver, policy),
             secrets=self.secrets,
             approver=approver,
             instructions=self.secrets.hide_text(instructions),

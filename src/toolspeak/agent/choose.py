@@ -5,14 +5,17 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, get_args
 
 from toolspeak import dialects
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.native import NativeDriver
 from toolspeak.agent.react import ReActDriver
+from toolspeak.agent.server_prompt import ServerPromptDriver
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import Dialect, Section
+from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import UnknownDialect, UnknownTool, UsageError, suggest
 from toolspeak.execute import Observer
 from toolspeak.providers import get_provider
@@ -31,15 +34,19 @@ def choose_driver(
     *,
     grace: float = 0.0,
     late_leaks: bool = False,
+    listing: PromptListing | None = None,
 ) -> tuple[Driver, Dialect | None]:
     """The driver of a model, and the dialect it reads if its calls are text.
 
-    `grace` as in `TextDriver`, `late_leaks` as in `NativeDriver`.
+    `grace` as in `TextDriver`, `late_leaks` as in `NativeDriver`. `listing` None is "server" where the API is known to
+    write prompts (`Capabilities.server_prompt`) and the dialect is the model's own, else "trained".
 
     "auto" is native where the model has calls of its own, else the dialect of the model's family, else
     `cogency-json`; whatever dialect a turn is in is read. "native" is native whatever is known of the model, "react"
     asks for decisions in JSON. Raises UnknownDialect, UnknownProvider, UsageError.
     """
+    if listing is not None and listing not in get_args(PromptListing):
+        raise UsageError(f"there is no listing {suggest(str(listing), get_args(PromptListing))}")
     if not isinstance(model, str) and hasattr(model, "turn"):
         if dialect != "auto":
             raise UsageError("a Driver has its own way to write calls; leave `dialect` out")
@@ -56,19 +63,31 @@ def choose_driver(
         text = (
             dialects.AutoDialect(known) if known else dialects.AutoDialect(told=dialects.get_dialect(DEFAULT_DIALECT))
         )
+        made = _reader(provider, text, known, known, listing)(starts_in=starts_in, grace=grace)
         if dialect == "auto" and not provider.capabilities.tools:
-            return TextDriver(provider, text, starts_in=starts_in, grace=grace), text
-        fallback = TextDriver(provider, text, starts_in=starts_in, grace=grace) if dialect == "auto" else None
-        return NativeDriver(provider, fallback=fallback, late_leaks=late_leaks), None
+            return made, text
+        return NativeDriver(provider, fallback=made if dialect == "auto" else None, late_leaks=late_leaks), None
     if dialect == "react":
         return ReActDriver(provider, observers=observers), None
-    chosen = _named(dialect) if isinstance(dialect, str) else dialect
-    return TextDriver(provider, chosen, starts_in=starts_in, grace=grace), chosen
+    chosen = _named(dialect, provider.name) if isinstance(dialect, str) else dialect
+    trained = dialects.known_dialect(provider.name)
+    return _reader(provider, chosen, chosen, trained, listing)(starts_in=starts_in, grace=grace), chosen
 
 
-def _named(name: str) -> Dialect:
+def _reader(
+    provider: Provider, read: Dialect, asked: Dialect | None, trained: Dialect | None, listing: PromptListing | None
+) -> partial[TextDriver]:
+    """The driver of turns in text, which are `read`. A server writes its prompt in the dialect that the model was
+    `trained` on: if another is `asked` for, it would teach one thing while we read another."""
+    own = asked is not None and trained is not None and asked.name == trained.name
+    if listing == "server" or (listing is None and own and provider.capabilities.server_prompt):
+        return partial(ServerPromptDriver, provider, read)
+    return partial(TextDriver, provider, read, listing=listing or "trained")
+
+
+def _named(name: str, model: str) -> Dialect:
     try:
-        return dialects.get_dialect(name)
+        return dialects.get_dialect(name, model=model)
     except UnknownDialect:
         driver = difflib.get_close_matches(name.lower(), ("native", "react"), n=1, cutoff=0.7)
         if not driver:

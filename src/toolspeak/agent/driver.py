@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias, cast
 
+from toolspeak.agent.cut import with_limit
 from toolspeak.agent.media import Media, marked, restored
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage, no_extra
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.dialects import Dialect, History, Section
-from toolspeak.dialects.schema_text import choice_text
+from toolspeak.dialects import Dialect, History, Listing, Section
+from toolspeak.dialects.prompt import Prompt, joined
+from toolspeak.dialects.schema_text import asks_text, choice_text
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.base import Provider
 from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
@@ -24,11 +27,11 @@ from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
 _Wanted: TypeAlias = tuple[Sequence[ToolSpec], ToolChoice, bool | None]
 """What a grammar depends on, of a request."""
 
-_Prompted: TypeAlias = tuple[str, Sequence[ToolSpec], OutputSchema | None]
+_Prompted: TypeAlias = tuple[str, Sequence[ToolSpec], OutputSchema | None, Callable[[ToolSpec], bool]]
 """What a prompt depends on."""
 
-_MOST_TAUGHT = 64
-"""Lists of tools whose instructions a driver keeps; an agent has one, a gateway's clients have many."""
+_MOST_KEPT = 64
+"""Prompts that a driver keeps; an agent has one, a gateway's clients have many."""
 
 _STRAY_CHARACTERS = 256
 """How much a model may say behind its calls before its end is no longer waited for."""
@@ -38,6 +41,10 @@ def _unheard(_piece: Delta) -> None:
     return None
 
 
+def _nobody_is_asked(_tool: ToolSpec) -> bool:
+    return False
+
+
 @quick()
 class TurnRequest:
     """What a turn is asked with. `instructions` are the agent's own, without the dialect's.
@@ -45,8 +52,9 @@ class TurnRequest:
     `memo` is what a driver keeps between the turns of one run, whose messages only grow. `heard` is told of each piece
     of text and reasoning as the provider sent it, the text of calls included, before anything is made of it: so that a
     turn that is cut off is kept as it was; what it returns is awaited, unless it is None. `output` is the form the
-    answer has to have. `parallel`: whether a turn may hold several calls; None leaves it to the API and the dialect.
-    `options` go to the API as they are (`ModelRequest.options`).
+    answer has to have. `asks` tells of which tools somebody may be asked whether a call runs. `parallel`: whether a
+    turn may hold several calls; None leaves it to the API and the dialect. `options` go to the API as they are
+    (`ModelRequest.options`).
     """
 
     messages: Sequence[Message]
@@ -56,6 +64,7 @@ class TurnRequest:
     memo: dict[str, Any] = field(default_factory=dict[str, Any])
     heard: Callable[[Delta], Awaitable[None] | None] = _unheard
     output: OutputSchema | None = None
+    asks: Callable[[ToolSpec], bool] = _nobody_is_asked
     parallel: bool | None = None
     options: Mapping[str, JSON] = field(default_factory=no_extra)
 
@@ -105,18 +114,29 @@ class TextDriver:
 
     `grace`: how many seconds a turn whose batch is known is read on, for its usage alone: a model that ends by itself
     does so at once. Nothing of what it says then is used.
+
+    `listing` is how the prompt lists the tools (`Listing`). What a template puts in front of the user's last message
+    stays in front of the one that was the last when the run began, so that the prompt is the same at every step.
     """
 
     def __init__(
-        self, provider: Provider, dialect: Dialect, *, starts_in: Section = "text", grace: float = 0.0
+        self,
+        provider: Provider,
+        dialect: Dialect,
+        *,
+        starts_in: Section = "text",
+        grace: float = 0.0,
+        listing: Listing = "trained",
     ) -> None:
         self.provider = provider
         self.dialect = dialect
         self.grace = grace
+        self.listing: Listing = listing
         self._starts_in: Section = starts_in
+        self._tool_role = provider.capabilities.tool_role and getattr(dialect, "tool_turns", False)
         # Each entry one value, for several turns may be under way: what was asked, and what was made of it.
-        self._taught: dict[int, tuple[Sequence[ToolSpec], str]] = {}
-        self._prompted: tuple[_Prompted, str] | None = None
+        self._kept: dict[tuple[str, int], tuple[Sequence[ToolSpec], Prompt]] = {}
+        self._prompted: tuple[_Prompted, Prompt] | None = None
         self._constraint: tuple[_Wanted, Constraint | None] | None = None
 
     @property
@@ -128,30 +148,34 @@ class TextDriver:
         return self.dialect.batch.counts != "last_call"
 
     def prompt(self, request: TurnRequest) -> str:
+        return self._prompt(request).text
+
+    def _prompt(self, request: TurnRequest) -> Prompt:
         # The prompt does not follow the tool choice: a prefix that changes misses the server's prompt cache.
-        known, asked = self._prompted, (request.instructions, request.tools, request.output)
+        known, asked = self._prompted, (request.instructions, request.tools, request.output, request.asks)
         if known is None or known[0] != asked:
-            parts = [request.instructions, self._instructions(request.tools) if request.tools else ""]
-            parts.append("" if request.output is None else schema_asked(request.output.schema))
-            self._prompted = known = (asked, "\n\n".join(part for part in parts if part))
+            self._prompted = known = (asked, self._placed(system_text(request), request.tools))
         return known[1]
 
-    def _instructions(self, tools: Sequence[ToolSpec]) -> str:
-        known = self._taught.get(id(tools))
+    def _placed(self, system: str, tools: Sequence[ToolSpec]) -> Prompt:
+        key = system, id(tools)
+        known = self._kept.get(key)
         if known is None:  # a list that is kept has its id for itself
-            if len(self._taught) >= _MOST_TAUGHT:
-                self._taught.clear()
-            known = self._taught[id(tools)] = (tools, self.dialect.instructions(tools))
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            known = self._kept[key] = (tools, self.dialect.prompt(system, tools, self.listing))
         return known[1]
 
     def asked(self, request: TurnRequest) -> ModelRequest:
         """What the provider is asked for a turn."""
-        prompt = self.prompt(request)
-        messages: list[Message | TextMessage] = [TextMessage("system", prompt)] if prompt else []
         media: list[Media] = request.memo.setdefault("media", [])
-        rendered = _with_choice(self._history(request, media), request)
-        messages += restored(rendered, media) if media else rendered
-        return ModelRequest(messages, constraint=self._held(request), options=request.options)
+        rendered, spoken = self._history(request, media)
+        messages: Sequence[Message | TextMessage] = _with_choice(
+            self._prompt(request).before(rendered, spoken), request
+        )
+        return ModelRequest(
+            restored(messages, media) if media else messages, constraint=self._held(request), options=request.options
+        )
 
     async def turn(self, request: TurnRequest) -> AsyncIterator[Delta]:
         asked = self.asked(request)
@@ -173,10 +197,12 @@ class TextDriver:
                                         usage = await _usage_behind(stream, self.grace) if self.grace else Usage()
                                         yield TurnEnded("closed_by_us", usage)
                                         return
-                            case TurnEnded(finish):
-                                for delta in parser.close(finish):
+                            case TurnEnded():
+                                ended = with_limit(piece, asked.options)
+                                last = [*parser.close(ended.read_as)]
+                                for delta in last:
                                     yield delta
-                                yield piece
+                                yield ended.behind(last)
                                 return
                             case CallStarted() | CallCompleted() | CallMalformed() | BatchEnded():
                                 raise ProviderError(TOOK_CALLS)
@@ -184,10 +210,17 @@ class TextDriver:
                                 yield piece
                 raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
             except ProviderError as error:
-                if said or asked.constraint is None or not _refuses_grammar(error):
+                if said:
                     raise
-                asked = replace(asked, constraint=None)
-                self._constraint = (self._wanted(request), None)
+                if asked.constraint is not None and _refuses_grammar(error):
+                    asked = replace(asked, constraint=None)
+                    self._constraint = (self._wanted(request), None)
+                elif self._tool_role and _refuses_tool_role(error, asked.messages):
+                    self._tool_role = False
+                    request.memo.clear()
+                    asked = replace(self.asked(request), constraint=asked.constraint)
+                else:
+                    raise
 
     def _held(self, request: TurnRequest) -> Constraint | None:
         """The grammar that this turn is held to. The last one is kept: turns of a run ask the same again."""
@@ -219,20 +252,25 @@ class TextDriver:
     def _wanted(request: TurnRequest) -> _Wanted:
         return request.tools, request.choice, request.parallel
 
-    def _history(self, request: TurnRequest, media: list[Media]) -> list[TextMessage]:
-        memo = cast("tuple[History, Sequence[ToolSpec], int] | None", request.memo.get("history"))
+    def _history(self, request: TurnRequest, media: list[Media]) -> tuple[list[TextMessage], int | None]:
+        """The conversation as it is sent, and where the user spoke last when it was first asked on."""
+        memo = cast("tuple[History, Sequence[ToolSpec], int, int | None] | None", request.memo.get("history"))
         if memo is None or memo[1] != request.tools:
             media.clear()
             memo = (
-                self.dialect.history(request.tools, tool_role=self.provider.capabilities.tool_role),
+                self.dialect.history(request.tools, tool_role=self._tool_role),
                 request.tools,
                 0,
+                None,
             )
-        history, tools, known = memo
+        history, tools, known, spoken = memo
         for i in range(known, len(request.messages)):
-            history.add(marked(request.messages[i], media))
-        request.memo["history"] = (history, tools, len(request.messages))
-        return history.messages
+            message = request.messages[i]
+            history.add(marked(message, media))
+            if known == 0 and message.role == "user":
+                spoken = len(history.messages) - 1
+        request.memo["history"] = (history, tools, len(request.messages), spoken)
+        return history.messages, spoken
 
     async def aclose(self) -> None:
         await self.provider.aclose()
@@ -266,6 +304,8 @@ def with_words(messages: Sequence[TextMessage], asked: str) -> Sequence[TextMess
     if not messages:
         return [TextMessage("user", asked)]
     last = messages[-1]
+    if last.role == "tool":
+        return [*messages, TextMessage("user", asked)]
     return [*messages[:-1], TextMessage(last.role, f"{last.text}\n\n{asked}")]
 
 
@@ -276,6 +316,25 @@ def _refuses_grammar(error: ProviderError) -> bool:
     return error.status in (400, 422, 500) and any(
         word in told for word in ("grammar", "structural", "response_format", "schema", "structured")
     )
+
+
+def _refuses_tool_role(error: ProviderError, messages: Sequence[Message | TextMessage]) -> bool:
+    """Whether a server, or the chat template it uses, will not have the messages of role `tool` as they are: OpenAI
+    `messages with role 'tool' must be a response to a preceeding message with 'tool_calls'`, LM Studio `Invalid
+    'messages' in payload`, chat templates `conversation roles must alternate`."""
+    if error.status not in (400, 422, 500) or error.code == "context_length":
+        return False
+    return (
+        any(message.role == "tool" for message in messages)
+        and re.search(r"role|tool|messages\b|template", str(error), re.IGNORECASE) is not None
+    )
+
+
+def system_text(request: TurnRequest) -> str:
+    """The instructions with what our loop says besides: all else is as the model's template writes it."""
+    asks = asks_text([spec.name for spec in request.tools if request.asks(spec)], request.tools)
+    schema = "" if request.output is None else schema_asked(request.output.schema)
+    return joined(request.instructions, asks, schema)
 
 
 def schema_asked(schema: Mapping[str, JSON]) -> str:

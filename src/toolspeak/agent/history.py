@@ -20,6 +20,8 @@ from toolspeak.execute.results import hide_part, hide_secrets
 
 _CALL_ID = re.compile(r"call_(\d{1,9})_\d+")
 _NO_RESULT = "this call has no result: the run ended before; it may have run or not"
+_NOT_STARTED = "this call did not run: the conversation went on without it"
+_UNKNOWN = "this call was started, and its outcome is unknown: its run was stopped before it had a result"
 
 
 def call_id(turn: int, index: int) -> str:
@@ -34,7 +36,8 @@ def turns_in(messages: Sequence[Message]) -> int:
 
 
 def paired(messages: Sequence[Message]) -> Iterator[Message]:
-    """The same messages; calls without a result (their run was left or waits for approval) are given one.
+    """The same messages, with the results of a turn in the order of its calls: in text the order alone says which is
+    whose. Calls without a result (their run was left or waits for approval) are given one.
 
     No model API takes a call without its result, and none may be made up: the outcome is unknown.
     """
@@ -48,12 +51,20 @@ def paired(messages: Sequence[Message]) -> Iterator[Message]:
             continue
         following = messages[i + 1] if i + 1 < len(messages) else None
         results = following.results if following is not None else ()
+        called = [call.id for call in message.calls]
+        if [result.call_id for result in results] == called:
+            continue
+        skip = bool(results)
         there = {result.call_id: result for result in results}
-        if any(call.id not in there for call in message.calls):
-            skip = bool(results)
-            yield Message(
-                "tool", tuple(there.get(c.id) or failure(c, "unknown_outcome", _NO_RESULT) for c in message.calls)
-            )
+        ordered = [there.get(c.id) or failure(c, "unknown_outcome", _NO_RESULT) for c in message.calls]
+        yield Message("tool", (*ordered, *(result for result in results if result.call_id not in called)))
+
+
+def unstarted_result(call: ToolCall | MalformedCall, *, started: bool) -> ToolResult:
+    """The result of a call whose run is over before the call has one."""
+    if isinstance(call, MalformedCall):
+        return failure(call, "malformed", call.reason)
+    return failure(call, "unknown_outcome", _UNKNOWN) if started else failure(call, "skipped", _NOT_STARTED)
 
 
 def without_secrets(message: Message, secrets: Secrets) -> Message:

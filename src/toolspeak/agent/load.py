@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolspeak.agent.fold import fold
-from toolspeak.agent.history import paired
+from toolspeak.agent.history import unstarted_result
 from toolspeak.agent.log import Log
 from toolspeak.agent.memory import remembered
 from toolspeak.agent.state import RunState
@@ -62,6 +62,8 @@ def closed(state: RunState) -> Log[Message]:
         return history
     # Only the last batch can be open: what came before it was waited for.
     results = {result.call_id: result for result in state.results}
-    last = Message("assistant", state.batch)
-    *_, message = paired([last, Message("tool", tuple(results.values()))] if results else [last])
-    return history.append(message)
+    in_doubt = state.in_doubt
+    for call in state.batch:
+        if call.id not in results:
+            results[call.id] = unstarted_result(call, started=call.id in in_doubt)
+    return history.append(Message("tool", tuple(results[call.id] for call in state.batch)))

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Literal, cast
 
 from toolspeak import dialects
+from toolspeak.agent.cut import NO_CALL_ENDS, LastCall, with_limit
 from toolspeak.agent.driver import TextDriver, TurnRequest
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, TextPart, ToolChoice
@@ -78,7 +79,7 @@ class NativeDriver:
         while self._fallback is None or not self._fell_back:
             sent = self._sent(request)
             asked = self._asked(request, sent)
-            text, heard, said = None, request.heard, False
+            text, heard, said, last = None, request.heard, False, LastCall()
             stream = cast("AsyncGenerator[Delta]", self.provider.stream(asked))
             try:
                 async for piece in stream:
@@ -88,13 +89,16 @@ class NativeDriver:
                     if waits is not None:
                         await waits
                     ended = type(piece) is TurnEnded
-                    if ended and self._resume and piece.response_id is not None:
-                        sent.earlier = Earlier(piece.response_id, len(sent.messages))
-                    if text is None:
-                        yield piece
-                    else:
-                        for delta in text.feed(piece):
-                            yield delta
+                    if type(piece) is TurnEnded:
+                        piece = with_limit(piece, asked.options)
+                        if self._resume and piece.response_id is not None:
+                            sent.earlier = Earlier(piece.response_id, len(sent.messages))
+                    for own in (piece,) if type(piece) in NO_CALL_ENDS and not last.holds else last.feed(piece):
+                        if text is None:
+                            yield own
+                        else:
+                            for delta in text.feed(own):
+                                yield delta
                     if ended:
                         return
                 raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
@@ -135,7 +139,7 @@ class NativeDriver:
         freed = not self._forces and _is_forced(choice)
         held = choice.mode == "auto" or (self.provider.capabilities.tool_choice and not freed)
         return ModelRequest(
-            sent.messages if held else _with_choice(sent.messages, request),
+            sent.messages if held else with_choice(sent.messages, request),
             request.tools,
             ToolChoice() if freed else choice,
             parallel=request.parallel,
@@ -166,7 +170,7 @@ def _any_leaks(*, broken: bool) -> Dialect:
     return dialects.StrictDialect(dialects.get_dialect("auto"), broken=broken)
 
 
-def _with_choice(messages: Sequence[Message | TextMessage], request: TurnRequest) -> Sequence[Message | TextMessage]:
+def with_choice(messages: Sequence[Message | TextMessage], request: TurnRequest) -> Sequence[Message | TextMessage]:
     """The messages with the tool choice asked for in words at their end."""
     asked = choice_text(request.choice, request.tools) if request.tools else ""
     if not asked:

@@ -35,6 +35,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import NORMAL_END, TextMessage, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
+from toolspeak.dialects.schema_text import asks_text
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute.observe import (
     DecisionExtractionFailed,
@@ -94,7 +95,8 @@ class ReActDriver:
     def prompt(self, request: TurnRequest) -> str:
         known = self._prompted
         if known is None or known[0] is not request.tools or known[1] != request.instructions:
-            parts = [request.instructions, react_prompt(request.tools)]
+            asked = asks_text([spec.name for spec in request.tools if request.asks(spec)], request.tools)
+            parts = [request.instructions, react_prompt(request.tools), asked]
             known = self._prompted = request.tools, request.instructions, "\n\n".join(part for part in parts if part)
         return known[2]
 

@@ -24,6 +24,7 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.extract import json_object, json_objects, only_object
+from toolspeak.dialects.references import resolved
 from toolspeak.errors import suggest
 from toolspeak.wire.base import OutputSchema
 from toolspeak.wire.history import text_of
@@ -79,7 +80,7 @@ class BadDecision:
 def react_prompt(tools: Sequence[ToolSpec]) -> str:
     """What teaches the model to decide."""
     catalog = [{"name": spec.name, "description": spec.description} for spec in tools]
-    schemas = [{"name": spec.name, "parameters": dict(spec.parameters)} for spec in tools]
+    schemas = [{"name": spec.name, "parameters": dict(resolved(spec.parameters))} for spec in tools]
     lines = ("\n".join(json.dumps(each, ensure_ascii=False) for each in rows) for rows in (catalog, schemas))
     return _PROMPT.format(catalog=next(lines), schemas=next(lines))
 

@@ -8,6 +8,7 @@ from typing import Unpack
 from toolspeak.agent.agent import Agent, RunOptions, RunResult
 from toolspeak.agent.run import Run
 from toolspeak.agent.sessions import (
+    WhenOpen,
     fork_session,
     known_session,
     new_session_id,
@@ -41,18 +42,23 @@ class Session:
         self._principal = principal
         self.session_id = session_id or new_session_id()
 
-    async def start(self, task: str | Message, **options: Unpack[RunOptions]) -> Run:
+    async def start(self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions]) -> Run:
         """The session's next run, which has not begun. Options as in `Agent.start`.
+
+        `when_open` says what happens if the last run waits for approval or is suspended: "refuse" raises RunError,
+        "close" ends that run for good, and none of its calls runs later. A last run that was interrupted is closed.
 
         Raises RunBusy while another process is at work on its last run. If somebody else goes on with the session
         before this run begins, its first record is refused: RunConflict.
         """
-        place = await place_of(self._journal, self.session_id, self._principal)
+        place = await place_of(self._journal, self.session_id, self._principal, when_open)
         return self._agent.start_behind(place, task, {**options, "principal": self._principal})
 
-    async def run(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
+    async def run(
+        self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions]
+    ) -> RunResult:
         """Runs a task behind all that was said before; as `start` and `Agent.run`."""
-        return await self._agent.finish(await self.start(task, **options))
+        return await self._agent.finish(await self.start(task, when_open=when_open, **options))
 
     async def info(self) -> SessionInfo:
         """Its title, version and so on. Raises RunError before its first run."""

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Literal
 
 from toolspeak.agent.load import closed, load_state
-from toolspeak.agent.resume import Place
+from toolspeak.agent.resume import UNFINISHED, Place
+from toolspeak.agent.state import RunState
+from toolspeak.agent.suspend import close_run
+from toolspeak.data.events import PAUSED
 from toolspeak.data.messages import Message
 from toolspeak.errors import RunBusy, RunError
 from toolspeak.execute.ids import new_id
 from toolspeak.journal import Journal, SessionInfo
 from toolspeak.journal.rules import is_held
+
+WhenOpen = Literal["refuse", "close"]
+"""What happens if a session's last run waits for approval or is suspended when another task comes: the task is refused,
+or that run is closed for good."""
 
 
 def new_session_id() -> str:
@@ -26,10 +34,17 @@ async def known_session(journal: Journal, session_id: str) -> SessionInfo:
     return info
 
 
-async def place_of(journal: Journal, session_id: str, principal: str | None = None) -> Place:
+async def place_of(
+    journal: Journal, session_id: str, principal: str | None = None, when_open: WhenOpen = "refuse"
+) -> Place:
     """Where the session's next run begins; a session nobody knows is new.
 
-    Raises RunError for another principal's session, and RunBusy while a process is at work on its last run.
+    A session goes on only behind a run that has ended: else that run's calls could run later, and their results would
+    be in no message of the session. A last run that waits for approval or is suspended is for somebody to decide:
+    `when_open` says whether the task is refused or the run closed. One that was interrupted is closed.
+
+    Raises RunError for another principal's session and for a last run that is to be decided first, RunBusy while a
+    process is at work on it.
     """
     info = await journal.session(session_id)
     if info is None:
@@ -42,7 +57,23 @@ async def place_of(journal: Journal, session_id: str, principal: str | None = No
     if last is not None and last.status == "running" and is_held(last):
         raise RunBusy(f"the last run of session {session_id} is still going on; wait for it, or end its process")
     state = await load_state(journal, info.last_run)
+    if state.status in UNFINISHED:
+        if when_open == "refuse" and state.status in PAUSED:
+            raise RunError(_decide_first(state))
+        await close_run(journal, info.last_run)
+        state = await load_state(journal, info.last_run)
     return Place(session_id, info.version, info.last_run, state.seq, closed(state))
+
+
+def _decide_first(state: RunState) -> str:
+    finished = {result.call_id for result in state.results}
+    calls = ", ".join(call.name or "a call" for call in state.batch if call.id not in finished)
+    stands = "is suspended" if state.status == "suspended" else f"waits for a decision about {calls}"
+    return (
+        f"the session's last run, {state.run_id}, {stands}. Decide it first (Agent.resume, or `toolspeak resume "
+        f"{state.run_id[:8]}`), or close it for good, so that none of its calls runs any more (when_open='close', or "
+        "`toolspeak run -c --close TASK`)"
+    )
 
 
 async def session_messages(journal: Journal, session_id: str) -> Sequence[Message]:

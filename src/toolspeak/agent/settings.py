@@ -12,6 +12,7 @@ from toolspeak.agent.driver import Driver
 from toolspeak.agent.output import Output
 from toolspeak.agent.recording import Recording
 from toolspeak.data.prices import PRICES, Price
+from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.execute import Approver, BatchApprover, Executor, InDoubt, Level, Secrets
 from toolspeak.journal.base import Journal
@@ -20,12 +21,14 @@ from toolspeak.tools import Toolset
 
 @quick()
 class RunSettings:
-    """See `Agent` and `RunOptions`; `pipelines` are the interceptors of each level, the outermost first."""
+    """See `Agent` and `RunOptions`; `asks` tells of which tools somebody may be asked whether a call runs;
+    `pipelines` are the interceptors of each level, the outermost first."""
 
     driver: Driver
     toolset: Toolset
     executor: Executor
     journal: Journal
+    asks: Callable[[ToolSpec], bool]
     secrets: Secrets = Secrets()
     approver: Approver | BatchApprover | None = None
     instructions: str = ""

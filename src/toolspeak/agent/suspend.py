@@ -1,14 +1,18 @@
-"""Suspending a run by its id, whichever process is at work on it."""
+"""Suspending or closing a run by its id, from outside of it."""
 
 from __future__ import annotations
 
 import time
 
+from toolspeak.agent.fold import apply
+from toolspeak.agent.history import unstarted_result
 from toolspeak.agent.hold import Hold
 from toolspeak.agent.load import load_state
-from toolspeak.data.events import Record, RunPaused
+from toolspeak.agent.resume import UNFINISHED
+from toolspeak.agent.state import RunState
+from toolspeak.data.events import Event, Record, RunFinished, RunPaused, ToolFinished
 from toolspeak.errors import RunBusy, RunError
-from toolspeak.journal import Journal
+from toolspeak.journal import Journal, Lease
 
 
 async def suspend_run(journal: Journal, run_id: str) -> bool:
@@ -30,19 +34,49 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
             state = await load_state(journal, run_id)
             if state.status != "running":
                 raise RunError(f"run {run_id} has ended meanwhile: it is {state.status.replace('_', ' ')}")
-            stamp = Record(
-                RunPaused("suspended"),
-                run_id,
-                state.seq,
-                state.step,
-                time.time(),
-                info.agent,
-                None,
-                state.parent_run_id,
-                state.principal,
-                state.traceparent,
-            )
-            await journal.append(stamp, lease)
+            await _append(journal, lease, state, RunPaused("suspended"), info.agent)
     except RunBusy:
         return await journal.ask_to_suspend(run_id)  # somebody was faster and goes on with it
     return False
+
+
+async def close_run(journal: Journal, run_id: str) -> None:
+    """Ends a run that waits for approval, is suspended or was interrupted, for good: no call of it runs any more.
+
+    Each call without a result gets one that says so: it was not started, or it was and its outcome is unknown. The run
+    ends as `no_answer`, for the reason `closed`.
+
+    Raises RunError for a run that is not known or has ended, RunBusy while a process is at work on it.
+    """
+    info = await journal.run(run_id)
+    if info is None:
+        raise RunError(f"the journal has no run {run_id}; `toolspeak sessions` lists what it has")
+    async with Hold(journal, run_id, lambda: None) as lease:
+        state = await load_state(journal, run_id)
+        if state.status not in UNFINISHED:
+            raise RunError(
+                f"run {run_id} is {state.status.replace('_', ' ')}: it has ended, and nothing is left to close"
+            )
+        finished = {result.call_id for result in state.results}
+        for call in [call for call in state.batch if call.id not in finished]:
+            result = unstarted_result(call, started=call.id in state.in_doubt)
+            state = await _append(journal, lease, state, ToolFinished(result), info.agent)
+        await _append(journal, lease, state, RunFinished("no_answer", "", "closed"), info.agent)
+
+
+async def _append(journal: Journal, lease: Lease, state: RunState, event: Event, agent: str) -> RunState:
+    """Appends an event to a run that nobody else drives; the state after it."""
+    record = Record(
+        event,
+        state.run_id,
+        state.seq,
+        state.step,
+        time.time(),
+        agent,
+        getattr(event, "call_id", None),
+        state.parent_run_id,
+        state.principal,
+        state.traceparent,
+    )
+    await journal.append(record, lease)
+    return apply(state, record)

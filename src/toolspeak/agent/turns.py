@@ -68,7 +68,9 @@ class Turns:
             await run.record(action.reached)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
         heard, intercepted = self._hear, "model" in self._stage.levels
-        request = TurnRequest(run.state.history, self._specs, settings.instructions, choice, self._memo, heard, output)
+        request = TurnRequest(
+            run.state.history, self._specs, settings.instructions, choice, self._memo, heard, output, settings.asks
+        )
         ready, own_messages = None, False
         if intercepted:
             sent = replace(request, messages=(*run.state.history, *run.state.queued))
@@ -218,7 +220,7 @@ class Turns:
     async def compact(self, plan: Plan) -> None:
         """Makes the history shorter for the model."""
         settings, state = self._settings, self._run.state
-        request = TurnRequest(state.history, self._specs, settings.instructions)
+        request = TurnRequest(state.history, self._specs, settings.instructions, asks=settings.asks)
         await self._run.record(await compact(plan, settings, request, seconds_left(state, settings.clock)))
         self._memo.clear()  # what the driver rendered is no longer what was said
         self._estimate = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import select
 import sys
 from collections.abc import Generator
@@ -18,11 +19,12 @@ from toolspeak.errors import UsageError
 from toolspeak.execute import ApprovalRequest, Approver, Decision
 from toolspeak.execute.approval import approve_none
 from toolspeak.execute.threads import in_thread
-from toolspeak.ui import make_console, show_request
-from toolspeak.ui.render import write
+from toolspeak.ui import Question, make_console, screen_rows, write
 
 DEVICE = "/dev/tty"
-PROMPT = "  Run it? (y)es, (n)o, (e)dit, (a)ll from now on, (t)his tool always, (q)uit the run, or say why not: "
+PROMPT = "  Run it? (y)es, (n)o and why, (e)dit, (a)ll from now on, (t)his tool always, (q)uit the run: "
+_HIDDEN_PROMPT = "  {hidden:,} more characters. (s)how them before a yes; or (n)o and why, (e)dit, (q)uit the run: "
+_UNCLEAR = "  That is neither a yes nor a no. Type y to run it, or n and your reason."
 _LINE_PROMPT = "  Other arguments, as JSON on one line (nothing: leave them): "
 _LINE = 4096  # the longest line a terminal hands over at once
 
@@ -48,9 +50,16 @@ def terminal_approver(console: Console | None = None) -> Approver:
 
 
 class TerminalApprover:
-    """Implements `Approver`. Answers: `y`, `n`, `e` (other arguments: they are checked, shown and asked about again),
-    `a` (yes to everything from now on, but for repaired calls), `t` (a rule that says yes to this tool is kept), `q`
-    (no, and the run ends), or the reason for a no."""
+    """Implements `Approver`. Anything but these answers is asked again:
+
+    - `y`, or another word for yes: taken once all of the request was on the screen;
+    - `s`: the next screen of a request that one does not hold;
+    - `n`, with a reason behind it or not;
+    - `e`: other arguments, which are checked, shown and asked about again;
+    - `a`: yes to everything from now on, but for repaired calls;
+    - `t`: yes, and a rule is kept that says yes to this tool;
+    - `q`: no, and the run ends.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -60,12 +69,15 @@ class TerminalApprover:
     async def __call__(self, request: ApprovalRequest, /) -> Decision:
         try:
             with _opened() as fd, _console_at(fd, self._console) as console:
-                show_request(console, request)
                 if self._all and request.repaired_from is None:
+                    Question(request).show(console)
                     return Decision(True, by="user")
                 asked, self._draft = request, None
-                while (answer := await self._answer(fd, console)).edit:
-                    asked = await self._edit(asked, fd, console)
+                question = _first_screen(asked, console)
+                while (answer := await self._answer(question, fd, console)).edit:
+                    edited_request = await self._edit(asked, fd, console)
+                    if edited_request is not asked:
+                        asked, question = edited_request, _first_screen(edited_request, console)
         except OSError as error:
             return Decision(False, f"nobody could be asked: {error.strerror or error}", by="user")
         self._all = self._all or answer.all
@@ -89,7 +101,6 @@ class TerminalApprover:
             write(console, f"  {error}", "red")
             return asked
         self._draft = None
-        show_request(console, revised)
         return revised
 
     async def _written(self, asked: ApprovalRequest, fd: int, console: Console) -> str | None:
@@ -102,16 +113,29 @@ class TerminalApprover:
         self._draft = text or self._draft
         return text
 
-    async def _answer(self, fd: int, console: Console) -> _Answer:
+    async def _answer(self, question: Question, fd: int, console: Console) -> _Answer:
         _forget_typed(fd)
         while True:
-            line = await _prompted(PROMPT, fd, console)
+            prompt = _HIDDEN_PROMPT.format(hidden=question.hidden) if question.hidden else PROMPT
+            line = await _prompted(prompt, fd, console)
             if not line:
                 write(console, "")
                 return _Answer(False, "the user closed the question without an answer")
             answer = _understand(line)
-            if answer is not None:
+            if question.hidden and (line.strip().lower() in ("s", "show") or (answer is not None and answer.yes)):
+                question.show(console, screen_rows(console))
+                _forget_typed(fd)
+            elif answer is not None:
                 return answer
+            elif line.strip():
+                write(console, _UNCLEAR, "yellow")
+
+
+def _first_screen(request: ApprovalRequest, console: Console) -> Question:
+    """The question about a request, whose first screen is written."""
+    question = Question(request)
+    question.show(console, screen_rows(console))
+    return question
 
 
 @quick()
@@ -124,12 +148,19 @@ class _Answer:
     ends: bool = False
 
 
+_WORDS = re.compile(r"[^\W_]+")
+_YES = frozenset({"y", "yes", "yep", "yeah", "ok", "okay", "sure"})
+_NO = frozenset({"n", "no", "nope"})
+
+
 def _understand(line: str) -> _Answer | None:
+    """What a typed line means; None for what is neither a yes nor a no, so that nothing is taken for either."""
     text = line.strip()
-    match text.lower():
-        case "":
-            return None
-        case "y" | "yes":
+    first = _WORDS.match(text)
+    if first is not None and first[0].lower() in _NO:
+        return _Answer(False, text[first.end() :].lstrip(" \t,.:;-–—!"))
+    match text.lower().rstrip(".!"):
+        case word if word in _YES:
             return _Answer(True)
         case "e" | "edit":
             return _Answer(False, edit=True)
@@ -139,10 +170,8 @@ def _understand(line: str) -> _Answer | None:
             return _Answer(True, tool=True)
         case "q" | "quit":
             return _Answer(False, "the user ended the run", ends=True)
-        case "n" | "no":
-            return _Answer(False)
         case _:
-            return _Answer(False, text)
+            return None
 
 
 @contextmanager

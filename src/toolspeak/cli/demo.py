@@ -32,8 +32,8 @@ from toolspeak.providers import Capabilities, ModelRequest, Provider
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools.builtin import workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, watch
+from toolspeak.ui.console import write
 from toolspeak.ui.format import count
-from toolspeak.ui.render import write
 
 _CHUNK = 5  # characters: about a token
 _PAUSE = 0.01  # seconds: a model of some 100 tokens a second

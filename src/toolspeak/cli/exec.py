@@ -12,8 +12,10 @@ import click
 from toolspeak.cli.ask import terminal_approver
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import (
+    active_file_option,
     chosen_dialect,
     dialect_options,
+    env_option,
     file_argument,
     finish_option,
     read_reply,
@@ -22,6 +24,7 @@ from toolspeak.cli.options import (
     workspace_option,
     write_text,
 )
+from toolspeak.cli.work import hide_environment
 from toolspeak.data.deltas import DIALECT_NOTE, other_dialects
 from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolResult
@@ -37,6 +40,8 @@ from toolspeak.tools.builtin.seen import KEY as FILES_READ
 @file_argument
 @dialect_options
 @workspace_option
+@env_option
+@active_file_option
 @click.option(
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
@@ -64,6 +69,8 @@ def execute(
     model: str | None,
     strict: bool,
     workspace: str,
+    env: tuple[str, ...],
+    active_file: str | None,
     approve: Literal["ask", "all", "all+repaired", "none"],
     schedule: ScheduleName | Literal["native"],
     reads: str | None,
@@ -79,7 +86,8 @@ def execute(
     if dialect is None and model is None:
         raise UsageError("what runs is not guessed: name the --dialect (or auto, for whichever it is), or the --model")
     chosen = chosen_dialect(dialect, model=model, strict=strict, repair=repair)
-    toolset = workspace_tools(workspace)
+    toolset = workspace_tools(workspace, active_file=active_file, env=env)
+    hide_environment()
     reply = read_reply(file)
     starts_in = starts_in or section_of_reply(chosen, reply, toolset.specs)
     turn = read_turn(chosen, reply, toolset.specs, finish=finish, starts_in=starts_in)

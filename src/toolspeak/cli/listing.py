@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.cli.options import Spelled, read_tools, workspace_option, write_json, write_text
+from toolspeak.cli.options import listing_option, read_tools, workspace_option, write_json, write_text
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Listing, get_dialect, list_tools
 from toolspeak.errors import UnknownTool, suggest
@@ -19,11 +17,6 @@ def _specs(tools_file: str | None, workspace: str) -> tuple[ToolSpec, ...]:
     return read_tools(tools_file) if tools_file else tuple(workspace_tools(workspace).specs)
 
 
-listing_option = click.option(
-    "--listing",
-    type=Spelled(get_args(Listing)),
-    help="How a prompt lists the tools: described, as signatures (the shortest), or as JSON Schema.",
-)
 tools_option = click.option(
     "--tools", "tools_file", metavar="FILE", help="These tools, as JSON, not the built-in ones."
 )
@@ -37,7 +30,7 @@ tools_option = click.option(
 def dialects(show: str | None, model: str | None, listing: Listing | None, tools_file: str | None) -> None:
     """List the dialects, say which one a model has, or show what one tells a model."""
     if show is not None:
-        text = get_dialect(show, model=model).instructions(_specs(tools_file, "."), listing=listing or "described")
+        text = get_dialect(show, model=model).instructions(_specs(tools_file, "."), listing=listing or "trained")
         write_text(text + "\n")
         return
     if model is not None:

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast, get_args
 
 import click
 
 from toolspeak import dialects
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects import Dialect, get_dialect
+from toolspeak.dialects import Dialect, Listing, get_dialect
+from toolspeak.dialects.base import PromptListing
 from toolspeak.dialects.table import FAMILIES
 from toolspeak.errors import UsageError
 
@@ -57,6 +58,16 @@ def workspace_option(command: CommandT) -> CommandT:
     )(command)
 
 
+def env_option(command: CommandT) -> CommandT:
+    text = "Give commands of `shell` the environment variable NAME too; they get PATH, HOME, LANG and the like."
+    return click.option("--env", "env", multiple=True, metavar="NAME", help=text)(command)
+
+
+def active_file_option(command: CommandT) -> CommandT:
+    text = "The file you have open, relative to the workspace: the tool `active_file` names it."
+    return click.option("--active-file", metavar="PATH", help=text)(command)
+
+
 def finish_option(command: CommandT) -> CommandT:
     return click.option(
         "--finish",
@@ -75,13 +86,38 @@ def starts_in_option(command: CommandT) -> CommandT:
     )(command)
 
 
+def listing_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--listing",
+        type=Spelled(get_args(Listing)),
+        help="How a prompt lists the tools: as the model's own chat template does (trained, the default), in prose, as "
+        "signatures (the shortest), or as JSON Schema.",
+    )(command)
+
+
+def prompt_listing_option(command: CommandT) -> CommandT:
+    return click.option(
+        "--listing",
+        type=Spelled(get_args(PromptListing)),
+        help="Who writes a prompt where calls are text, and how: the server, by its chat template (server, the default "
+        "for vllm: and llamacpp:), or we, as the model's own template does (trained, elsewhere the default), in prose, "
+        "as signatures (the shortest), or as JSON Schema.",
+    )(command)
+
+
+def thoughts_option(command: CommandT) -> CommandT:
+    text = "Show what the model thinks, dimmed (default: only that it does, on a terminal)."
+    return click.option("--thoughts/--no-thoughts", default=False, help=text)(command)
+
+
 def reply_starts_in_option(command: CommandT) -> CommandT:
     """As `starts_in_option`, for a reply that is there to its end."""
     return click.option(
         "--starts-in",
         type=click.Choice(["text", "reasoning"]),
         default=None,
-        help="Where the reply starts. Default: in reasoning if it has the end marker of reasoning and no start.",
+        help="Where the reply starts. Default: in reasoning if it has the end marker of reasoning and no start. An end "
+        "marker of reasoning that nothing opened makes what stands before it reasoning, under `text` too.",
     )(command)
 
 

@@ -14,6 +14,7 @@ from toolspeak.cli.exits import ANSWERED
 from toolspeak.cli.find import SHORT, find_run, unfinished
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
+from toolspeak.cli.options import thoughts_option
 from toolspeak.cli.work import Approve, Setup, Shown, open_streams, recording_of, work
 from toolspeak.data.events import RunStarted
 from toolspeak.data.values import quick
@@ -44,6 +45,7 @@ _LOOK = 1.0
     " the outcome is unknown, or run it again.",
 )
 @journal_option
+@thoughts_option
 @click.option("--json", "as_json", is_flag=True, help="Print the new records, one JSON object a line.")
 def resume(
     run: str | None,
@@ -52,6 +54,7 @@ def resume(
     approve: Approve | None,
     in_doubt: InDoubt,
     journal: str | None,
+    thoughts: bool,
     as_json: bool,
 ) -> None:
     """Go on with RUN (the beginning of its id is enough; default: the newest that has not ended).
@@ -64,7 +67,7 @@ def resume(
     if watch and not every:
         raise UsageError("--watch goes with --all: it goes on with every run that was interrupted")
     open_streams()
-    how = _How(approve, in_doubt, as_json)
+    how = _How(approve, in_doubt, as_json, thoughts)
     sys.exit(run_to_end(_resume(run, every, watch, how, journal_of(journal))))
 
 
@@ -75,6 +78,7 @@ class _How:
     approve: Approve | None
     in_doubt: InDoubt
     as_json: bool
+    thoughts: bool
 
 
 async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal: Journal) -> int:
@@ -135,5 +139,5 @@ async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
     async def begin(agent: Agent) -> Run:
         return agent.resumed(info.run_id)
 
-    shown, cassette = Shown(how.as_json), recording_of(setup)
+    shown, cassette = Shown(how.as_json, thoughts=how.thoughts), recording_of(setup)
     return await work(setup, journal, begin, shown, in_doubt=how.in_doubt, cassette=cassette)

@@ -9,14 +9,25 @@ from typing import Literal
 import click
 
 from toolspeak.agent import Agent, Cassette, Run, Session
-from toolspeak.agent.sessions import new_session_id
+from toolspeak.agent.sessions import WhenOpen, new_session_id
 from toolspeak.cli.find import find_session
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
-from toolspeak.cli.options import read_reply, repair_option, rules_option, starts_in_option, workspace_option
+from toolspeak.cli.options import (
+    active_file_option,
+    env_option,
+    prompt_listing_option,
+    read_reply,
+    repair_option,
+    rules_option,
+    starts_in_option,
+    thoughts_option,
+    workspace_option,
+)
 from toolspeak.cli.work import Approve, Setup, Shown, anywhere, open_streams, work
 from toolspeak.data.events import Limits
 from toolspeak.dialects import Section
+from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import UsageError
 from toolspeak.execute import ScheduleName
 from toolspeak.journal import Journal
@@ -38,6 +49,8 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
 )
 @click.option("--dialect", default="auto", metavar="NAME", help="How the model writes calls (default: auto).")
 @workspace_option
+@env_option
+@active_file_option
 @click.option(
     "--approve",
     type=click.Choice(["ask", "all", "all+repaired", "none"]),
@@ -83,6 +96,7 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
     help="Offer the tools of the MCP servers that FILE lists (.mcp.json, or VS Code's mcp.json) too.",
 )
 @starts_in_option
+@prompt_listing_option
 @repair_option
 @click.option(
     "--timeline",
@@ -107,12 +121,20 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
 @journal_option
 @click.option("--session", metavar="ID", help="Go on with this session (the beginning of its id is enough).")
 @click.option("-c", "--continue", "goes_on", is_flag=True, help="Go on with the session that was used last.")
+@click.option(
+    "--close",
+    is_flag=True,
+    help="Close the session's last run, if it waits for approval or is suspended: none of its calls runs later.",
+)
+@thoughts_option
 @click.option("--json", "as_json", is_flag=True, help="Print the journal's records, one JSON object a line.")
 def run(
     task: str,
     model: str | None,
     dialect: str,
     workspace: str,
+    env: tuple[str, ...],
+    active_file: str | None,
     approve: Approve,
     rules: str | None,
     schedule: ScheduleName | Literal["native"],
@@ -123,12 +145,15 @@ def run(
     window: int | None,
     mcp: str | None,
     starts_in: Section,
+    listing: PromptListing | None,
     repair: bool,
     record: str | None,
     replay: str | None,
     journal: str | None,
     session: str | None,
     goes_on: bool,
+    close: bool,
+    thoughts: bool,
     as_json: bool,
     timeline: str | None,
 ) -> None:
@@ -156,16 +181,21 @@ def run(
         approve,
         schedule,
         starts_in,
+        listing=listing,
         repair="yes" if repair else "no",
         rules="" if rules is None else str(Path(rules).resolve()),
         window=window,
         prices="" if prices is None else str(Path(prices).resolve()),
         mcp="" if mcp is None else str(Path(mcp).resolve()),
         record="" if record is None else str(Path(record).resolve()),
+        env=" ".join(env),
+        active_file=active_file or "",
         recording="" if cassette is None else cassette.id,
     )
-    shown = Shown(as_json, timeline)
-    sys.exit(run_to_end(_run(text, setup, limits, journal_of(journal), session, goes_on, shown, cassette)))
+    if close and not (session or goes_on):
+        raise UsageError("--close goes with --session or -c: it closes that session's last run")
+    shown, when_open = Shown(as_json, timeline, thoughts), "close" if close else "refuse"
+    sys.exit(run_to_end(_run(text, setup, limits, journal_of(journal), session, goes_on, when_open, shown, cassette)))
 
 
 async def _run(
@@ -175,6 +205,7 @@ async def _run(
     journal: Journal,
     session: str | None,
     goes_on: bool,
+    when_open: WhenOpen,
     shown: Shown,
     cassette: Cassette | None,
 ) -> int:
@@ -182,7 +213,7 @@ async def _run(
         session_id = (await find_session(journal, session)).session_id if session or goes_on else new_session_id()
         # What is resumed is asked of a model: a replay cannot be.
         recorded = {} if cassette is not None and cassette.replays else setup.recorded()
-        return await Session(agent, session_id).start(task, limits=limits, setup=recorded)
+        return await Session(agent, session_id).start(task, when_open=when_open, limits=limits, setup=recorded)
 
     try:
         return await work(setup, journal, begin, shown, cassette=cassette)

@@ -18,8 +18,8 @@ from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.execute import BatchContext, Executor, ScheduleName, approve_all
 from toolspeak.tools import Toolset, tool
+from toolspeak.ui.console import write
 from toolspeak.ui.lanes import BatchLanes, as_text, batches
-from toolspeak.ui.render import write
 
 _UNIT = 0.15  # seconds that a look takes; a change takes two
 _SCHEDULES: Mapping[ScheduleName, str] = {

@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
+from toolspeak.cli.options import prompt_listing_option
 from toolspeak.dialects import Section
+from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import UsageError
 from toolspeak.gateway.config import (
     FileSettings,
@@ -45,6 +47,7 @@ _MISSING = "the gateway needs more than toolspeak brings: pip install 'toolspeak
     "--dialect", default=None, metavar="NAME", help="How the model writes calls: a dialect, auto or native (auto)."
 )
 @click.option("--starts-in", type=click.Choice(["text", "reasoning"]), help="Where a reply starts (text).")
+@prompt_listing_option
 @click.option("--key-env", metavar="NAME", help="The environment variable that holds the upstream's key.")
 @click.option("--repair", type=click.IntRange(0, 3), help="How often a malformed call is asked for again (0).")
 @click.option("--hold-calls", is_flag=True, help="Send calls whole, once they are known to count.")
@@ -86,6 +89,7 @@ def serve(
     model: str | None,
     dialect: str | None,
     starts_in: Section | None,
+    listing: PromptListing | None,
     key_env: str | None,
     repair: int | None,
     hold_calls: bool,
@@ -105,6 +109,7 @@ def serve(
         "model": model,
         "dialect": dialect,
         "starts_in": starts_in,
+        "listing": listing,
         "key_variable": key_env,
         "repair": repair,
         "hold_calls": hold_calls or None,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import click
 from rich.console import Console
@@ -28,6 +30,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.prices import read_prices
 from toolspeak.data.values import quick
 from toolspeak.dialects import Section, get_dialect
+from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute import Approver, InDoubt, ScheduleName
 from toolspeak.journal import Journal
@@ -47,7 +50,7 @@ did, in a few sentences."""
 @quick()
 class Setup:
     """What sets up a run's agent; recorded with the run, so that `resume` can do it again. `record` is the file of its
-    cassette, `recording` the cassette's id."""
+    cassette, `recording` the cassette's id. `env` are names of environment variables, with spaces between them."""
 
     model: str
     dialect: str
@@ -55,6 +58,7 @@ class Setup:
     approve: Approve
     schedule: ScheduleName | Literal["native"]
     starts_in: Section
+    listing: PromptListing | None = None
     repair: Literal["yes", "no"] = "no"
     rules: str = ""
     window: int | None = None
@@ -62,6 +66,8 @@ class Setup:
     mcp: str = ""
     record: str = ""
     recording: str = ""
+    env: str = ""
+    active_file: str = ""
 
     def recorded(self) -> dict[str, JSON]:
         """As JSON, good in any folder: it may be resumed from another."""
@@ -71,11 +77,12 @@ class Setup:
     def of(cls, run_id: str, recorded: Mapping[str, JSON]) -> Setup:
         """What a run was set up with. Raises UsageError for a run of another program."""
         optional = {field.name for field in fields(cls) if field.default is not MISSING and field.name not in recorded}
-        names = [field.name for field in fields(cls) if field.name not in optional | {"window"}]
-        window = recorded.get("window")
-        if not all(isinstance(recorded.get(name), str) for name in names) or not isinstance(window, int | None):
+        names = [field.name for field in fields(cls) if field.name not in optional | {"window", "listing"}]
+        window, listing = recorded.get("window"), recorded.get("listing")
+        texts = all(isinstance(recorded.get(name), str) for name in names)
+        if not texts or not isinstance(window, int | None) or not isinstance(listing, str | None):
             raise UsageError(f"run {run_id} was not started by `toolspeak run`: resume it with the program that did")
-        return cls(**{name: recorded[name] for name in names}, window=window)
+        return cls(**{name: recorded[name] for name in names}, window=window, listing=cast("PromptListing", listing))
 
 
 def anywhere(model: str) -> str:
@@ -101,10 +108,27 @@ def recording_of(setup: Setup) -> Cassette | None:
 
 @quick()
 class Shown:
-    """How a run's work is shown: `as_json` prints the records; `timeline` is the file for its picture."""
+    """How a run's work is shown: `as_json` prints the records; `timeline` is the file for its picture; `thoughts`: the
+    model's are shown."""
 
     as_json: bool
     timeline: str | None = None
+    thoughts: bool = False
+
+
+def hide_environment() -> None:
+    """Makes this process's environment unreadable for the commands it starts (`/proc/PID/environ`), which would find
+    its keys there. On Linux, and not for root, who may read all.
+
+    A process that is not "dumpable" belongs to root in /proc (man 2 prctl, PR_SET_DUMPABLE); its children are dumpable
+    again.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+_PR_SET_DUMPABLE = 4
 
 
 def open_streams() -> None:
@@ -124,6 +148,7 @@ async def work(
 ) -> int:
     """Drives the run that `begin` makes, shown as it goes on; the command's exit code. `cassette` records it or is
     played to it."""
+    hide_environment()
     if not setup.mcp:
         return await _work(setup, journal, begin, shown, in_doubt, cassette, ())
     # What goes wrong is said in results and errors; the SDK would also write tracebacks between the lines.
@@ -145,15 +170,17 @@ async def _work(
 ) -> int:
     live = make_console(sys.stdout if sys.stdout.isatty() and not shown.as_json else sys.stderr)
     approver = _approver(setup.approve, live, shown.as_json)
+    tools = workspace_tools(setup.workspace, active_file=setup.active_file or None, env=setup.env.split())
     agent = Agent(
         setup.model,
-        Toolset([*workspace_tools(setup.workspace), recall_tool(journal), *more_tools]),
+        Toolset([*tools, recall_tool(journal), *more_tools]),
         dialect=dialects.repaired(get_dialect(_written_in(setup.dialect))) if setup.repair == "yes" else setup.dialect,
         rules=open_rules(setup.rules) if setup.rules else None,
         instructions=_INSTRUCTIONS,
         approve=approver,
         schedule=setup.schedule,
         starts_in=setup.starts_in,
+        listing=setup.listing,
         window=setup.window,
         prices=read_prices(read_json(setup.prices), setup.prices) if setup.prices else {},
         journal=journal,
@@ -161,7 +188,7 @@ async def _work(
         # A yes to everything is nobody who has looked whether the call took effect.
         in_doubt="report" if in_doubt == "ask" and setup.approve != "ask" else in_doubt,
     )
-    show = _print_record if shown.as_json else Renderer(live).show
+    show = _print_record if shown.as_json else Renderer(live, thoughts=shown.thoughts).show
     try:
         run = await begin(agent)
         try:

@@ -4,10 +4,11 @@ A call is known by its `index`: its position among all calls of the turn, from 0
 gives when it accepted something leniently:
 
 - on a call: `arguments_key:<key>` (another word than the dialect's for the arguments),
-  `arguments_text` (the arguments as a JSON string that holds the object),
+  `arguments_text` (the arguments as a JSON string that holds the object), `arguments_null` (null in their place),
   `only_tool` (a counter where the tool's name belongs, and the turn has one tool),
   `extra_key:<key>` (ignored), `attributes` (ignored attributes of an element), `missing_closer`
-  (its own end tag; in XML), `repaired` (from text that was no JSON; only on demand, see `dialects.repaired`),
+  (its own end tag; in XML), `missing_opener` (of what stands behind its name), `repaired` (from text
+  that was no JSON; only on demand, see `dialects.repaired`),
   `leaked` (the server, which has native calls, left it in the text);
 - on a batch: `code_fence`, `marker_attributes`, `marker_case`, `single_object` (no array around it),
   `array` (an array where one object belongs), `missing_closer` (the block's end marker),
@@ -19,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
-from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
-from toolspeak.data.values import value
+from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
+from toolspeak.data.values import changed, value
 
 DIALECT_NOTE = "dialect:"
 LEAKED = "leaked"
@@ -46,6 +47,12 @@ class TextAside:
 @value()
 class ReasoningDelta:
     text: str
+
+
+@value()
+class TextWasReasoning:
+    """All text of the turn so far was reasoning: its end marker came, though its beginning did not, since the prompt
+    had written that. Whoever has shown the text cannot take it back; it is none of the answer."""
 
 
 @value()
@@ -137,12 +144,33 @@ class ForgedResults:
 @value()
 class TurnEnded:
     """The turn is over. `model` is the model's name as its API gave it, `response_id` the id under which a server
-    keeps the turn."""
+    keeps the turn, `limit` the most tokens that were asked for, if any were."""
 
     finish: FinishReason
     usage: Usage = Usage()
     model: str | None = None
     response_id: str | None = None
+    limit: int | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the end of what was said may be missing: the finish reason says so, or the usage has reached the
+        limit, for servers say `stop` and `tool_calls` there, too."""
+        if self.finish == "length":
+            return True
+        output = self.usage.output
+        return self.limit is not None and output is not None and output >= self.limit and self.finish in NORMAL_END
+
+    @property
+    def read_as(self) -> FinishReason:
+        """The finish reason by which a parser reads the turn's text."""
+        return "length" if self.is_cut else self.finish
+
+    def behind(self, last: Iterable[Delta]) -> TurnEnded:
+        """The end behind what a parser made of the turn's last text: `length` where it cut a call."""
+        if self.finish == "length" or not self.is_cut or not any(type(delta) is CallMalformed for delta in last):
+            return self
+        return changed(self, finish="length")
 
 
 @value()
@@ -157,6 +185,7 @@ Delta: TypeAlias = (
     TextDelta
     | TextAside
     | ReasoningDelta
+    | TextWasReasoning
     | PartEnded
     | CallStarted
     | ArgumentsDelta

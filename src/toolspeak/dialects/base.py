@@ -11,14 +11,20 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.grammar.special import SpecialTokens
 from toolspeak.dialects.grammar.target import Grammar, Target
+from toolspeak.dialects.prompt import Prompt
 
 Section = Literal["text", "reasoning"]
 """Where a turn starts: many chat templates open the reasoning block in the prompt already."""
 
-Listing = Literal["described", "signatures", "json_schema"]
-"""How instructions list tools. `described`: a heading for each, one line for each parameter, types in words.
-`signatures`: the same in the fewest characters. `json_schema`: each tool's definition as one line of JSON, in the form
-that many models saw in training."""
+Listing = Literal["trained", "prose", "signatures", "json_schema"]
+"""How a prompt lists tools. `trained`: tools, rules and their place as the chat template of the model writes them;
+where no template of a dialect is known, as in `prose`. The others follow instructions in our words: `prose` has a
+heading for each tool, one line for each parameter, types in words; `signatures` is the same in the fewest characters;
+`json_schema` is each tool's definition as one line of JSON."""
+
+PromptListing = Literal["server", "trained", "prose", "signatures", "json_schema"]
+"""Who writes the prompt of a turn in text, and how: `server`, by the chat template that the server has for the model,
+or we, in one of `Listing`."""
 
 NativeSchedule = Literal["parallel", "sequential"]
 
@@ -39,6 +45,20 @@ class BatchRule:
 
 
 @quick()
+class EarlierThoughts:
+    """How a model reads in the history what it thought in earlier turns, as its chat template writes it.
+
+    `opening` and `closing` stand around it, in front of the turn's text. `keep="run"`: only in the turns behind the
+    last user message; `always`: in all. `calls_only`: only in turns with calls.
+    """
+
+    opening: str
+    closing: str
+    keep: Literal["run", "always"] = "run"
+    calls_only: bool = False
+
+
+@quick()
 class DialectInfo:
     """What `toolspeak dialects` prints and the catalogue page shows.
 
@@ -46,7 +66,7 @@ class DialectInfo:
     model families that write it, as they appear in model names. `arguments` says how values get their types, `results`
     how results come back. `stop` are the stop sequences a server may have for the model (we send none).
     `text_aside`: text behind the calls of a turn is none of the answer (`TextAside`), as the engines drop it that speak
-    of it.
+    of it. `earlier`: how the model reads what it thought before; None: not at all.
     """
 
     name: str
@@ -60,6 +80,7 @@ class DialectInfo:
     reasoning: str = "<think>"
     stop: tuple[str, ...] = ()
     text_aside: bool = False
+    earlier: EarlierThoughts | None = None
 
 
 class Parser(Protocol):
@@ -74,8 +95,8 @@ class Parser(Protocol):
         ...
 
     def keep_reasoning(self) -> None:
-        """Call it before the first `feed`: reasoning and its markup stay in the text, verbatim. No call inside
-        reasoning runs, all the same."""
+        """Call it before the first `feed`: reasoning and its markup stay in the text, verbatim. A call inside
+        reasoning runs where it would, and nowhere else."""
         ...
 
 
@@ -99,8 +120,18 @@ class Dialect(Protocol):
     @property
     def batch(self) -> BatchRule: ...
 
-    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ..., listing: Listing = "described") -> str:
-        """The system-prompt section that teaches the format and lists the tools."""
+    @property
+    def tool_turns(self) -> bool:
+        """Whether results are messages of role `tool` where a server takes them: with the text alone, for the frame is
+        the chat template's. Else they are the user's everywhere."""
+        ...
+
+    def instructions(self, tools: Sequence[ToolSpec], choice: ToolChoice = ..., listing: Listing = "trained") -> str:
+        """What a prompt says of the format and the tools where the system text is empty, as one text."""
+        ...
+
+    def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
+        """What is sent ahead of the conversation: the agent's own system text, which may be empty, and the tools."""
         ...
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> History:

@@ -7,43 +7,25 @@ names, the reader of a block's body and the batch rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Literal
 
-from toolspeak.data.deltas import Delta, ForgedResults, ReasoningDelta, TextAside, TextDelta
-from toolspeak.dialects.base import Section
+from toolspeak.data.deltas import Delta, ForgedResults, TextAside
 from toolspeak.dialects.body import CUT, ResultsBody
 from toolspeak.dialects.echo import Echo
-from toolspeak.dialects.markers import NO_REASONING, Found, in_code, without_frames
+from toolspeak.dialects.end_marker import EndMarker
+from toolspeak.dialects.markers import Found, without_frames
 from toolspeak.dialects.open_block import BlockFormat, OpenBlock
-from toolspeak.dialects.scan import MAX_CANDIDATE, EndMarker, Problem
+from toolspeak.dialects.running_text import TextParser
+from toolspeak.dialects.scan import MAX_CANDIDATE, Problem
 from toolspeak.dialects.steps import begins, stands
-from toolspeak.dialects.turn_parser import TurnParser
 
 _SPACE = re.compile(r"\s*")
 
 
-class BlockParser(TurnParser):
+class BlockParser(TextParser):
     """Implements `Parser`; see `BlockFormat`."""
 
-    def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
-        super().__init__(format.batch)
-        self._format = format
-        self._table, self._candidate = format.table, format.table.candidate
-        markup = format.table.markup
-        self._ends, self._inside, self._thought = markup.ends, markup.inside, markup.thought
-        self._thought_ends = markup.thought_ends  # the prompt may have opened any of them
-        if self._thought is NO_REASONING:
-            starts_in = "text"  # a dialect without reasoning has nowhere else to start
-        inside = self._label if self._thought.label else self._reasoning
-        self._state = self._text if starts_in == "text" else inside
-        self._depth = 0 if starts_in == "text" else 1
-        self._restated = starts_in == "reasoning"  # the model may yet write the marker that the prompt ended with
-        self._fencing = False  # whether it ends inside a code block
-        self._block: OpenBlock | None = None
-        self._echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
-        self._tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
-        self._text_kind: type[TextDelta | TextAside] = TextDelta
+    _tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
 
     @property
     def format(self) -> BlockFormat:
@@ -60,146 +42,43 @@ class BlockParser(TurnParser):
         return self._state == self._text and not self._held and not self._quoting
 
     @property
-    def thought_ends(self) -> Sequence[EndMarker]:
-        """How reasoning that the prompt opened would end."""
-        return self._thought_ends
+    def broken_at(self) -> int | None:
+        return self._block.offset if self._block is not None and self._block.problem is not None else None
 
-    def _plain(self, chunk: str) -> list[Delta] | None:
-        """A chunk of text in which nothing can begin, or None: the same as by way of `_text`, which takes thrice as
-        long."""
-        if (
-            self._held
-            or self._echo
-            or not chunk
-            or self._state != self._text
-            or self._candidate.search(chunk) is not None
-        ):
-            return None
-        if self._quoting:
-            self._quoting = "\n" not in chunk  # a backtick would have been a candidate
-        self._position += len(chunk)
-        return [self._text_kind(chunk)]
-
-    def _opens_calls(self, held: str) -> bool:
-        verdict = self._table.decide(held, False)
-        return isinstance(verdict, Found) and verdict.marker.kind == "calls"
-
-    def _skip_echo(self, echo: Echo, text: str, position: int, out: list[Delta]) -> int:
-        found, stop = echo.read(text, position)
-        if found == "undecided":
-            return self._hold(text, position)
-        if stop > position:
-            out.append(TextAside(text[position:stop]))
-        self._echo = echo if found == "more" else None
-        return stop
-
-    def _text(self, text: str, position: int, out: list[Delta]) -> int:
-        if self._echo is not None:
-            return self._skip_echo(self._echo, text, position, out)
-        start = seen = position
-        quoting, candidate = self._quoting, self._candidate
-        while True:
-            found = candidate.search(text, position)
-            if found is None:
-                return self._emit(TextDelta, text, start, len(text), out)
-            at = found.start()
-            quoting, seen = in_code(quoting, text, seen, at), at
-            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
-            if isinstance(verdict, Found) and verdict.fenced and self._fencing:
-                # The fence ends a code block of the text; what follows stands in none.
-                position = start = seen = self._emit(TextDelta, text, start, at + 3, out)
-                self._fencing = self._quoting = quoting = False
-                continue
-            if isinstance(verdict, Found):
-                if at > start:
-                    self._emit(TextDelta, text, start, at, out)
-                if verdict.marker.kind == "reasoning":
-                    self._markup(text, at, at + verdict.length, out)
-                elif verdict.marker.kind == "results":
-                    self._batch.close(out)  # what follows is built on results that the model made up
-                return self._open(verdict, at)
-            if verdict != "text":
-                self._emit(TextDelta, text, start, at, out)
-                return self._hold(text, at)
-            if not text.startswith("```", at):
-                position = at + 1
-                continue
-            position = at + 3
-            if self._fencing:
-                position = start = seen = self._emit(TextDelta, text, start, position, out)
-                self._quoting = quoting = False
-            self._fencing = not self._fencing
+    def _draft_parser(self) -> BlockParser:
+        return BlockParser(self._format)
 
     def _open(self, found: Found, at: int) -> int:
         body_at, marker = at + found.length, found.marker
         if marker.kind == "noise":
-            self._state = self._text if marker.ends_reasoning else self._state
+            if marker.ends_reasoning:
+                self._may_end = ""  # it says that what follows is none
+            self._state = self._over if marker.ends_turn else self._text if marker.ends_reasoning else self._state
             return body_at
-        self._quoting = False
+        self._quoting, self._may_end = False, ""
         if marker.kind == "reasoning":
             self._depth, self._thought, self._restated = 1, marker, self._restated or not marker.nested
             self._state = self._label if marker.label else self._reasoning
             self._thought_ends = (self._ends[marker],)
             return body_at
         if marker.kind == "calls":
+            self._marked = self._marked or marker.place == "anywhere"
             body = self._format.new_body(marker, self._calls, self._format.caps)
             self._batch.begun = True
         else:
             body = ResultsBody(self._format.caps)
         body.start = self._position + body_at
         self._block = OpenBlock(marker, self._ends.get(marker), body, found.notes, found.fenced)
-        self._state = self._skip if marker.plain else self._body
+        if found.problem is not None:
+            self._fail(self._block, found.problem, self._position + at)
+        else:
+            self._state = self._skip if marker.plain else self._body
         return body_at
 
-    def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
-        start = seen = position
-        quoting, ends, candidate = self._quoting, self._thought_ends, self._inside
-        while True:
-            found = candidate.search(text, position)
-            at = found.start() if found else len(text)
-            self._restated = self._restated and not text[seen:at].strip()
-            if found is None:
-                return self._emit(self._reasoning_kind, text, start, len(text), out)
-            quoting, seen = in_code(quoting, text, seen, at), at
-            closed = max(end.match(text, at) for end in ends)
-            verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
-            opened = verdict.marker if isinstance(verdict, Found) else None
-            if closed > 0:
-                self._depth -= 1
-                if self._depth == 0:
-                    self._emit(self._reasoning_kind, text, start, at, out)
-                    self._markup(text, at, closed, out)
-                    self._state, self._quoting = self._text, False
-                    return closed
-                position = closed
-            elif isinstance(verdict, Found) and opened is self._thought:
-                if self._restated:
-                    self._restated = False
-                    self._emit(self._reasoning_kind, text, start, at, out)
-                    self._markup(text, at, at + verdict.length, out)
-                    self._state = self._label if self._thought.label else self._reasoning
-                    return at + verdict.length
-                self._depth += self._thought.nested
-                position = at + verdict.length
-            elif isinstance(verdict, Found) and (verdict.marker.ends_reasoning or verdict.marker.kind == "noise"):
-                self._emit(self._reasoning_kind, text, start, at, out)
-                return self._open(verdict, at)
-            elif any(end.viable(text, at) for end in ends) or verdict in ("undecided", "opened"):
-                self._emit(self._reasoning_kind, text, start, at, out)
-                return self._hold(text, at)
-            else:
-                position = at + 1
-
-    def _label(self, text: str, position: int, out: list[Delta]) -> int:
-        """Drops the label with which reasoning may begin."""
-        label = self._thought.label
-        rest = text[position : position + len(label)]
-        if rest != label and label.startswith(rest):
-            return self._hold(text, position)
-        self._state = self._reasoning
-        stop = position + len(label) if rest == label else position
-        self._markup(text, position, stop, out)
-        return stop
+    def _over(self, text: str, position: int, out: list[Delta]) -> int:
+        """Behind the end of the turn, as the model sees it."""
+        out.append(TextAside(text[position:]))
+        return len(text)
 
     def _body(self, text: str, position: int, out: list[Delta]) -> int:
         block = self._expect_block()
@@ -221,7 +100,7 @@ class BlockParser(TurnParser):
 
     def _skip_frame(self, block: OpenBlock, text: str, position: int) -> int:
         """Drops a special token at which the body failed: outside of values it is no part of it."""
-        frame = stands(text, position, self._block_format.table.markup.frames)
+        frame = stands(text, position, self._block_format.table.markup.frames) if position < len(text) else ""
         if frame == "" or (frame and frame == block.marker.end) or not block.body.resume():
             return position
         block.body.raw.add(frame or "")
@@ -242,7 +121,7 @@ class BlockParser(TurnParser):
         if closed > 0:
             raw = block.body.raw
             self._finish(block, out)
-            if self._state == self._text and block.marker.kind == "calls":
+            if block.marker.kind == "calls" and not (block.fenced or block.marker.tails):
                 self._echo = Echo(raw, end.text, self._opens_calls)
             return closed
         frame = stands(text, position, self._block_format.table.markup.frames)
@@ -291,7 +170,9 @@ class BlockParser(TurnParser):
         """After a problem: to the block's end marker, wherever it stands."""
         block = self._expect_block()
         end, at = block.end, position
-        while end is not None and (at := end.find_candidate(text, at)) >= 0:
+        if end is None:
+            return self._skip_call(block, text, position, out)
+        while (at := end.find_candidate(text, at)) >= 0:
             closed = end.match(text, at)
             if closed > 0:
                 block.body.raw.add(text[position:at])
@@ -304,39 +185,57 @@ class BlockParser(TurnParser):
         block.body.raw.add(text[position:])
         return len(text)
 
+    def _skip_call(self, block: OpenBlock, text: str, position: int, out: list[Delta]) -> int:
+        """After a problem in a block that nothing ends: to the next one behind the same marker."""
+        at = position
+        while (at := text.find(block.marker.text[0], at)) >= 0:
+            following = self._follows(block, text, at)
+            if following != "no":
+                block.body.raw.add(text[position:at])
+                if following == "undecided":
+                    return self._hold(text, at)
+                self._finish(block, out)
+                return at
+            at += 1
+        block.body.raw.add(text[position:])
+        return len(text)
+
     def _after_block(self, text: str, position: int, out: list[Delta]) -> int:
-        """Drops the closing fence of a block that stood in a code fence, or what else its marker names."""
+        """Drops the closing fence of a block that stood in a code fence, what its marker names, and its end marker
+        where that stands twice."""
         self._state = self._text
         limit = 13 + max(map(len, self._tails))  # 13: white space before it
         rest = text[position : position + limit]
         stripped = rest.lstrip()
-        for tail in self._tails:
+        for i, tail in enumerate(self._tails):
             if stripped.startswith(tail):
+                if self._quote is not None and tail == "```":
+                    self._quote.closed = True
+                self._tails = self._tails[i + 1 :]
+                self._state = self._after_block if self._tails else self._text
                 return position + len(rest) - len(stripped) + len(tail)
         if any(tail.startswith(stripped) for tail in self._tails) and len(rest) < limit:
             self._state = self._after_block
             return self._hold(text, position)
         return position
 
-    def _emit(self, kind: type[TextDelta | ReasoningDelta], text: str, start: int, stop: int, out: list[Delta]) -> int:
-        if stop > start:
-            out.append((self._text_kind if kind is TextDelta else kind)(text[start:stop]))
-            self._quoting = in_code(self._quoting, text, start, stop)
-        return stop
-
-    def _markup(self, text: str, start: int, stop: int, out: list[Delta]) -> None:
-        """Reasoning's own markup, which is text where reasoning stays in the text."""
-        if self._reasoning_kind is TextDelta:
-            self._emit(TextDelta, text, start, stop, out)
-
     def _end(self, out: list[Delta], normal: bool) -> None:
         if self._echo is not None:
             self._echo = None
             out += self.feed("") if self._held else []
-        if self._block is not None:
+        self._end_thoughts(out, normal)
+        if self._held and self._state == self._text and self._table.tried(self._held, 0):
+            self._ending = "normal" if normal else "cut"
+            out += self.feed("")
+        if self._quote is not None:
+            self._end_quote(self._quote, out, normal)
+        elif self._block is not None:
             self._close_block(out, normal)
         elif self._held:
             self._close_candidate(out, normal)
+        self._tell_hidden(out)
+        if not self._batch.begun and self._state == self._text:
+            self._report_end(out)
 
     def _expect_block(self) -> OpenBlock:
         assert self._block is not None, "a block state without a block is our bug"
@@ -353,10 +252,13 @@ class BlockParser(TurnParser):
     def _finish(self, block: OpenBlock, out: list[Delta]) -> None:
         """The block is over, with its end marker or with the turn."""
         self._block = None
-        self._tails = ("```",) if block.fenced else block.marker.tails
+        self._seen.clear()
+        again = (block.marker.end,) if block.marker.end and block.marker.kind == "calls" else ()
+        self._tails = ("```",) if block.fenced else (*block.marker.tails, *again)
         self._state = self._after_block if self._tails else self._text
         if block.marker.kind == "results":
             out.append(ForgedResults(block.body.raw.value()))
+            self._hidden = None  # what the model is told of these goes before
             return
         first = self._calls
         malformed = block.settle(first, out)
@@ -365,11 +267,14 @@ class BlockParser(TurnParser):
         self._calls += block.count
         indexes = [self._calls - 1] if block.problem is not None else range(first, self._calls)
         self._batch.add(indexes, malformed, block.all_notes, out, broken=block.problem is not None)
+        if self._raws is not None and block.problem is None:
+            self._raws.append(block.body.raw.value())
         block.body.release()
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:
         block = self._expect_block()
-        if normal and block.problem is None and not block.body.done:
+        whole = normal or (block.end is None and block.body.is_whole())
+        if whole and block.problem is None and not block.body.done:
             ending = block.end is not None and block.end.viable(self._held, 0)
             if not self._held or ending or block.body.may_end(self._held):
                 block.body.end(out)
@@ -377,7 +282,7 @@ class BlockParser(TurnParser):
             self._finish_unclosed(block, out)
             self._close_candidate(out, normal)
             return
-        if block.problem is None and normal and block.body.done:
+        if block.problem is None and whole and block.body.done:
             block.notes = (*block.notes, "missing_closer") if block.end is not None else block.notes
         elif block.problem is None:
             closing = f", then {block.marker.end}" if block.marker.end else ""

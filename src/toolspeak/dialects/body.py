@@ -81,7 +81,8 @@ class Body(ABC):
 
     Afterwards either `done`, or `problem` is set (`problem_offset` counts from the body's first character), or
     the chunk was taken, all but a short rest that is to come again with more behind it. `calls` are the calls
-    read, well-formed or malformed in their position. `start` is where the body begins in the turn: whoever makes it
+    read, well-formed or malformed in their position; those whose index is in `doubted` may be cut, as the rest of a
+    value seems to stand behind them. `start` is where the body begins in the turn: whoever makes it
     sets that.
     """
 
@@ -95,6 +96,7 @@ class Body(ABC):
         self.raw = Buffer(caps.characters)
         self.calls: list[CallCompleted | CallMalformed] = []
         self.notes: tuple[str, ...] = ()
+        self.doubted: set[int] = set()
 
     @abstractmethod
     def feed(self, text: str, start: int, out: list[Delta]) -> int: ...
@@ -117,6 +119,11 @@ class Body(ABC):
 
     def end(self, out: list[Delta]) -> None:  # noqa: B027 - a body that knows its own end has nothing to add
         """No more text at a normal end of the turn: `done` if nothing but the block's end marker is missing."""
+
+    def is_whole(self) -> bool:
+        """Whether the last call's closing bracket was read. Where nothing ends a block, a turn that was cut off has all
+        of it then, and `end` is asked too."""
+        return False
 
     def may_end(self, rest: str) -> bool:
         """Whether `rest`, which the body did not take, may be part of an end tag of its own: then `end` is asked."""
@@ -147,6 +154,7 @@ class ChosenBody(Body):
             if self._reader is None:
                 return start
             self._reader.start, self.raw, self.calls = self.start, self._reader.raw, self._reader.calls
+            self.doubted = self._reader.doubted
         stop = self._reader.feed(text, start, out)
         self._follow(self._reader)
         return stop
@@ -170,6 +178,9 @@ class ChosenBody(Body):
         if self._reader:
             self._reader.end(out)
             self._follow(self._reader)
+
+    def is_whole(self) -> bool:
+        return self._reader is not None and self._reader.is_whole()
 
     def may_end(self, rest: str) -> bool:
         return self._reader is not None and self._reader.may_end(rest)

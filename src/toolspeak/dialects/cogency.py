@@ -14,15 +14,20 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import BatchRule, Listing
+from toolspeak.dialects.argument_order import in_schema_order
+from toolspeak.dialects.attempts import sample_call
+from toolspeak.dialects.base import BatchRule, EarlierThoughts, Listing
+from toolspeak.dialects.earlier import AssistantTurns
 from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.openings import Starts
+from toolspeak.dialects.openings import AtEnd, Starts
+from toolspeak.dialects.prompt import Prompt, joined
 from toolspeak.dialects.render import (
     append_message,
     dump_json,
     join_block,
     marker_prefix,
+    outside_text,
     render_all,
     result_value,
 )
@@ -31,6 +36,8 @@ from toolspeak.dialects.schema_text import choice_text, example_tools, list_tool
 EXECUTE, RESULTS, THINK = "execute", "results", "think"
 MARKERS = marker_prefix((EXECUTE, RESULTS, THINK))
 BATCH = BatchRule("first_block")
+EARLIER = EarlierThoughts(f"<{THINK}>", f"</{THINK}>\n", "always")
+"""The reference implementation replays what the model thought (Cogency, conversation.py)."""
 
 
 def marker_table(calls_start: str) -> MarkerTable:
@@ -40,6 +47,7 @@ def marker_table(calls_start: str) -> MarkerTable:
             Marker("calls", f"<{EXECUTE}>", f"</{EXECUTE}>", Starts(calls_start)),
             Marker("results", f"<{RESULTS}>", f"</{RESULTS}>", Starts("[{")),
             Marker("reasoning", f"<{THINK}>", f"</{THINK}>"),
+            Marker("noise", "<end>", None, AtEnd(or_line=True), ends_turn=True),
         ]
     )
 
@@ -56,7 +64,7 @@ Afterwards the system answers with the results, in the order of the calls: the f
 
 Only the system writes <results>: stop after </execute> and wait. When a call failed, read why, and correct it."""
 
-THINK_TEXT = "You may think first, between <think> and </think>; nothing in there is executed or shown."
+THINK_TEXT = "You may think first, between <think> and </think>; nothing in there is executed, or part of your answer."
 
 
 class CogencyHistory:
@@ -65,36 +73,48 @@ class CogencyHistory:
     def __init__(self, dialect: CogencyDialect, tools: Sequence[ToolSpec]) -> None:
         self._dialect = dialect
         self._tools = tools
+        self._by_name = {spec.name: spec for spec in tools}
         self.messages: list[TextMessage] = []
+        self._turns = AssistantTurns(self.messages, EARLIER, MARKERS)
 
     def add(self, message: Message) -> None:
         if message.role == "tool":
-            rendered = TextMessage("user", self._dialect.render_results(message.results))
+            append_message(self.messages, TextMessage("user", self._dialect.render_results(message.results)))
+        elif message.role == "assistant":
+            calls = in_schema_order(outside_text(message.calls), self._by_name)
+            text = join_block(message.text, self._dialect.render_calls(calls, self._tools)) if calls else message.text
+            self._turns.add(message, text)
         else:
-            rendered = TextMessage(message.role, self._text(message))
-        append_message(self.messages, rendered)
-
-    def _text(self, message: Message) -> str:
-        text = message.text
-        return join_block(text, self._dialect.render_calls(message.calls, self._tools)) if message.calls else text
+            append_message(self.messages, TextMessage(message.role, message.text))
 
 
 class CogencyDialect(WithGrammar):
     """What the two protocols have in common; a subclass introduces, writes and reads the calls of one block.
 
-    `introduction` holds `{example}` where the worked example goes.
+    `introduction` holds `{example}` where the worked examples go.
     """
 
     introduction = ""
     batch: BatchRule = BATCH
+    tool_turns = False
 
     def instructions(
-        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "described"
+        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "trained"
     ) -> str:
         shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)]
-        parts = [self.introduction.replace("{example}", self.render_calls(shown, tools)), THINK_TEXT, RESULTS_TEXT]
-        parts += [choice_text(choice, tools), "## The tools you have", list_tools(tools, listing)]
-        return "\n\n".join(part for part in parts if part)
+        example = self.render_calls(shown, tools)
+        if len(shown) > 1:
+            example += f"\n\nA single call stands in such a block too:\n\n{self.render_calls(shown[:1], tools)}"
+        parts = [self.introduction.replace("{example}", example), THINK_TEXT, RESULTS_TEXT]
+        return joined(*parts, choice_text(choice, tools), "## The tools you have", list_tools(tools, listing))
+
+    def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
+        return Prompt((joined(system, self.instructions(tools, listing=listing) if tools else ""),))
+
+    def example(self, tools: Sequence[ToolSpec]) -> str:
+        """A call of one of the tools, as the model should write it."""
+        call, shown = sample_call(tools)
+        return self.render_calls([call], shown)
 
     def render_calls(self, calls: Sequence[ToolCall | MalformedCall], tools: Sequence[ToolSpec]) -> str:
         raise AssertionError("a dialect writes its own calls")
@@ -115,7 +135,7 @@ class CogencyDialect(WithGrammar):
 
 
 def _row(result: ToolResult) -> dict[str, JSON]:
-    return {"tool": result.name or None, "status": result.status, "content": result_value(result)}
+    return {"tool": result.name, "status": result.status, "content": result_value(result)}
 
 
 def unreadable(calls: Sequence[ToolCall | MalformedCall]) -> MalformedCall | None:

@@ -10,6 +10,7 @@ from toolspeak.dialects.base import BatchRule, DialectInfo, Section
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.cogency import (
     BATCH,
+    EARLIER,
     EXECUTE,
     MARKERS,
     CogencyDialect,
@@ -18,7 +19,8 @@ from toolspeak.dialects.cogency import (
 )
 from toolspeak.dialects.grammar.json_frames import json_call
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.json_calls import CallShape, JsonCalls
+from toolspeak.dialects.json_call import CallShape
+from toolspeak.dialects.json_calls import JsonCalls
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.render import dump_json
@@ -37,7 +39,8 @@ You can use tools. To call them, write one <execute> block that holds a JSON arr
 - Each call is {"name": "tool_name", "args": {…}} with the tool's own argument names and JSON types.
 - It is strict JSON: double quotes, no comments, no trailing comma; in a string write a line break as \\n, a
   quote as \\" and a backslash as \\\\. Anything else, tags included, may stand in a string as it is.
-- All calls of a block run in parallel; put a call that needs the outcome of another into a later block.
+- The calls of a block may run in parallel: count on no order among them, and put a call that needs the outcome of
+  another into a later block.
 - At most one block in a message. Without a block your message is the answer, and the work is over."""
 
 
@@ -51,6 +54,7 @@ class CogencyJson(CogencyDialect):
         "Cogency, docs/execution.md (v3.2+)",
         "parallel",
         results="a JSON array in <results>, in a user turn",
+        earlier=EARLIER,
     )
     introduction = _INTRODUCTION
 
@@ -58,7 +62,11 @@ class CogencyJson(CogencyDialect):
         def new_body(_marker: Marker, first_index: int, caps: Caps) -> JsonCalls:
             return JsonCalls(_SHAPE, first_index, caps)
 
-        return BlockParser(BlockFormat(_TABLE, BATCH, new_body), starts_in)
+        names = frozenset(spec.name for spec in tools)
+        format = BlockFormat(  # noqa: A001
+            _TABLE, BATCH, new_body, names=names, thoughts_hide=True, tools=tools, example=self.example
+        )
+        return BlockParser(format, starts_in)
 
     def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
         return _FRAME, _TABLE.markers, self.batch

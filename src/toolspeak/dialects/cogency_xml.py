@@ -10,6 +10,7 @@ from toolspeak.dialects.base import BatchRule, DialectInfo, Section
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.cogency import (
     BATCH,
+    EARLIER,
     EXECUTE,
     MARKERS,
     RESULTS,
@@ -42,7 +43,7 @@ element for each argument:
   and no extra spaces or line breaks. Numbers, true and false are written plainly; arrays and objects as JSON.
 - Only if a value contains an end tag of its own call, or one of this protocol's tags, wrap the whole value:
   <![CDATA[the value]]> (and write ]]> in it as ]]]]><![CDATA[>).
-- The calls of a block run one after the other, in their order; a failed call does not stop those behind it.
+- The calls of a block take effect in their order; a failed call does not stop those behind it.
 - At most one block in a message. Without a block your message is the answer, and the work is over."""
 
 
@@ -57,6 +58,7 @@ class CogencyXml(CogencyDialect):
         "sequential",
         arguments="text, typed by the tool's schema",
         results="a JSON array in <results>, in a user turn",
+        earlier=EARLIER,
     )
     introduction = _INTRODUCTION
 
@@ -66,7 +68,11 @@ class CogencyXml(CogencyDialect):
         def new_body(_marker: Marker, first_index: int, caps: Caps) -> XmlCalls:
             return XmlCalls(EXECUTE, by_name, first_index, caps)
 
-        return BlockParser(BlockFormat(_TABLE, BATCH, new_body), starts_in)
+        names = frozenset(spec.name for spec in tools)
+        format = BlockFormat(  # noqa: A001
+            _TABLE, BATCH, new_body, names=names, thoughts_hide=True, tools=tools, example=self.example
+        )
+        return BlockParser(format, starts_in)
 
     def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
         return _FRAME, _TABLE.markers, self.batch

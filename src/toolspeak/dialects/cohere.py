@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import cast
 
 from toolspeak.data.messages import JSON, ToolResult
-from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.json_calls import CallShape
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.json_call import CallShape
 from toolspeak.dialects.json_dialect import ONE_ARRAY, frames, json_dialect
 from toolspeak.dialects.live import Live
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.render import ERROR, result_value
 
+_NO_CALLS = ("directly-answer", "directly_answer")  # the template's word for an answer without a tool
 _TURN = ("<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>")
 
 
@@ -23,7 +24,14 @@ def _tool_result(live: Live, result: ToolResult) -> str:
     whole = len(result.content) == 1 and isinstance(value, dict)
     text = ERROR + value if failed and isinstance(value, str) else cast("JSON", value)
     shown = cast("JSON", value) if whole else {"content": text}
-    return live.dump({"tool_call_id": result.call_id, "results": {"0": shown}, "is_error": True if failed else None})
+    return f"""\
+    {{
+        "tool_call_id": {live.dump(result.call_id)},
+        "results": {{
+            "0": {live.dump(shown)}
+        }},
+        "is_error": {"true" if failed else "null"}
+    }}"""
 
 
 COHERE_COMMAND = json_dialect(
@@ -32,8 +40,9 @@ COHERE_COMMAND = json_dialect(
         '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": …, "parameters": {…}}, …]<|END_ACTION|>',
         "chat templates of CohereLabs/c4ai-command-r7b-12-2024 and c4ai-command-a-03-2025",
         "parallel",
-        models=("command-r7b", "command-a"),
+        models=("command-r7b", "command-a", "north-mini-code"),
         results="<|START_TOOL_RESULT|>[…]<|END_TOOL_RESULT|> in a system turn",
+        earlier=EarlierThoughts("<|START_THINKING|>", "<|END_THINKING|>", "always", calls_only=True),
         reasoning="<|START_THINKING|> … <|END_THINKING|>",
     ),
     [
@@ -42,12 +51,20 @@ COHERE_COMMAND = json_dialect(
         Marker("reasoning", "<|START_THINKING|>", "<|END_THINKING|>"),
         *frames("<|START_TEXT|>", "<|END_TEXT|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", *_TURN),
     ],
-    CallShape("parameters", array=True, arguments_required=False, name_key="tool_name", id_key="tool_call_id"),
+    CallShape(
+        "parameters",
+        array=True,
+        arguments_required=False,
+        name_key="tool_name",
+        id_key="tool_call_id",
+        no_calls=_NO_CALLS,
+    ),
     around=("<|START_ACTION|>", "<|END_ACTION|>"),
     write_result=_tool_result,
     results_around=("<|START_TOOL_RESULT|>[\n", "\n]<|END_TOOL_RESULT|>"),
     results_between=",\n",
-    call_id=True,
+    list_layout=("[\n    ", ",\n    ", "\n]"),
+    ids="numbers",
     rules=f'- "tool_call_id" counts the calls of the conversation from "0".\n{ONE_ARRAY}',
 )
 
@@ -68,7 +85,7 @@ COMMAND_R_PLUS = json_dialect(
         Marker("results", "<results>", "</results>", Starts('\n[{"'), plain=True),
         *frames(*_TURN),
     ],
-    CallShape("parameters", array=True, arguments_required=False, name_key="tool_name"),
+    CallShape("parameters", array=True, arguments_required=False, name_key="tool_name", no_calls=_NO_CALLS),
     around=(f"{_ACTION}\n", "\n```"),
     results_around=("<results>\n", "\n</results>"),
     rules=ONE_ARRAY,

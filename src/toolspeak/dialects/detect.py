@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from toolspeak.data.deltas import (
     DIALECT_NOTE,
@@ -27,8 +27,10 @@ from toolspeak.dialects.hermes import HERMES
 from toolspeak.dialects.markers import Found, Marker
 from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.opened import OpenedParser
+from toolspeak.dialects.quotes import Kind
 from toolspeak.dialects.readers import TURNS, Reader, Same, known_readers
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
+from toolspeak.dialects.thoughts import ThinkingParser
 from toolspeak.dialects.wrapped import WrappedDialect
 
 _ALL = BatchRule("all_calls")
@@ -49,7 +51,7 @@ class AutoParser(BlockParser):
         self._readers = known.readers
         self._begins, self._beginner = known.begins, known.beginner
         self._tools = tools
-        self._own = own
+        self._own, self._told = own, told
         self._rest: Parser | None = None
         self._first = self._offset = 0  # the index of the rest's first call, the rest's place in the turn
         batch = own[0].batch if own else _ALL
@@ -58,6 +60,7 @@ class AutoParser(BlockParser):
         if thoughts:
             self._thought = thoughts[0]
             self._thought_ends = known.thought_ends
+            self._may_begin_end = known.thought_end_starts
         if known.may_begin and self._state == self._text:
             self._state = self._begin
 
@@ -91,6 +94,30 @@ class AutoParser(BlockParser):
         return reader.format.new_body(marker, first_index, caps)
 
     # States, besides those of any blocks.
+
+    def _draft_parser(self) -> AutoParser:
+        parser = AutoParser(self._own, self._tools, "text", self._told)
+        parser._union.current, parser._state = self._union.current, parser._text
+        return parser
+
+    def _format_of(self, found: Found) -> BlockFormat:
+        return found.reader.format if isinstance(found.reader, Reader) else self._format
+
+    def _suspicion(self, found: Found, text: str, start: int, at: int, quoting: bool) -> Kind | None:
+        turn = isinstance(found.reader, Reader) and found.reader.turn
+        return None if turn else super()._suspicion(found, text, start, at, quoting)
+
+    def _keep_place(self) -> Any:
+        return super()._keep_place(), self._union.current
+
+    def _take_back_to(self, place: Any) -> None:
+        place, self._union.current = place
+        super()._take_back_to(place)
+
+    def _adopt(self, reader: ThinkingParser) -> None:
+        super()._adopt(reader)
+        if isinstance(reader, AutoParser):
+            self._union.current = reader._union.current
 
     def _begin(self, text: str, position: int, out: list[Delta]) -> int:
         """At the start of a turn: prompts end where a header begins."""

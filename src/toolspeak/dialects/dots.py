@@ -9,14 +9,15 @@ from toolspeak.dialects.body import Body, ChosenBody
 from toolspeak.dialects.declared import DeclaredDialect, Tools
 from toolspeak.dialects.element_tags import ElementSyntax
 from toolspeak.dialects.elements import ElementCalls
-from toolspeak.dialects.json_calls import CallShape, JsonCalls
+from toolspeak.dialects.json_call import CallShape
+from toolspeak.dialects.json_calls import JsonCalls
 from toolspeak.dialects.json_dialect import EACH_ALONE, THINK, frames, json_dialect
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.scan import Caps
 
 _START, _END = "<dots_function_call>", "</dots_function_call>"
-_SHAPE = CallShape("arguments", array=False, arguments_required=False, arguments_text=True)
+_SHAPE = CallShape("arguments", array=False, arguments_required=False, arguments_text=True, alone=True)
 _ELEMENTS = ElementSyntax("<invoke", "<parameter")
 
 
@@ -31,7 +32,7 @@ class _EitherForm(ChosenBody):
     def choose(self, text: str, start: int) -> Body:
         if text[start] == "<":
             return ElementCalls(_ELEMENTS, (_START, _END), self._tools, self._first_index, self.caps)
-        return JsonCalls(_SHAPE, self._first_index, self.caps)
+        return JsonCalls(_SHAPE, self._first_index, self.caps, self._tools, several=True)
 
 
 def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:

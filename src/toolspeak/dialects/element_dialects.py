@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
@@ -14,10 +14,11 @@ from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.element_tags import ElementSyntax
 from toolspeak.dialects.element_values import TEXT, needs_mark, value_types, write_json, write_text
 from toolspeak.dialects.elements import ElementCalls
+from toolspeak.dialects.forms import form_body, with_forms
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.markers import ENGINE_TOKENS, Marker, MarkerTable
+from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.openings import Alone, Starts, Tag, Texts
 from toolspeak.dialects.render import marker_prefix, result_text
 from toolspeak.dialects.scan import Caps
@@ -42,6 +43,22 @@ class Layout:
     results_joint: str = "\n"
 
 
+@quick()
+class Spelling:
+    """Another way to write the tags, which is read and not written: `wrappers` are the markers of blocks."""
+
+    syntax: ElementSyntax
+    wrappers: Sequence[tuple[str, str]]
+
+    def markers(self, forms: Sequence[str]) -> Iterator[Marker]:
+        syntax, texts = self.syntax, tuple(end for _, end in self.wrappers)
+        call = syntax.call if syntax.call.endswith("=") else f"{syntax.call} "
+        for start, end in self.wrappers:
+            yield with_forms(Marker("calls", start, end, Texts((call, end))), forms)
+        inner = ("<name>",) if syntax.named_inside else (syntax.argument, syntax.call_end)
+        yield Marker("calls", syntax.call.removesuffix(">"), syntax.call_end, Tag(inner), tails=texts)
+
+
 def element_dialect(
     info: DialectInfo,
     syntax: ElementSyntax,
@@ -49,21 +66,28 @@ def element_dialect(
     *,
     wrappers: Sequence[tuple[str, str]] = (),
     bare: bool = True,
+    forms: Sequence[str] = (),
+    also: Sequence[Spelling] = (),
     tails: Sequence[str] = (),
     reasoning: tuple[str, str] | None = ("<think>", "</think>"),
     results: tuple[str, str] | None,
     live: Sequence[str],
     rules: str,
 ) -> DeclaredDialect:
-    """`wrappers` are the blocks' markers, the usual first; `bare`: a call may also stand without one, with one of
-    `tails` or a wrapper's end behind it. `results` are the
-    markers of a batch of results, `live` the names whose tags are escaped in results."""
+    """`wrappers` are the blocks' markers, the usual first, `forms` how else they may be filled (`with_forms`), `also`
+    how else their tags are written; `bare`: a call may also stand without one, with one of `tails` or a wrapper's end
+    behind it. `results` are the markers of a batch of results, `live` the names whose tags are escaped in results."""
     first = (syntax.call, *syntax.skipped)
-    markers = [Marker("calls", start, end, Texts((*first, end))) for start, end in wrappers]
+    markers = [with_forms(Marker("calls", start, end, Texts((*first, end))), forms) for start, end in wrappers]
     if bare:
         behind = tuple(dict.fromkeys((*(end for _, end in wrappers), *tails)))
         inner = (syntax.argument, syntax.call_end)
         markers.append(Marker("calls", syntax.call, syntax.call_end, Tag(inner), tails=behind))
+    syntaxes = {marker.text: syntax for marker in markers}
+    for spelling in also:
+        made = [each for each in spelling.markers(forms) if each.text not in syntaxes]
+        syntaxes.update((marker.text, spelling.syntax) for marker in made)
+        markers += made
     if results:
         # Where the template writes a line break behind the marker, that tells it from prose; else the marker does.
         framed = f"{results[0]}\n" in layout.result + layout.results
@@ -74,8 +98,11 @@ def element_dialect(
     ends = re.compile(rf"{syntax.ends.pattern}|{escaped.pattern}")
 
     def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+        if marker.form:
+            return form_body(marker, tools, first_index, caps)
         block = (marker.text, marker.end or "")
-        return ElementCalls(syntax, block, tools, first_index, caps, isinstance(marker.opening, Tag))
+        bare = isinstance(marker.opening, Tag)
+        return ElementCalls(syntaxes[marker.text], block, tools, first_index, caps, bare)
 
     def write_calls(calls: Calls, tools: Tools) -> str:
         start, end = layout.block
@@ -94,7 +121,7 @@ def element_dialect(
 
     return DeclaredDialect(
         info=info,
-        table=MarkerTable(markers, (*info.stop, *ENGINE_TOKENS)),
+        table=MarkerTable(markers, info.stop),
         new_body=new_body,
         write_calls=write_calls,
         write_results=write_results,

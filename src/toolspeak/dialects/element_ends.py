@@ -10,7 +10,7 @@ from typing import Literal
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.element_tags import ElementSyntax, Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE
-from toolspeak.dialects.steps import begins, skip_space
+from toolspeak.dialects.steps import begins, ends_line, skip_space
 from toolspeak.dialects.typed_text import admits_argument
 
 Verdict = Literal["yes", "no", "undecided"]
@@ -22,7 +22,8 @@ whose end nobody can tell (`broken`)."""
 class Lookahead:
     """Looks behind a tag at `at`, and no further than it must. `rejected` is what followed an end tag that ended
     nothing. `stray`: a value of the call holds an end tag that nothing in it opened, so that the call only counts if
-    it ends as it should. `waits`: nothing has come yet behind a block's end in a value."""
+    it ends as it should. `torn`: so does this value, and that tag ends its line, or another follows it. `waits`:
+    nothing has come yet behind a block's end in a value."""
 
     def __init__(
         self,
@@ -38,12 +39,13 @@ class Lookahead:
         self._tools = tools
         self._bare = bare
         self.rejected = ""
-        self.stray = self.waits = False
+        self.stray = self.torn = self.waits = False
         self._blocks = self._calls = 0  # that began in the value and have not ended
         self._argument = False  # whether an argument of the inner call is open
 
     def start_value(self) -> None:
         self.rejected, self._blocks, self._calls, self._argument = "", 0, 0, False
+        self.torn = False
 
     def outcome(
         self, text: str, at: int, tag: str, alone: bool, given: Collection[str], spec: ToolSpec | None
@@ -75,6 +77,7 @@ class Lookahead:
             return "content"
         verdict = self._ends_value(rest)
         self.stray = self.stray or verdict == "no"
+        self.torn = self.torn or (verdict == "no" and ends_line(rest, len(self._syntax.argument_end)))
         return "closed" if verdict == "yes" else "content" if verdict == "no" else "undecided"
 
     def _argument_start(self, rest: str, alone: bool, given: Collection[str], spec: ToolSpec | None) -> Outcome:

@@ -16,7 +16,12 @@ from toolspeak.dialects.whole_call import GAP, WholeCall, text_without, whole_ca
 
 _EQUALS = r'([^<>]*?)(\s+type="json")?>'
 # Ġ is a blank that a byte-level detokenizer left as it was (MiniCPM).
-_NAMED = r"""[\sĠ]*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))(?=[\s/>])((?:[^<>/]|/(?!>))*)(/?)>"""
+_NAMED = (
+    r"""(?:[\sĠ]*name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>/]+))(?=[\s/>])((?:[^<>/]|/(?!>))*)"""
+    r"""|\s+([\w.-]+)\s*)(/?)>"""
+)
+_INSIDE = r"\s*<name>([^<>]*)</name>"
+_INSIDE_START = re.compile(r"\s*(?:<(?:n(?:a(?:m(?:e(?:>[^<>]*(?:<(?:/(?:n(?:a(?:me?)?)?)?)?)?)?)?)?)?)?)?")
 _PLAIN_NAME = r"[^<>&\s\"']{1,100}"
 _PLAIN_TYPE = '(?P<said>(?: string="(?:true|false)")?+)'
 _STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
@@ -41,7 +46,8 @@ class ElementSyntax:
     that mean nothing between calls.
     `wrappers`: names under which a model may put all arguments as one JSON object. `typed`: the tag says whether the
     value is text (`string="true"`). `guesses`: without a schema a value that is JSON is that JSON. `doubled`: a tool
-    may be called by its name behind a name space of the same name (`f.f`).
+    may be called by its name behind a name space of the same name (`f.f`). `named_inside`: behind the start tag of a
+    call, which is whole then, its name stands in an element `<name>`.
     """
 
     call: str
@@ -50,6 +56,7 @@ class ElementSyntax:
     typed: bool = False
     guesses: bool = False
     doubled: bool = False
+    named_inside: bool = False
     skipped: tuple[str, ...] = ()
     wrappers: tuple[str, ...] = ()
     call_end: str = field(init=False)
@@ -62,8 +69,10 @@ class ElementSyntax:
             opener: re.compile(re.escape(opener) + (_EQUALS if opener.endswith("=") else _NAMED))
             for opener in (self.call, self.argument)
         }
+        if self.named_inside:
+            patterns[self.call] = re.compile(re.escape(self.call) + _INSIDE)
         set_ = object.__setattr__
-        set_(self, "call_end", f"</{self.call[1:].removesuffix('=')}>")
+        set_(self, "call_end", f"</{self.call[1:].rstrip('=>')}>")
         set_(self, "argument_end", f"</{self.argument[1:].removesuffix('=')}>")
         texts = (self.argument_end, self.call_end, self.argument)
         set_(self, "ends", re.compile("|".join(map(re.escape, texts))))
@@ -76,15 +85,24 @@ class ElementSyntax:
         found = self._patterns[opener].match(text, position, position + MAX_CANDIDATE)
         if found is None:
             rest = text[position : position + MAX_CANDIDATE]
+            if opener == self.call and self.named_inside:
+                begun = _INSIDE_START.fullmatch(rest, len(opener)) and len(rest) < MAX_CANDIDATE
+                return "undecided" if begun else None
             return None if len(rest) == MAX_CANDIDATE or ">" in rest or "<" in rest[1:] else "undecided"
+        if opener == self.call and self.named_inside:
+            return Tag(_name(found[1]), "", False, len(found[0]))
         if opener.endswith("="):
-            return Tag(_name(found[1]), "json" if found[2] else "", False, len(found[0]))
-        name = next(group for group in found.group(1, 2, 3) if group is not None)
-        return Tag(_name(name), explicit_type(found[4]), bool(found[5]), len(found[0]))
+            return Tag(_name(_unquoted(found[1].strip())), "json" if found[2] else "", False, len(found[0]))
+        name = next(group for group in found.group(1, 2, 3, 5) if group is not None)
+        return Tag(_name(name), explicit_type(found[4] or ""), bool(found[6]), len(found[0]))
 
     def open(self, opener: str, name: str, attribute: str = "") -> str:
         name = escape_name(name)
         return f"{opener}{name}{attribute}>" if opener.endswith("=") else f'{opener} name="{name}"{attribute}>'
+
+    def lacks_start(self, value: str) -> bool:
+        """Whether a value holds more ends of arguments than begin in it."""
+        return value.count(self.argument_end) > value.count(self.argument.rstrip("="))
 
     def line_break(self, text: str, start: int, stop: int, crlf: bool) -> int:
         """Where the line break begins that stands behind the value in text[start:stop]; `stop` if there is none."""
@@ -136,7 +154,14 @@ def _whole(syntax: ElementSyntax, texts: tuple[str, ...]) -> WholeCall:
 def _plain_tag(opener: str, name: str, said: str) -> str:
     """The pattern of a start tag around that of the name; `said` is that of what may stand behind a quoted one."""
     opener = re.escape(opener)
+    if opener.endswith(">"):
+        return f"{opener}<name>{name}</name>"
     return f"{opener}{name}{said and '(?P<said>)'}>" if opener.endswith("=") else f'{opener} name="{name}"{said}>'
+
+
+def _unquoted(name: str) -> str:
+    """A name that stands in quotes as an attribute's value would; in a name that we write they are escaped."""
+    return name[1:-1] if len(name) > 2 and name[0] == name[-1] and name[0] in "\"'" else name
 
 
 def _name(text: str) -> str:

@@ -131,11 +131,13 @@ class ElementCalls(CallSteps):
             self._open_element(tag, text, position, out)
             return position + tag.length
         ends = (self._block_end, *self._unclosed) if self.calls else (self._block_end,)
-        if tag == "undecided" or begins(text, position, *ends, *self._syntax.skipped):
+        if tag == "undecided" or begins(text, position, *ends, *self._syntax.skipped, self._syntax.argument_end):
             self._wait = True
         elif text[position] != "<" and self.calls and not self._bare:
             self._state = self._prose
         else:
+            if self.calls and text.startswith(self._syntax.argument_end, position):
+                self.doubted.add(self.calls[-1].index)
             self._expected(f"{self._syntax.call}… or {self._block_end}", text, position)
         return position
 
@@ -233,7 +235,7 @@ class ElementCalls(CallSteps):
     def _end_unclosed(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._open_call()
         call.notes.append("missing_closer")
-        if self._bare or self._lookahead.stray:
+        if self._bare or self._lookahead.stray or not (call.arguments or call.written):
             call.problem = call.problem or self._unended(call)
         self._end_call(text, position, out)
         return position
@@ -363,6 +365,10 @@ class ElementCalls(CallSteps):
 
     def _end_value(self) -> None:
         value, text = self._open_value(), self._text.value()
+        if self._lookahead.torn and self._syntax.lacks_start(text):
+            # A value whose start tag was lost would be run as a part of this one.
+            call = self._open_call()
+            call.problem = call.problem or self._no_end(value)
         self._value, self._state = None, self._in_call
         if value.wrapper:
             if self._unwrap(value.name, text):

@@ -37,6 +37,7 @@ class FunctionCalls(Steps):
         self._size = 0  # of the JSON, with what is yet to be told
         self._word = ""
         self._write = string_text  # what of a string the run took, see `flow`
+        self._fault: Problem | None = None  # of the open call alone: its end is known all the same
         self._state = self._start
 
     @abstractmethod
@@ -75,10 +76,15 @@ class FunctionCalls(Steps):
         value = decode_json(written)
         if isinstance(value, Problem):
             return position
-        out.append(CallStarted(self._index, found[1]))
+        name = self._tool_name(found[1])
+        out.append(CallStarted(self._index, name))
         out.append(ArgumentsDelta(self._index, written))
-        self._add_call(CallCompleted(self._index, found[1], value), out)
+        self._add_call(CallCompleted(self._index, name, value), out)
         return found.end()
+
+    def _tool_name(self, written: str) -> str:
+        """The tool that is meant by a name as it was written."""
+        return written
 
     @abstractmethod
     def _whole_value(self, text: str) -> str | None:
@@ -87,14 +93,15 @@ class FunctionCalls(Steps):
     def _begin_raw(self, position: int) -> None:
         """A call's text begins here."""
         self._offset, self._json, self._size, self._word = self._base + position, Buffer(self.caps.characters), 0, ""
+        self._fault = None
 
     def _begin_call(self, out: list[Delta]) -> None:
-        self._name, self._word = self._word, ""
+        self._name, self._word = self._tool_name(self._word), ""
         out.append(CallStarted(self._index, self._name))
 
     def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
         self._tell(out)
-        value = decode_json(self._json.value())
+        value = self._fault or decode_json(self._json.value())
         if isinstance(value, dict):
             arguments = cast("dict[str, JSON]", value)
             delta: CallCompleted | CallMalformed = CallCompleted(self._index, self._name, arguments)
@@ -106,7 +113,7 @@ class FunctionCalls(Steps):
         self._add_call(delta, out)
 
     def _say(self, fragment: str) -> None:
-        if not fragment or self.problem is not None:
+        if not fragment or self.problem is not None or self._fault is not None:
             return
         room = self.caps.characters - self._size
         if len(fragment) > room:

@@ -14,7 +14,7 @@ from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import optional
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.markers import LLAMA_HEAD, Marker, MarkerTable
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
 from toolspeak.dialects.opened import OpenedParser
 from toolspeak.dialects.openings import Follows
@@ -36,11 +36,12 @@ def _write_results(results: Sequence[ToolResult], live: re.Pattern[str]) -> str:
 # --- v3.1 ---------------------------------------------------------------------------------------
 
 _FUNCTION, _FUNCTION_END = "<function=", "</function>"
-_STOP_V31 = ("<|eom_id|>", "<|eot_id|>")
+_STOP_V31 = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>")
+_STOP_V32 = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
 _LIVE_V31 = re.compile(r"<(?=function=|\s*+(?:/\s*+)?(?ai:function))")
 _SHAPE_V31 = NamedShape(_read_header, "<function=name>{…}</function>", separator=">", others=(_FUNCTION_END,))
-_BEHIND_V31 = re.compile(rf"\s*{NAME}\s*>\s*(?:\{{|```|</function)")
-_COMING_V31 = re.compile(rf"\s*(?:{NAME}\s*(?:>\s*(?P<tail>`{{0,2}}|</?[a-z]*)?)?)?")
+_BEHIND_V31 = re.compile(rf"\s*{NAME}\s*>\s*(?:\{{|```|</function|\[|null)")
+_COMING_V31 = re.compile(rf"\s*(?:{NAME}\s*(?:>\s*(?:n(?:ul?)?|(?P<tail>`{{0,2}}|</?[a-z]*))?)?)?")
 
 
 def _behind_v31(rest: str) -> bool | None:
@@ -50,8 +51,8 @@ def _behind_v31(rest: str) -> bool | None:
     return None if found and (not found["tail"] or f"```{_FUNCTION_END}".find(found["tail"]) in (0, 3)) else False
 
 
-def _body_v31(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return NamedCalls(_SHAPE_V31, first_index, caps)
+def _body_v31(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return NamedCalls(_SHAPE_V31, first_index, caps, tools)
 
 
 def _write_v31(calls: Calls, _tools: Tools) -> str:
@@ -75,7 +76,9 @@ FUNCTIONARY_V31 = DeclaredDialect(
         reasoning="",
         stop=_STOP_V31,
     ),
-    table=MarkerTable([Marker("calls", _FUNCTION, _FUNCTION_END, Follows(_behind_v31))], specials=_STOP_V31),
+    table=MarkerTable(
+        [Marker("calls", _FUNCTION, _FUNCTION_END, Follows(_behind_v31))], specials=(*_STOP_V31, LLAMA_HEAD)
+    ),
     new_body=_body_v31,
     write_calls=_write_v31,
     write_results=lambda results: _write_results(results, _LIVE_V31),
@@ -91,7 +94,7 @@ FUNCTIONARY_V31 = DeclaredDialect(
 
 _TO, _TO_ALL = ">>>", ">>>all\n"
 _LIVE_V32 = re.compile(r">(?=>>)")
-_SHAPE_V32 = NamedShape(_read_header, ">>>name\n{…}", others=(_TO,))
+_SHAPE_V32 = NamedShape(_read_header, ">>>name\n{…}", others=(_TO,), unended=True)
 _BEHIND_V32 = re.compile(rf"({NAME})[ \t]*\r?\n\s*\{{")
 _COMING_V32 = re.compile(rf"(?:{NAME}[ \t]*(?:\r?\n?\s*)?)?")
 
@@ -102,8 +105,8 @@ def _behind_v32(rest: str) -> bool | None:
     return None if _COMING_V32.fullmatch(rest) else False
 
 
-def _body_v32(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return NamedCalls(_SHAPE_V32, first_index, caps)
+def _body_v32(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return NamedCalls(_SHAPE_V32, first_index, caps, tools)
 
 
 def _write_v32(calls: Calls, _tools: Tools) -> str:
@@ -152,10 +155,11 @@ FUNCTIONARY_V32 = _FunctionaryV32(
         models=("functionary-small-v3.2", "functionary-medium-v3.2"),
         results="plain text in a tool turn",
         reasoning="",
-        stop=("<|eot_id|>",),
+        stop=_STOP_V32,
     ),
     table=MarkerTable(
-        [Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, Follows(_behind_v32))], specials=("<|eot_id|>",)
+        [Marker("noise", _TO_ALL, None), Marker("calls", _TO, None, Follows(_behind_v32))],
+        specials=(*_STOP_V32, LLAMA_HEAD),
     ),
     new_body=_body_v32,
     write_calls=_write_v32,

@@ -10,16 +10,17 @@ from typing import cast
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.forms import form_body, with_forms
 from toolspeak.dialects.gemma_calls import GemmaCalls
 from toolspeak.dialects.grammar.call_frames import gemma_notation
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.schema import SchemaNodes
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.openings import Matches
+from toolspeak.dialects.openings import Matches, Something
 from toolspeak.dialects.render import ERROR, dump_json, escape_text, marker_prefix, result_value
 from toolspeak.dialects.scan import Caps
 from toolspeak.dialects.typed_text import as_mapping
@@ -92,7 +93,9 @@ class GemmaFormat:
         written = self.write(value if isinstance(value, Mapping) else {"value": value})
         return escape_text(result.name, self.live) + written
 
-    def new_body(self, _marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    def new_body(self, marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+        if marker.form:
+            return form_body(marker, tools, first_index, caps)
         return GemmaCalls(self.quote, self.call, tools, first_index, caps)
 
 
@@ -119,17 +122,19 @@ GEMMA4 = DeclaredDialect(
         models=("gemma-4",),
         arguments='strings between <|"|>, else by schema',
         results="<|tool_response>response:f{value:…}<tool_response|>",
+        earlier=EarlierThoughts("<|channel>thought\n", "\n<channel|>"),
         reasoning="<|channel>thought",
         stop=("<turn|>",),
     ),
     table=MarkerTable(
         [
-            Marker("calls", *_GEMMA4.call, Matches(_CALL, _CALL_STARTED, _GEMMA4.call[1]), ends_reasoning=True),
-            Marker("results", *_GEMMA4.result, plain=True),
+            with_forms(Marker("calls", *_GEMMA4.call, Matches(_CALL, _CALL_STARTED, _GEMMA4.call[1])), ("json",)),
+            Marker("results", *_GEMMA4.result, Something(), plain=True),
             Marker("reasoning", "<|channel>", "<channel|>", label="thought\n", nested=False),
             Marker("noise", "<channel|>", None),
         ],
         specials=("<turn|>", "<bos>", "<eos>"),
+        stops=("<|tool_response>",),
     ),
     new_body=_GEMMA4.new_body,
     write_calls=_GEMMA4.write_calls,
@@ -161,10 +166,13 @@ FUNCTIONGEMMA = DeclaredDialect(
     ),
     table=MarkerTable(
         [
-            Marker("calls", *_FUNCTIONGEMMA.call, Matches(_CALL, _CALL_STARTED, _FUNCTIONGEMMA.call[1])),
-            Marker("results", *_FUNCTIONGEMMA.result, plain=True),
+            with_forms(
+                Marker("calls", *_FUNCTIONGEMMA.call, Matches(_CALL, _CALL_STARTED, _FUNCTIONGEMMA.call[1])), ("json",)
+            ),
+            Marker("results", *_FUNCTIONGEMMA.result, Something(), plain=True),
         ],
         specials=("<end_of_turn>", "<bos>", "<eos>"),
+        stops=("<start_function_response>",),
     ),
     new_body=_FUNCTIONGEMMA.new_body,
     write_calls=_FUNCTIONGEMMA.write_calls,

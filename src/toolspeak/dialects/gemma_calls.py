@@ -20,6 +20,7 @@ from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.function_calls import Flow, FunctionCalls, json_content
+from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, decode_json
 from toolspeak.dialects.steps import begins, json_string, skip_space, stands, string_text
 from toolspeak.dialects.typed_text import as_mapping, json_type, resolve, schema_types
@@ -33,6 +34,7 @@ _KEY_RUN = re.compile(r"[^\s{}<>\"\[\],:]*")
 _BARE_RUN = re.compile(r"[^,{}\[\]<\"]*")
 _NEXT_KEY = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*:|[}<\"])")
 _NEXT_KEY_START = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*)?")
+_APOSTROPHE = re.compile(r"['\\<]")
 _BEFORE_STRING = frozenset(":[,{")
 _WORDS: dict[str, JSON] = {"True": True, "False": False, "None": None}
 _UNKNOWN: Mapping[str, JSON] = {"type": "string"}
@@ -130,6 +132,9 @@ class GemmaCalls(FunctionCalls):
             return self._close(text, position, out)
         if text[position] == '"':
             self._in_key, self._scanner, self._state = True, JsonScanner(self.caps), self._json_string
+        elif text[position] == "'":
+            self._in_key, self._state = True, self._apostrophes
+            return position + 1
         elif text[position] == "<":
             return self._open_string(text, position, True)
         else:
@@ -177,6 +182,9 @@ class GemmaCalls(FunctionCalls):
             return self._open_string(text, position, False)
         if char == '"':
             self._in_key, self._scanner, self._state = False, JsonScanner(self.caps), self._json_string
+        elif char == "'":
+            self._text, self._in_key, self._state = Buffer(self.caps.characters), False, self._apostrophes
+            return position + 1
         elif char in "[{":
             if len(self._levels) >= self.caps.depth:
                 return self._too_deep(position)
@@ -220,7 +228,8 @@ class GemmaCalls(FunctionCalls):
             self._wait = True
             return at
         if ends == "content":
-            self._content(mark)
+            # Gemma 4 writes a quote in a text so too; but in a call that is quoted all is as it stands.
+            self._content('"' if mark == '<|"|>' and not self._calls else mark)
             return at + len(mark)
         if mark != self._quote:
             return self._fail("unclosed", f"a string has no end; write {self._quote} behind it", at)
@@ -259,13 +268,14 @@ class GemmaCalls(FunctionCalls):
         if self._calls and self._last in _BEFORE_STRING:
             self._quoted = True
             return "content"
-        ends = self._ends_string(text, at)
+        ends = self._ends_string(text, at, len(self._quote))
         if ends == "content" and self._last in _BEFORE_STRING:
             self._quoted = True
         return ends
 
-    def _ends_string(self, text: str, at: int) -> Literal["end", "content", "wait"]:
-        after = skip_space(text, at + len(self._quote))
+    def _ends_string(self, text: str, at: int, length: int) -> Literal["end", "content", "wait"]:
+        """What stands behind a delimiter of this length."""
+        after = skip_space(text, at + length)
         closer = self._levels[-1].closer
         if after - at >= MAX_CANDIDATE:
             return "end"
@@ -297,6 +307,41 @@ class GemmaCalls(FunctionCalls):
             self._state = self._colon if self._in_key else self._after
         return stop
 
+    def _apostrophes(self, text: str, position: int, out: list[Delta]) -> int:
+        """A string as Python writes it. What an escape means in it nobody can tell, nor whose another quote is that
+        stands in no word."""
+        found = _APOSTROPHE.search(text, position)
+        stop = found.start() if found else len(text)
+        self._text.add(text[position:stop])
+        self._last = text[stop - 1] if stop > position else self._last
+        if self._text.overflown:
+            return self._fail("too_large", f"a value is over {self.caps.characters} characters", position)
+        if found is None:
+            return stop
+        mark = stands(text, stop, self._marks) if text[stop] == "<" else ""
+        ends = self._ends_string(text, stop, 1) if text[stop] == "'" else "content"
+        if mark is None or ends == "wait" or stop + 1 == len(text):
+            self._wait = True
+            return stop
+        if ends == "end":
+            self._take_text()
+            return stop + 1
+        word = text[stop] == "<" or (self._last.isalnum() and text[stop + 1].isalnum())
+        if mark or text[stop] == "\\" or not word:
+            reason = f"a string in single quotes cannot be read here; write {self._quote}text{self._quote}"
+            return self._fail("invalid_call", reason, stop)
+        self._text.add(text[stop])
+        self._last = text[stop]
+        return stop + 1
+
+    def _take_text(self) -> None:
+        """The string is complete: a key's, or a value."""
+        if self._in_key:
+            self._state = self._colon
+            return
+        self._say(json_string(self._text.value()))
+        self._state = self._after
+
     def _bare(self, text: str, position: int, out: list[Delta]) -> int:
         """A value without delimiters, up to what ends a value."""
         found = _BARE_RUN.match(text, position)
@@ -321,6 +366,9 @@ class GemmaCalls(FunctionCalls):
         types = schema_types(self._schema(), self._spec.parameters if self._spec else {})
         value = _WORDS[bare] if bare in _WORDS else decode_json(bare, self.caps)
         text = json.dumps(bare, ensure_ascii=False)
+        if isinstance(value, Problem) and "string" not in types:
+            other = read_other(bare, types, self.caps)
+            value = value if isinstance(other, str) else other
         if isinstance(value, Problem):
             return value if value.code != "invalid_json" and "string" not in types else text
         whole = isinstance(value, float) and value.is_integer() and "integer" in types

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.openings import Starts
 from toolspeak.dialects.pair_dialect import LINES, RESPONSE_INLINE, RESPONSE_LINES, Layout, pair_dialect
@@ -19,10 +19,11 @@ GLM45 = pair_dialect(
         "<tool_call>name, then <arg_key>k</arg_key> and <arg_value>v</arg_value> on lines of their own",
         "chat template of zai-org/GLM-4.5",
         "parallel",
-        models=("glm-4.5", "glm-4.6"),
+        models=("glm-4.5", "glm-4.6", "ring-2.6"),
         arguments=_TYPING,
         results="<tool_response> in lines, in an observation turn",
-        stop=("<|observation|>", "<|user|>"),
+        earlier=EarlierThoughts("<think>", "</think>\n"),
+        stop=("<|observation|>", "<|user|>", "<|endoftext|>"),
     ),
     _TAGS,
     LINES,
@@ -40,7 +41,8 @@ GLM47 = pair_dialect(
         models=("glm-4.7", "glm-5.x"),
         arguments=_TYPING,
         results="<tool_response> in an observation turn",
-        stop=("<|observation|>", "<|user|>"),
+        earlier=EarlierThoughts("<think>", "</think>"),
+        stop=("<|observation|>", "<|user|>", "<|endoftext|>"),
     ),
     _TAGS,
     Layout(),
@@ -57,6 +59,7 @@ SPARK25 = pair_dialect(
         models=("spark-2.5",),
         arguments=_TYPING,
         results="<tool_response> in a tool turn",
+        earlier=EarlierThoughts("<think>", "</think>", "always"),
         stop=("<｜end▁of▁sentence｜>",),
     ),
     _TAGS,
@@ -74,7 +77,8 @@ LING3 = pair_dialect(
         models=("ling-3", "ring-3"),
         arguments=_TYPING,
         results="<tool_response> in lines, in an observation turn",
-        stop=("<|role_end|>",),
+        earlier=EarlierThoughts("<think>", "</think>", "always"),
+        stop=("<|role_end|>", "<|endoftext|>"),
     ),
     _TAGS,
     Layout(gap="\n", last="\n", between="\n"),
@@ -91,10 +95,29 @@ POOLSIDE_V1 = pair_dialect(
         models=("laguna",),
         arguments=_TYPING,
         results="<tool_response> in lines",
-        stop=("</assistant>",),
+        earlier=EarlierThoughts("<think>\n", "\n</think>\n", "always"),
+        stop=("</assistant>", "〈|EOS|〉"),
     ),
     _TAGS,
     LINES,
     RESPONSE_LINES,
     results=_IN_LINES,
+)
+
+LAGUNA_S = pair_dialect(
+    DialectInfo(
+        "laguna-s",
+        "as glm47",
+        "chat template of poolside/Laguna-S-2.1",
+        "parallel",
+        models=("laguna-s",),
+        arguments=_TYPING,
+        results="<tool_response>",
+        earlier=EarlierThoughts("<think>", "</think>", "always"),
+        stop=("</assistant>",),
+    ),
+    _TAGS,
+    Layout(),
+    RESPONSE_INLINE,
+    results=_IN_LINE,
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from toolspeak.data.messages import MalformedCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo, Parser, Section
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts, Parser, Section
 from toolspeak.dialects.body import Body
-from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.declared import Calls, DeclaredDialect, DeclaredHistory, Tools
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Node, choice, optional
 from toolspeak.dialects.grammar.json_frames import named_call
@@ -21,7 +22,8 @@ from toolspeak.dialects.render import ERROR, dump_json, result_value
 from toolspeak.dialects.scan import Caps
 
 _ASSISTANT = "<|start|>assistant"
-_TOKENS = tuple(f"<|{name}|>" for name in ("start", "end", "message", "channel", "constrain", "return", "call"))
+_NAMES = ("start", "end", "message", "channel", "constrain", "return", "call", "endoftext")
+_TOKENS = tuple(f"<|{name}|>" for name in _NAMES)
 _LIVE = re.compile(r"<(?=\|(?:start|end|message|channel|constrain|return|call)\|>)")
 
 
@@ -68,7 +70,20 @@ class _Harmony(DeclaredDialect):
     """Its turns are messages with headers, not blocks in text: a parser of its own."""
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> Parser:
-        return HarmonyParser(starts_in)
+        return HarmonyParser(tools, starts_in)
+
+    def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> DeclaredHistory:
+        role: Literal["tool", "user"] = "tool" if tool_role else "user"
+        return _HarmonyHistory(self, {spec.name: spec for spec in tools}, role)
+
+
+class _HarmonyHistory(DeclaredHistory):
+    def _write_turn(self, text: str, calls: Calls) -> str:
+        """What is said before calls is a message of its own, as they are."""
+        if not calls:
+            return text
+        said = f"{_ASSISTANT}<|channel|>commentary<|message|>{text}<|end|>" if text else ""
+        return said + self._dialect.write_calls(calls, self._tools)
 
 
 HARMONY = _Harmony(
@@ -82,6 +97,7 @@ HARMONY = _Harmony(
         results="<|start|>functions.name to=assistant<|channel|>commentary<|message|>…<|end|>, as JSON",
         reasoning="<|channel|>analysis",
         stop=("<|return|>", "<|call|>"),
+        earlier=EarlierThoughts("<|channel|>analysis<|message|>", "<|end|>", calls_only=True),
     ),
     table=MarkerTable([Marker("calls", "<|start|>", "<|call|>")]),
     new_body=_no_body,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache, partial
 
 from toolspeak.data.deltas import (
     CallIgnored,
@@ -13,8 +14,10 @@ from toolspeak.data.deltas import (
     ReasoningDelta,
     TextDelta,
 )
+from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.body import CUT
+from toolspeak.dialects.harmony_bare import BEGINNING, FILLER, FILLER_COMING, RECIPIENT, decide, stripped
 from toolspeak.dialects.markers import in_code
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem
@@ -23,7 +26,7 @@ from toolspeak.dialects.turn_parser import TurnParser
 
 EXAMPLE = "<|start|>assistant<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>"
 
-_ENDS = ("<|end|>", "<|call|>", "<|return|>")
+_ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|endoftext|>")
 _STARTS = ("<|start|>", "<|channel|>")
 TOKENS = (*_ENDS, *_STARTS, "<|message|>", "<|constrain|>")
 _TOKEN = re.compile("|".join(map(re.escape, TOKENS)))
@@ -43,19 +46,39 @@ _ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
 _NAME = re.compile(NAME)
 
 
-def _read_header(head: str) -> Header | None:
+def _read_header(head: str, spaced: Sequence[str] = ()) -> Header | None:
+    """`spaced` are the tools' names that have spaces, where a recipient otherwise ends."""
+    for name in spaced:
+        if f"to=functions.{name}" in head:
+            return Header(name)
     name = _last(_RECIPIENT, head).removeprefix("functions.")
     return Header(name) if _NAME.fullmatch(name) else None
 
 
-_SHAPE = NamedShape(_read_header, EXAMPLE, separator="<|message|>", others=_ENDS)
+@lru_cache(64)
+def _shape(names: tuple[str, ...]) -> NamedShape:
+    spaced = [name for name in names if " " in name]
+    return NamedShape(partial(_read_header, spaced=spaced), EXAMPLE, separator="<|message|>", others=_ENDS)
+
+
+@lru_cache(64)
+def _stripped_shape(names: tuple[str, ...]) -> NamedShape:
+    spaced = [name for name in names if " " in name]
+    return NamedShape(partial(_read_header, spaced=spaced), EXAMPLE, others=(*_ENDS, *_STARTS), unended=True)
+
+
+_CANDIDATE = re.compile(f"<|`|{BEGINNING.pattern}")
+"""Finds what a chunk of content may hold but content, or what tells where inline code is."""
 
 
 class HarmonyParser(TurnParser):
     """Implements `Parser`. A message to a recipient is a call, on whatever channel and wherever `to=` stands."""
 
-    def __init__(self, starts_in: Section = "text") -> None:
+    def __init__(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> None:
         super().__init__(BatchRule("all_calls"))
+        self._tools = {spec.name: spec for spec in tools}
+        self._stripped = stripped(tuple(self._tools))
+        self._unmarked = False  # whether the open call has no tokens
         self._caps = Caps()
         self._state = self._between if starts_in == "text" else self._content
         self._kind: type[TextDelta | ReasoningDelta] = TextDelta if starts_in == "text" else ReasoningDelta
@@ -70,6 +93,14 @@ class HarmonyParser(TurnParser):
         super().keep_reasoning()
         self._kind = TextDelta
 
+    def _plain(self, chunk: str) -> list[Delta] | None:
+        if self._held or not chunk or self._state != self._content or _CANDIDATE.search(chunk) is not None:
+            return None
+        if self._quoting:
+            self._quoting = "\n" not in chunk  # a backtick would have been a candidate
+        self._position += len(chunk)
+        return [self._kind(chunk)]
+
     def _end(self, out: list[Delta], normal: bool) -> None:
         if self._body is not None:
             self._close_call(self._body, normal, out)
@@ -78,11 +109,20 @@ class HarmonyParser(TurnParser):
             out.append(ForgedResults(self._forged.value()))
         elif self._state == self._header:
             self._close_header(normal, out)
-        elif self._held:
+        elif self._held and not (self._state == self._between and self._position and _is_remnant(self._held)):
             out.append(self._kind(self._held))
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         """Where a header may begin without a token: at the turn's start, and behind a message."""
+        if self._stripped is not None:
+            filler = FILLER.match(text, position)
+            at = filler.end() if filler else position
+            verdict = decide(self._stripped, text, at) if text.startswith("t", at) else "text"
+            if isinstance(verdict, int):
+                return self._open_bare(text, at, verdict, out)
+            coming = verdict == "undecided" or at == len(text) or FILLER_COMING.fullmatch(text, position)
+            if coming and len(text) - position < MAX_CANDIDATE:
+                return self._hold(text, position)
         found = _TOKEN.search(text, position, position + MAX_CANDIDATE)
         stop = found.start() if found else len(text)
         if _is_filler(text[position : min(stop, position + MAX_CANDIDATE)], whole=found is not None):
@@ -139,7 +179,7 @@ class HarmonyParser(TurnParser):
             self._batch.close(out)  # what follows is built on results that the model made up
             self._forged, self._state = Buffer(self._caps.characters), self._forgery
         elif to and to != "assistant":
-            self._body = NamedCalls(_SHAPE, self._calls, self._caps)
+            self._body = NamedCalls(_shape(tuple(self._tools)), self._calls, self._caps, self._tools)
             head = head[head.index("<|start|>assistant") + 18 :] if "<|start|>assistant" in head else head
             self._body.start = self._position + at - len(head)
             self._body.feed(head.replace("<|message|>", "") + "<|message|>", 0, out)
@@ -152,7 +192,30 @@ class HarmonyParser(TurnParser):
             self._state = self._content
             self._markup(head, out)
 
+    def _open_bare(self, text: str, at: int, stop: int, out: list[Delta]) -> int:
+        self._body = NamedCalls(_stripped_shape(tuple(self._tools)), self._calls, self._caps, self._tools)
+        self._body.start, self._unmarked, self._quoting = self._position + at, True, False
+        self._body.feed(text[at:stop], 0, out)
+        self._state = self._call
+        return stop
+
+    def _before_bare(self, text: str, position: int, out: list[Delta]) -> int | None:
+        """In text: a call without tokens, if one may begin before any token does."""
+        found = BEGINNING.search(text, position)
+        at = found.start() if found else -1
+        if at < 0 or text.find("<|", position, at) >= 0 or in_code(self._quoting, text, position, at):
+            return None
+        verdict = decide(self._stripped, text, at)
+        if verdict == "text":
+            return None
+        self._say(text[position:at], out)
+        return self._hold(text, at) if verdict == "undecided" else self._open_bare(text, at, verdict, out)
+
     def _content(self, text: str, position: int, out: list[Delta]) -> int:
+        if self._stripped is not None and not self._thinking:
+            stop = self._before_bare(text, position, out)
+            if stop is not None:
+                return stop
         start = seen = position
         quoting = self._quoting
         while (at := text.find("<|", position)) >= 0:
@@ -198,6 +261,9 @@ class HarmonyParser(TurnParser):
     def _call_end(self, text: str, position: int, out: list[Delta]) -> int:
         """White space or a code fence, then the end token; or the next message, when it was forgotten."""
         body = self._expect_body()
+        if self._unmarked:
+            self._finish(body, out)
+            return position
         space = _SPACE.match(text, position)
         stop = space.end() if space else position
         if stop > position or text.startswith("```", stop):
@@ -279,6 +345,7 @@ class HarmonyParser(TurnParser):
             self._calls += 1
         self._add(indexes, malformed, out, broken=problem is not None)
         self._body = self._problem = None
+        self._unmarked = False
         self._state, self._kind = self._between, TextDelta
 
     def _add(self, indexes: Sequence[int], malformed: Collection[int], out: list[Delta], *, broken: bool) -> None:
@@ -287,6 +354,8 @@ class HarmonyParser(TurnParser):
 
     def _close_call(self, body: NamedCalls, normal: bool, out: list[Delta]) -> None:
         body.raw.add(self._held)
+        if self._unmarked and normal and self._problem is None:
+            body.end(out)
         if self._problem is None and not (normal and body.done):
             unclosed = "the turn ended inside a call, so it did not run; close what is open, then <|call|>"
             self._fail(Problem("unclosed", unclosed) if normal else Problem("truncated", CUT), self._position)
@@ -309,6 +378,12 @@ def _last(pattern: re.Pattern[str], head: str) -> str:
 
 def begins_turn(text: str) -> bool | None:
     """Whether a turn that begins so begins with a header; None asks for more of it."""
+    filler = FILLER.match(text)
+    bare = text[filler.end() if filler else 0 :][: len(RECIPIENT)]
+    if bare == RECIPIENT:
+        return True
+    if RECIPIENT.startswith(bare) or FILLER_COMING.fullmatch(text):
+        return None
     found = _TOKEN.search(text)
     stop = found.start() if found else _cut_token(text, 0)
     if not _is_filler(text[:stop], whole=stop < len(text)):

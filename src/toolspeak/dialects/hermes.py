@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.json_calls import CallShape
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.json_call import CallShape
 from toolspeak.dialects.json_dialect import THINK, WriteResult, frames, json_dialect, tagged_result
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.openings import Starts
@@ -26,9 +26,10 @@ HERMES = json_dialect(
         "chat template of NousResearch/Hermes-3-Llama-3.1-8B (tool_use), of Qwen/Qwen2.5 and Qwen/Qwen3",
         "parallel",
         aliases=("qwen3-reasoning", "think-forced"),
-        models=("hermes", "qwen2.5", "qwen3", "qwq", "mimo-vl", "reka"),
+        models=("hermes", "qwen2.5", "qwen3", "qwq", "mimo-vl", "reka", "bielik", "mellum-2", "trinity", "smollm-3"),
         results="<tool_response> in a user turn (Hermes: a tool turn)",
-        stop=("<|im_end|>",),
+        earlier=EarlierThoughts("<think>\n", "\n</think>\n\n"),
+        stop=("<|im_end|>", "<|endoftext|>"),
     ),
     [_CALL, _results("tool_response"), THINK],
     CallShape("arguments", array=False, arguments_required=False),
@@ -65,6 +66,7 @@ ERNIE45 = json_dialect(
         aliases=("ernie45-reasoning",),
         models=("ernie-4.5",),
         results="<tool_output> in a tool turn",
+        stop=("<|im_end|>", "</s>"),
     ),
     [_CALL, _results("tool_output"), THINK, *frames("<response>", "</response>")],
     CallShape("arguments", array=False, arguments_required=False),

@@ -3,7 +3,7 @@ to every tag. A value of which the schema says nothing is text, as vLLM's and SG
 
 from __future__ import annotations
 
-from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.openings import Starts
@@ -46,6 +46,8 @@ HY_V3 = _declare(
         models=("hy3-preview",),
         arguments="strings as they are, other values as JSON, by schema; strings where it says nothing",
         results="<tool_responses> with a <tool_response> for each call",
+        earlier=EarlierThoughts("<think>", "</think>", "always"),
+        stop=("<｜hy_eos｜>",),
     ),
     _PLAIN,
     _SUFFIXED,
@@ -60,7 +62,9 @@ HY_V3_SUFFIXED = _declare(
         models=("hy3", "hy4"),
         arguments="strings as they are, other values as JSON, by schema; strings where it says nothing",
         results="<tool_responses:opensource> with a <tool_response:opensource> for each call",
+        earlier=EarlierThoughts("<think:opensource>", "</think:opensource>", "always"),
         reasoning="<think:opensource>",
+        stop=("<｜hy_eos:opensource｜>",),
     ),
     _SUFFIXED,
     _PLAIN,

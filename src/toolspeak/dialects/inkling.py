@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, Parser, Section
 from toolspeak.dialects.declared import DeclaredDialect
-from toolspeak.dialects.json_calls import CallShape
+from toolspeak.dialects.json_call import CallShape
 from toolspeak.dialects.json_dialect import EACH_ALONE, frames, json_dialect
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.opened import OpenedParser
@@ -57,7 +57,8 @@ INKLING = json_dialect(
         reasoning="<|content_thinking|> … <|end_message|>",
     ),
     [
-        Marker("calls", _INVOKE, "<|end_message|>", Starts("{[")),
+        # A message that begins ends the one before it, be it reasoning.
+        Marker("calls", _INVOKE, "<|end_message|>", Starts("{["), ends_reasoning=True),
         Marker(  # the header names the tool once more
             "calls",
             _INVOKE,
@@ -68,9 +69,11 @@ INKLING = json_dialect(
                 "<",
                 ("<", re.escape(_MODEL[1:])),
             ),
+            ends_reasoning=True,
         ),
         Marker("reasoning", "<|content_thinking|>", "<|end_message|>"),
-        *frames(_MODEL, *_TEXTS, "<|end_message|>", *_SPECIAL),
+        *(Marker("noise", text, None, ends_reasoning=True) for text in (_MODEL, *_TEXTS)),
+        *frames("<|end_message|>", *_SPECIAL),
     ],
     CallShape("args", array=False, arguments_required=False),
     around=(_INVOKE, "<|end_message|>"),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.element_dialects import Layout, element_dialect
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.element_dialects import Layout, Spelling, element_dialect
 from toolspeak.dialects.element_tags import ElementSyntax
 
 _RULES = """\
 - One element for each argument, its value between the tags as it is: no quotes, no escapes; objects and arrays as JSON.
 - A text that holds one of these tags goes into <![CDATA[…]]>."""
 _TYPING = "text, typed by the tool's schema"
+_SYNTAX = ElementSyntax("<invoke", "<parameter")
 
 MINIMAX_M2 = element_dialect(
     DialectInfo(
@@ -21,13 +22,17 @@ MINIMAX_M2 = element_dialect(
         models=("minimax-m2.x",),
         arguments=_TYPING,
         results="<response> in a tool turn",
+        earlier=EarlierThoughts("<think>\n", "\n</think>\n\n"),
         stop=("[e~[",),
     ),
-    ElementSyntax("<invoke", "<parameter"),
+    _SYNTAX,
     Layout(block=("<minimax:tool_call>", "</minimax:tool_call>"), result="<response>{}</response>"),
     wrappers=[("<minimax:tool_call>", "</minimax:tool_call>")],
+    forms=("json", "function", "named_function"),
+    # The model writes these too, above all on a server that has the template of M1.
+    also=[Spelling(_SYNTAX, [(f"<{name}>", f"</{name}>") for name in ("tool_calls", "function_calls")])],
     results=None,  # <response> is too common a word: a marker would swallow prose
-    live=("minimax:tool_call", "invoke", "response", "think"),
+    live=("minimax:tool_call", "tool_calls", "function_calls", "invoke", "response", "think"),
     rules=_RULES,
 )
 
@@ -41,7 +46,7 @@ STEP3 = element_dialect(
         models=("step3",),
         arguments=_TYPING,
         results="<｜tool_output_begin｜> in a tool turn",
-        stop=("<|EOT|>",),
+        stop=("<|EOT|>", "<|im_end|>"),
     ),
     ElementSyntax(
         "<steptml:invoke",
@@ -73,7 +78,8 @@ MINICPM5 = element_dialect(
         models=("minicpm-5",),
         arguments=_TYPING,
         results="<tool_response> in a user turn",
-        stop=("<|im_end|>",),
+        earlier=EarlierThoughts("<think>\n", "\n</think>\n\n"),
+        stop=("<|im_end|>", "</s>"),
     ),
     ElementSyntax("<function", "<param", wrappers=("arguments", "properties")),
     Layout(gap="", result="<tool_response>\n{}\n</tool_response>"),

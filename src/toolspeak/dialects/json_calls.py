@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import field
-from functools import cache
 from typing import cast
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
-from toolspeak.data.values import quick
+from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.body import Run
+from toolspeak.dialects.json_call import PLAIN_KEY, PLAIN_STRING, CallShape, JsonCall, head_of
 from toolspeak.dialects.scan import (
     Buffer,
     Caps,
@@ -22,76 +20,36 @@ from toolspeak.dialects.scan import (
     string_content,
     whole_object,
 )
-from toolspeak.dialects.steps import State, Steps, skip_space
-
-LENIENT_ARGUMENTS = ("args", "arguments", "parameters")
-# What most calls begin with, whole in one chunk: a key, and a name, without escapes.
-_PLAIN_KEY = re.compile(r'"([^"\\\x00-\x1f]*+)"[ \t\n\r]*+:[ \t\n\r]*+')
-_PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*+)"')
-
-
-@cache
-def _head(name_key: str, arguments_key: str) -> re.Pattern[str]:
-    """What most calls begin with, whole: the name and the key of the arguments, which follow."""
-    parts = (r"\{", f'"{name_key}"', ":", r'"([^"\\\x00-\x1f]++)"', ",", f'"{arguments_key}"', ":", r"(?=\{)")
-    return re.compile(r"[ \t\n\r]*+".join(parts))
-
-
-@quick()
-class CallShape:
-    """How a dialect writes a call in JSON.
-
-    `array`: calls stand in an array (else one object). `arguments_required`: a call without the
-    arguments key is no call (else it has none). `arguments_text`: an object that was written as a JSON string is
-    accepted. `keyed`: a call is an object of one key, the name, whose value are the arguments.
-    """
-
-    arguments_key: str
-    array: bool
-    arguments_required: bool
-    name_key: str = "name"
-    id_key: str = "id"
-    arguments_text: bool = False
-    keyed: bool = False
-
-    @property
-    def example(self) -> str:
-        call = '{"…": {…}}' if self.keyed else f'{{"{self.name_key}": "…", "{self.arguments_key}": {{…}}}}'
-        return f"[{call}]" if self.array else call
-
-
-@quick(frozen=False)
-class _Call:
-    """The call being read. `arguments` is set once their key was seen."""
-
-    offset: int = 0
-    name: str | None = None
-    id: str | None = None
-    arguments_key: str | None = None
-    arguments: Mapping[str, JSON] | None = None
-    held: list[str] = field(default_factory=list[str])
-    started: bool = False
-    problem: Problem | None = None
-    quoted: bool = False  # the arguments are a JSON string that holds the object
-    keys: set[str] = field(default_factory=set[str])
-    notes: list[str] = field(default_factory=list[str])
-    unknown: str = ""  # the first key that means nothing to us
+from toolspeak.dialects.steps import State, Steps, known_name, skip_space
 
 
 class JsonCalls(Steps):
     """Implements `Body` for JSON calls; argument text leaves as it comes once the name is known."""
 
-    _call: _Call
+    _call: JsonCall
     _scanner: JsonScanner
     _value: Buffer  # of the value or key being scanned
 
-    def __init__(self, shape: CallShape, first_index: int, caps: Caps) -> None:
+    def __init__(
+        self,
+        shape: CallShape,
+        first_index: int,
+        caps: Caps,
+        tools: Mapping[str, ToolSpec] | None = None,
+        *,
+        several: bool = False,
+    ) -> None:
+        """`several`: objects may follow each other without an array, up to the block's end marker."""
         super().__init__(first_index, caps)
         self._shape = shape
+        self._tools = tools or {}
+        self._several = several and shape.alone
         self._state = self._start
         self._scanning = False
         self._in_array = False
         self._key = ""
+        self._fault: Problem | None = None  # what the scanner passed over, and how many characters
+        self._left_out = 0
 
     def feed(self, text: str, start: int, out: list[Delta]) -> int:
         position, end = start, len(text)
@@ -145,11 +103,12 @@ class JsonCalls(Steps):
         return self._element(text, position, out)
 
     def _element(self, text: str, position: int, out: list[Delta]) -> int:
-        self._call = call = _Call(self._base + position)
+        self._call = call = JsonCall(self._base + position)
         shape = self._shape
-        if not shape.keyed and (head := _head(shape.name_key, shape.arguments_key).match(text, position)):
+        if not shape.keyed and (head := head_of(shape.name_key, shape.arguments_key).match(text, position)):
             call.keys |= {shape.name_key, shape.arguments_key}
-            call.name, self._key, call.arguments_key = head[1], shape.arguments_key, shape.arguments_key
+            self._key = call.arguments_key = shape.arguments_key
+            call.name = known_name(head[1], self._tools)
             self._announce(out)
             return self._value_start(text, head.end(), out)
         if text[position] == "{":
@@ -161,6 +120,7 @@ class JsonCalls(Steps):
 
     def _scan_element(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._scan(text, position)
+        stop += self._passed_over()
         if self._scanner.done:
             self._scanning = False
             self._end_call(text, stop, out)
@@ -172,9 +132,14 @@ class JsonCalls(Steps):
         return self._key_start(text, position, out)
 
     def _key_start(self, text: str, position: int, out: list[Delta]) -> int:
-        if text[position] != '"':
-            return self._fail("invalid_json", f"expected a key in double quotes, found {text[position]!r}", position)
-        plain = _PLAIN_KEY.match(text, position)
+        char = text[position]
+        if char != '"':
+            problem = Problem("invalid_json", f"expected a key in double quotes, found {char!r}")
+            if char == "}" and self._shape.alone:
+                self._call.problem = self._call.problem or problem
+                return self._close_object(text, position, out)
+            return self._cut_short(problem, text, position, out)
+        plain = PLAIN_KEY.match(text, position)
         if plain:
             self._take_key(plain[1], out)
             self._state = self._value_start
@@ -185,6 +150,7 @@ class JsonCalls(Steps):
     def _scan_key(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._scan(text, position)
         self._value.add(text[position:stop])
+        stop += self._passed_over()
         if self._scanner.done:
             key = decode_json(self._value.value())
             self._take_key(key if isinstance(key, str) else "", out)
@@ -196,7 +162,7 @@ class JsonCalls(Steps):
         if self._shape.keyed:
             self._name_by_key(key, out)
         else:
-            self._check_key(key)
+            self._call.take_key(key, self._shape)
 
     def _colon(self, text: str, position: int, out: list[Delta]) -> int:
         if text[position] != ":":
@@ -206,12 +172,17 @@ class JsonCalls(Steps):
 
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._call
+        if text[position] == '"' and self._key == "function" and self._shape.wraps and call.name is None:
+            self._key = self._shape.name_key  # Llama 3 writes the name so at times
         if self._key in (self._shape.name_key, self._shape.id_key) and not self._shape.keyed:
-            plain = _PLAIN_STRING.match(text, position)
+            plain = PLAIN_STRING.match(text, position)
             if plain:
                 self._take_word(plain[1], out)
                 self._state = self._after_value
                 return plain.end()
+        if text[position] == "{" and self._key == "function" and self._shape.wraps and not call.nested:
+            call.nested, self._state = True, self._first_key
+            return position + 1
         if self._key == call.arguments_key and call.problem is None and text[position] == "{":
             whole = whole_object(text, position, self.caps)
             if whole is not None:
@@ -224,6 +195,8 @@ class JsonCalls(Steps):
             return position
         if text[position] == '"' and self._shape.arguments_text:
             call.quoted = True
+        elif text[position] == "n" and self._shape.alone and not self._shape.arguments_required:
+            call.quoted = call.null = True
         elif text[position] != "{":
             key = self._key
             call.problem = Problem("arguments_not_object", f'"{key}" must be a JSON object, as in "{key}": {{…}}')
@@ -240,6 +213,8 @@ class JsonCalls(Steps):
         self._value.add(piece)
         if self._key == call.arguments_key and call.problem is None and piece and not call.quoted:
             self._argument_text(piece, out)
+        if self._fault is not None:
+            stop += self._passed_over()
         if self._scanner.done and self.problem is None:
             self._take_value(out)
             self._state, self._scanning = self._after_value, False
@@ -259,7 +234,9 @@ class JsonCalls(Steps):
         if isinstance(value, Problem):
             call.problem = value
         elif key == call.arguments_key:
-            if call.quoted:
+            if call.null:
+                call.notes.append("arguments_null")
+            elif call.quoted:
                 self._take_quoted(str(value), out)
             else:
                 call.arguments = value
@@ -281,7 +258,7 @@ class JsonCalls(Steps):
             key, found = self._shape.name_key, shorten(repr(value))
             call.problem = Problem("no_name", f'"{key}" must be the name of a tool, not {found}')
         else:
-            call.name = value
+            call.name = known_name(value, self._tools)
             self._announce(out)
 
     def _take_quoted(self, text: str, out: list[Delta]) -> None:
@@ -304,12 +281,12 @@ class JsonCalls(Steps):
             call.problem = Problem("no_name", f"the key must be the name of a tool: {self._shape.example}")
         call.keys.add(key)
         if call.problem is None:
-            call.name = call.arguments_key = key
+            call.arguments_key, call.name = key, known_name(key, self._tools)
             self._announce(out)
 
     def _announce(self, out: list[Delta]) -> None:
         call = self._call
-        if call.name is not None:
+        if call.name is not None and not self._says_no_call(call.name):
             call.started = True
             out.append(CallStarted(self._index, call.name, call.id))
             if call.held:
@@ -321,29 +298,58 @@ class JsonCalls(Steps):
         if char == "}":
             return self._close_object(text, position, out)
         if char != ",":
-            return self._fail(
-                "invalid_json",
-                f"expected ',' or '}}' after the value of \"{shorten(self._key)}\", found {char!r}",
-                position,
-            )
+            reason = f"expected ',' or '}}' after the value of \"{shorten(self._key)}\", found {char!r}"
+            return self._cut_short(Problem("invalid_json", reason), text, position, out)
         self._state = self._key_start
         return position + 1
 
+    def _cut_short(self, problem: Problem, text: str, position: int, out: list[Delta]) -> int:
+        """A call lacks its last brackets. Where the next one begins, or the array ends, it ends too: no string is open
+        there. Anywhere else nobody knows where it ends."""
+        char = text[position]
+        ended = (char == "]" and self._in_array) or (char == "{" and (self._in_array or self._several))
+        if not ended or not self._shape.alone:
+            return self._fail(problem.code, problem.reason, position)
+        self._call.problem = self._call.problem or problem
+        self._end_call(text, position, out)
+        self._state = self._after_element
+        return position
+
     def _close_object(self, text: str, position: int, out: list[Delta]) -> int:
-        self._end_call(text, position + 1, out)
+        call = self._call
+        if call.nested:
+            call.nested, self._key, self._state = False, "function", self._after_value
+        elif self._shape.alone and (self._in_array or self._several):
+            self._state = self._behind_call
+        else:
+            self._end_call(text, position + 1, out)
         return position + 1
 
+    def _behind_call(self, text: str, position: int, out: list[Delta]) -> int:
+        """One bracket too many is none of the array's: what it closed may have been meant to hold more."""
+        char = text[position]
+        if char == "}" or (char == "]" and not self._in_array):
+            extra = Problem("invalid_json", f"there is a {char!r} too many behind the call")
+            self._call.problem = self._call.problem or extra
+            return position + 1
+        self._end_call(text, position, out)
+        self._state = self._after_element
+        return position
+
+    def end(self, out: list[Delta]) -> None:
+        if self._several and not self._in_array:
+            if self._state == self._behind_call:
+                self._end_call("", 0, out)
+            self.done = bool(self.calls) and self._state in (self._after_element, self._next_element)
+
     def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
-        call, shape = self._call, self._shape
-        if call.problem is None and call.name is None:
-            key = "of the tool's name" if shape.keyed else f'"{shape.name_key}"'
-            call.problem = Problem("no_name", f"the key {key} is missing; write {shape.example}")
-        if call.problem is None and call.arguments is None and call.unknown:
-            # Never an executable {} in place of arguments that stand elsewhere.
-            reason = f'"{call.unknown}" is not known; put the arguments into "{shape.arguments_key}": {shape.example}'
-            call.problem = Problem("no_arguments", reason)
-        if call.problem is None and call.arguments is None and shape.arguments_required:
-            call.problem = Problem("no_arguments", f'the key "{shape.arguments_key}" is missing; write {shape.example}')
+        call = self._call
+        call.problem = call.problem or call.check(self._shape, self._tools)
+        self._state = self._after_element
+        if not self._in_array and not self._several:
+            self.done = True
+        if call.problem is None and self._says_no_call(call.name or ""):
+            return
         if call.problem is not None or call.name is None:
             problem = call.problem or Problem("no_name", "")
             raw, at = self._since(call.offset, text, stop), self.start + call.offset
@@ -355,44 +361,54 @@ class JsonCalls(Steps):
                 out.append(ArgumentsDelta(self._index, "{}"))
             delta = CallCompleted(self._index, call.name, call.arguments or {}, call.id, tuple(call.notes))
         self._add_call(delta, out)
-        if self._in_array:
-            self._state = self._after_element
-        else:
-            self.done = True
+
+    def _says_no_call(self, name: str) -> bool:
+        return name in self._shape.no_calls and name not in self._tools
 
     def _after_element(self, text: str, position: int, out: list[Delta]) -> int:
         char = text[position]
-        if char == "]":
+        if char == "]" and self._in_array:
             self.done = True
-        elif char == ",":
-            self._state = self._element
+        elif char in ",;" if self._several and not self._in_array else char == ",":
+            self._state = self._next_element
+        elif char == "{" and self._shape.alone:
+            return self._element(text, position, out)
+        elif not self._in_array:
+            self.done = True
+            return position
         else:
             return self._fail("invalid_json", f"expected ',' or ']' after a call, found {char!r}", position)
         return position + 1
 
-    def _check_key(self, key: str) -> None:
-        call = self._call
-        if key in call.keys and call.problem is None:
-            call.problem = Problem("duplicate_key", f"the key {shorten(key)!r} appears twice in one call")
-        call.keys.add(key)
-        if key in LENIENT_ARGUMENTS or key == self._shape.arguments_key:
-            if call.arguments_key not in (None, key) and call.problem is None:
-                both = f'both "{call.arguments_key}" and "{key}"'
-                call.problem = Problem("duplicate_key", f"{both} are there; write one of them")
-            call.arguments_key = key
-            if key != self._shape.arguments_key:
-                call.notes.append(f"arguments_key:{key}")
-        elif key not in (self._shape.name_key, self._shape.id_key):
-            call.notes.append(f"extra_key:{shorten(key)}")
-            if key != "type":  # "type": "function" stands in many models' calls
-                call.unknown = call.unknown or shorten(key)
+    def _next_element(self, text: str, position: int, out: list[Delta]) -> int:
+        """Behind a comma; a last one that nothing follows is let pass, but in strict JSON."""
+        if text[position] == "{" or not self._shape.alone:
+            return self._element(text, position, out)
+        if self._in_array and text[position] != "]":
+            return self._element(text, position, out)
+        self.done = True
+        return position + self._in_array
 
     def _new_value(self, state: State) -> None:
         self._scanner, self._value = JsonScanner(self.caps, depth=2), Buffer(self.caps.characters)
         self._state, self._scanning = state, True
 
     def _scan(self, text: str, position: int) -> int:
-        stop = self._scanner.feed(text, position)
-        if self._scanner.problem is not None:
-            self.problem, self.problem_offset = self._scanner.problem, self._base + stop - self._scanner.back
+        scanner = self._scanner
+        stop = scanner.feed(text, position)
+        problem, back = scanner.problem, scanner.back
+        if problem is not None:
+            left_out = scanner.pass_over(text[stop : stop + 1]) if self._shape.alone else None
+            if left_out is None:
+                self.problem, self.problem_offset = problem, self._base + stop - back
+            else:
+                self._fault, self._left_out = problem, left_out
         return stop
+
+    def _passed_over(self) -> int:
+        """The characters that the scanner left out; the call that they stand in is malformed."""
+        fault, self._fault = self._fault, None
+        if fault is None:
+            return 0
+        self._call.problem = self._call.problem or fault
+        return self._left_out

@@ -18,7 +18,7 @@ K2_HORIZON = pair_dialect(
         "chat template of IFM/K2-Horizon",
         "parallel",
         aliases=("k2-horizon-reasoning",),
-        models=("k2-horizon",),
+        models=("k2-horizon", "jais-3"),
         arguments="strings as they are, other values as JSON, by the written type if there is one, else by schema",
         results="the text of a tool turn",
         reasoning="<ifm|think>",

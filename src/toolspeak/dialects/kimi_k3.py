@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.ir import COUNTER, Node, Rules, choice, series
@@ -16,7 +16,7 @@ from toolspeak.dialects.grammar.schema import only
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.openings import followed_by
+from toolspeak.dialects.openings import NEVER, Matches, followed_by
 from toolspeak.dialects.pair_tags import KINDS
 from toolspeak.dialects.raw_values import TEXT, Answer, EndTag, Landmark, OpenValue, RawValues, write_value
 from toolspeak.dialects.render import marker_prefix, result_text
@@ -34,6 +34,8 @@ _LIVE = marker_prefix((_OPEN[1:], _CLOSE[1:]))
 _MAX_HEAD = 2048  # the escaped name of an argument, and what stands around it
 _HEAD = re.compile(r'<\|open\|>(\w+)((?:[^"<]|"[^"]*")*+)<\|sep\|>')
 _HEAD_START = re.compile(r'<\|open\|>(?:[^"<]|"[^"]*")*+(?:"[^"]*|<[|sep]*)?')
+_BARE = re.compile(r'tool="[^"<>]*"[^<>]*<\|sep\|>')  # of a call without the block around it
+_BARE_START = re.compile(r"(?:t(?:oo?)?|tool(?:=[^<>]*+(?:<[|sep]*+)?)?)?")
 _ATTRIBUTE = re.compile(r'([\w-]+)\s*=\s*"([^"]*)"')
 _ATTRIBUTES = re.compile(r'(?:\s*+[\w-]++\s*+=\s*+"[^"]*")*+\s*+')
 
@@ -41,6 +43,7 @@ _ATTRIBUTES = re.compile(r'(?:\s*+[\w-]++\s*+=\s*+"[^"]*")*+\s*+')
 class KimiCalls(RawValues):
     """Implements `Body`; text leaves as it comes."""
 
+    tears = True
     signs = (_ARGUMENT, _CALL, _CALL_END, _TOOLS_END)
 
     def _may_follow(self, text: str, position: int) -> Answer:
@@ -260,13 +263,17 @@ KIMI_K3 = DeclaredDialect(
         models=("kimi-k3",),
         arguments="by the type in the text: strings as they are, the rest JSON",
         results="the text of a tool turn",
+        earlier=EarlierThoughts(f"{_OPEN}think{_SEP}", f"{_CLOSE}think{_SEP}", "always"),
         reasoning="<|open|>think<|sep|>",
         stop=("<|end_of_msg|>",),
         text_aside=True,
     ),
     table=MarkerTable(
         [
-            Marker("calls", f"{_OPEN}tools{_SEP}", _TOOLS_END, followed_by(_CALL, _TOOLS_END), ends_reasoning=True),
+            Marker("calls", f"{_OPEN}tools{_SEP}", _TOOLS_END, followed_by(_CALL, _TOOLS_END)),
+            Marker("calls", _CALL, _TOOLS_END, Matches(_BARE, _BARE_START, within=True)),
+            # As a server writes it that puts blanks around its tokens.
+            Marker("calls", f"{_OPEN} tools {_SEP}", f"{_CLOSE} tools {_SEP}", NEVER),
             Marker("reasoning", f"{_OPEN}think{_SEP}", f"{_CLOSE}think{_SEP}"),
             _noise(f"{_OPEN}response{_SEP}", ends_reasoning=True),
             *(_noise(f"{_CLOSE}{name}{_SEP}") for name in ("response", "message", "think")),

@@ -39,7 +39,8 @@ class LeakedCalls:
     that also came natively does not count again. Text that is nothing but the arguments of a call of the turn, as some
     servers repeat them, is dropped: text that begins like JSON is held back until that can be told, unless `echoes` is
     False. Prose that quotes them, and `{}`, stay; so does what goes back to its provider as it came
-    (`PartEnded.opaque`). Reasoning and the end of a part stay behind the text they came behind.
+    (`PartEnded.opaque`). Calls, reasoning and the end of a part stay behind the text they came behind, unless that may
+    be an echo.
 
     `late`: what was found in the text is held back until the turn ends and it is known whether it also came natively.
     """
@@ -65,7 +66,7 @@ class LeakedCalls:
         self._late: list[Delta] | None = [] if late else None
         # Characters of text that the parser was given and told, and what came behind text that it holds back.
         self._read_chars = self._told_chars = 0
-        self._behind: list[tuple[int, ReasoningDelta | PartEnded]] = []
+        self._behind: list[tuple[int, Delta]] = []
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
         if type(delta) is TextDelta:
@@ -73,11 +74,12 @@ class LeakedCalls:
         if type(delta) is ArgumentsDelta and self._passed is not None:
             return [delta]
         if type(delta) is TurnEnded:
-            return [*self._end(delta), delta]
+            last = self._end(delta)
+            return [*last, delta.behind(last)]
         if type(delta) is ReasoningDelta or type(delta) is PartEnded:
             return self._behind_text(delta)
         if self._passed is None or type(delta) is ForgedResults:
-            return self._renumbered(delta, leaked=False)
+            return self._in_place(self._renumbered(delta, leaked=False))
         if type(delta) is BatchEnded:
             self._ends.append(delta)
             return []
@@ -113,10 +115,14 @@ class LeakedCalls:
                 return [*self._release(), *self._behind_text(delta)]
             self._echo.append(delta)
             return []
+        return self._in_place([delta])
+
+    def _in_place(self, deltas: list[Delta]) -> list[Delta]:
+        """These, unless text in front of them is held back: then they come behind it."""
         if self._read_chars > self._told_chars:
-            self._behind.append((self._read_chars, delta))
+            self._behind += [(self._read_chars, delta) for delta in deltas]
             return []
-        return [delta]
+        return deltas
 
     def _read(self, text: str) -> list[Delta]:
         if self._parser is None:
@@ -202,7 +208,7 @@ class LeakedCalls:
                 self._echo = [delta for delta in self._echo if not isinstance(delta, TextDelta)]
             out += self._release()
         if self._parser is not None:
-            out += self._told(self._parser.close(ended.finish))
+            out += self._told(self._parser.close(ended.read_as))
         if self._behind:
             out += self._all_behind()
         if not self._ends:

@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from toolspeak.dialects.base import Dialect
 from toolspeak.errors import UnknownDialect
 
-_DECIMAL = re.compile(r"(?<=\d)[_p](?=\d)")
-"""Names that cannot hold a dot write `3p1` (Fireworks) or `3_3` (NVIDIA)."""
+_DECIMAL = re.compile(r"(?<=\d)(?:[_p](?=\d)|-(?=\d(?:[-:]|$)))")
+"""Names that cannot hold a dot write `3p1` (Fireworks), `3_3` (NVIDIA) or `3-1` (Bedrock)."""
 _WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)*(?:\.x)?")
 _VERSION = re.compile(r"(?<![a-z])v(?=\d)")
 
 Words = tuple[str, ...]
+Rank = tuple[int, int, int]
+"""How well a family is named: the greater, the better."""
 
 
 def words_of(name: str) -> Words:
@@ -34,14 +36,11 @@ def find_dialect(model: str, dialects: Iterable[Dialect]) -> Dialect:
     if no family is in the name: a wrong dialect loses calls without a word.
     """
     words = words_of(model)
-    best: tuple[tuple[int, int, int], Dialect] | None = None
+    best: tuple[Rank, Dialect] | None = None
     for dialect in dialects:
-        for family in map(words_of, dialect.info.models):
-            at = _find(words, family)
-            exact = sum(not word.endswith(".x") for word in family)
-            rank = (-at, len(family), exact)
-            if at >= 0 and (best is None or rank > best[0]):
-                best = rank, dialect
+        rank = families_found(words, dialect.info.models)
+        if rank is not None and (best is None or rank > best[0]):
+            best = rank, dialect
     if best is None:
         raise UnknownDialect(
             f"No dialect is known for the model {model!r}. Name the one it was trained on (`toolspeak dialects` lists "
@@ -49,6 +48,49 @@ def find_dialect(model: str, dialects: Iterable[Dialect]) -> Dialect:
             f'or take "auto" without a model, which reads them all.'
         )
     return best[1]
+
+
+def families_found(words: Words, families: Iterable[str]) -> Rank | None:
+    """How well the best of these families is named in a model's name, None if none is."""
+    best: Rank | None = None
+    for family in map(words_of, families):
+        at = _find(words, family)
+        exact = sum(not word.endswith(".x") for word in family)
+        rank = (-at, len(family), exact)
+        if at >= 0 and (best is None or rank > best):
+            best = rank
+    return best
+
+
+def named_family(name: str, dialects: Iterable[Dialect]) -> Dialect | None:
+    """The dialect of the family whose whole name this is: `glm-4.5`, not `glm-4.5-air`."""
+    words = words_of(name)
+    for dialect in dialects:
+        for family in map(words_of, dialect.info.models):
+            if len(words) == len(family) and _find(words, family) == 0:
+                return dialect
+    return None
+
+
+def newest_of(name: str, dialects: Iterable[Dialect]) -> Dialect | None:
+    """The dialect of the newest models whose families' names begin with this one: `mistral`, `gemma`."""
+    words = words_of(name)
+    found = [
+        (_version(family), dialect)
+        for dialect in dialects
+        for family in map(words_of, dialect.info.models)
+        if words and family[: len(words)] == words
+    ]
+    return max(found, key=lambda each: each[0])[1] if found else None
+
+
+def _version(family: Words) -> tuple[int, ...]:
+    """The first number of a family's name that is no size (`7b`) and no date (`2407`); none is the oldest."""
+    for word, behind in zip(family, (*family[1:], ""), strict=True):
+        numbers = tuple(int(each) for each in word.removesuffix(".x").split(".") if each.isdigit())
+        if numbers and behind != "b" and numbers[0] < 100:
+            return numbers
+    return ()
 
 
 def _find(words: Words, family: Words) -> int:

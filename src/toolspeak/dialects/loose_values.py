@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from toolspeak.data.deltas import CallCompleted
@@ -19,12 +20,14 @@ _WORDS: Mapping[str, tuple[str, JSON]] = {
     "none": ("null", None),
     "nil": ("null", None),
 }
+_NUMBER = re.compile(r"\+?(-?)0*([0-9][0-9.eE+-]*)", re.ASCII)
 
 
 def read_other(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
     """The value of a text that is meant as one of `types`, of which none is a string; the text where it is no such
     value. Models write a value as Python does (`True`, `{'a': None}`), in quotes (`"5"`), or with its quotes escaped
-    (`[\\"a\\"]`), with a plus sign, or `null` where the schema has no null; vLLM and SGLang read all of these."""
+    (`[\\"a\\"]`), with a plus sign or zeros in front (`007`), or `null` where the schema has no null; vLLM and SGLang
+    read all of these."""
     value = read_typed(text, types, False, caps)
     if not isinstance(value, str):
         return value
@@ -32,7 +35,7 @@ def read_other(text: str, types: frozenset[str], caps: Caps) -> JSON | Problem:
     kind, word = _WORDS.get(bare.lower(), ("", None))
     if kind in types or bare == "null":  # none of these types has another value that is written so
         return word
-    for other in (_unquoted(bare, types, caps), _python(bare, caps), _signed(bare, caps)):
+    for other in (_unquoted(bare, types, caps), _python(bare, caps), _number(bare, caps)):
         if other is not None and json_type(other) in types:
             return other
     return text
@@ -49,9 +52,10 @@ def _unquoted(text: str, types: frozenset[str], caps: Caps) -> JSON:
     return _python(inner, caps) if isinstance(value, str | Problem) else value
 
 
-def _signed(text: str, caps: Caps) -> JSON:
-    """The number behind a plus sign, which JSON has none of; None for none."""
-    value = decode_json(text[1:], caps) if text[:1] == "+" and text[1:2].isdigit() else None
+def _number(text: str, caps: Caps) -> JSON:
+    """The number behind a plus sign or zeros, which JSON has none of; None for none."""
+    found = _NUMBER.fullmatch(text)
+    value = decode_json(f"{found[1]}{found[2]}", caps) if found else None
     return None if isinstance(value, Problem) else value
 
 

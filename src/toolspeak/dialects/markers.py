@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal, Protocol
 
-from toolspeak.data.values import quick
-from toolspeak.dialects.openings import Alone, Answer, Opening, Signature, Tag
-from toolspeak.dialects.scan import MAX_CANDIDATE, EndMarker
+from toolspeak.data.values import changed, quick
+from toolspeak.dialects.end_marker import EndMarker, beginnings
+from toolspeak.dialects.openings import Alone, Answer, AtEnd, Opening, Signature, Tag
+from toolspeak.dialects.scan import MAX_CANDIDATE, Problem
+
+LLAMA_HEAD = "<|start_header_id|>assistant<|end_header_id|>"
+"""What Llama's template writes before a turn, and a model now and then once more."""
 
 MarkerKind = Literal["calls", "reasoning", "results", "noise"]
 """`noise` opens nothing: a special token around the text, dropped from it."""
-
-ENGINE_TOKENS = ("<bos>", "<eos>")
-"""What vLLM's tests have an engine parser drop wherever it stands, whatever the model's own special tokens."""
 
 
 @quick()
@@ -27,7 +28,11 @@ class Marker:
     `plain`: the body is text without structure, read up to `end`. `ends_reasoning`: it starts inside reasoning too.
     `also_ends` are other texts that end reasoning. `tails`: texts that are dropped right behind the block, such as the
     end marker of a wrapper that was never opened. `label` is dropped where reasoning begins. Reasoning that is not
-    `nested` holds its own marker as text.
+    `nested` holds its own marker as text. `forms` are the same marker where a model fills the block in another way than
+    its dialect's; `form` names it on them. `place`: a marker that is no token of
+    its own, such as a tool's name, is one where a word begins, or where the turn's text does. Behind a marker that
+    `ends_turn` nothing is part of the answer. One that is `spare` is a special token, which is dropped where it opens
+    nothing.
     """
 
     kind: MarkerKind
@@ -40,9 +45,19 @@ class Marker:
     tails: tuple[str, ...] = ()
     label: str = ""
     nested: bool = True
+    form: str = ""
+    forms: tuple[Marker, ...] = ()
+    place: Literal["anywhere", "word", "start"] = "anywhere"
+    ends_turn: bool = False
+    spare: bool = False
 
     def __hash__(self) -> int:
         return hash(self.text)  # asked for at each block, where the hash of all fields would cost more than the rest
+
+    @property
+    def begins_tag(self) -> bool:
+        """Whether it is the beginning of a tag, which holds a name behind it."""
+        return self.text[-1] == "=" or self.text[-1].isalnum()
 
     @property
     def element(self) -> str:
@@ -54,36 +69,38 @@ class Marker:
 @quick()
 class Found:
     """A start marker of `length` characters; for a block the body's first character follows it. `reader` is who reads
-    what it opens, where there are several."""
+    what it opens, where there are several. With a `problem` that is a call which nobody can read."""
 
     marker: Marker
     length: int
     fenced: bool = False
     notes: tuple[str, ...] = ()
     reader: object = None
+    problem: Problem | None = None
 
 
 Verdict = Found | Answer
 
 _ELEMENT = re.compile(r"<([A-Za-z_][\w:.-]*)>")
-FENCE = re.compile(r"```[\w+.-]{0,16}\s*")
-FENCE_START = re.compile(r"`{1,2}|```[\w+.-]{0,16}\s*")
+FENCE = re.compile(r"`{3,}[\w+.-]{0,16}\s*")
+FENCE_START = re.compile(r"`{1,2}|`{3,}[\w+.-]{0,16}\s*")
 _ATTRIBUTES_START = re.compile(r"\s[^<>]*")
-
-
 NO_REASONING = Marker("reasoning", "", None)
 
 
 @quick()
 class Markup:
     """What a parser needs of its markers behind their start. `thought` is the first of reasoning, `thought_ends` how
-    any reasoning ends, `inside` finds what may be a marker in it. `frames` are the special tokens around turns.
-    `severed` is how all markers begin where they are several tokens each: half of one at a turn's end is no text."""
+    any reasoning ends, `thought_end_starts` matches where that may begin, `inside` finds what may be a marker in it.
+    `call_ends` are how calls end. `frames` are the special tokens around turns. `severed` is how all markers begin
+    where they are several tokens each: half of one at a turn's end is no text."""
 
     ends: Mapping[Marker, EndMarker]
     thought: Marker
     thought_ends: tuple[EndMarker, ...]
     inside: re.Pattern[str]
+    thought_end_starts: re.Pattern[str]
+    call_ends: frozenset[str]
     frames: tuple[str, ...]
     severed: str = ""
 
@@ -94,13 +111,15 @@ class Markup:
 
 def markup_of(markers: Sequence[Marker], frames: tuple[str, ...] = (), severed: str = "") -> Markup:
     """Put together once for all the turns that a table reads."""
-    ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in markers if marker.end}
+    every = (each for marker in markers for each in (marker, *marker.forms))
+    ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in every if marker.end}
     thought = next((marker for marker in markers if marker.kind == "reasoning"), NO_REASONING)
     thought_ends = tuple(end for marker, end in ends.items() if marker.kind == "reasoning")
-    first = {marker.text[0] for marker in markers} | {(thought.end or " ")[0]}
+    call_ends = frozenset(marker.end for marker in markers if marker.kind == "calls" and marker.end) - {"```"}
+    first = {marker.text[0] for marker in markers if marker.place == "anywhere"} | {(thought.end or " ")[0]}
     first |= {end[0] for marker in markers for end in marker.also_ends}
     inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
-    return Markup(ends, thought, thought_ends, inside, frames, severed)
+    return Markup(ends, thought, thought_ends, inside, beginnings(thought_ends), call_ends, frames, severed)
 
 
 class Table(Protocol):
@@ -115,21 +134,27 @@ class Table(Protocol):
     @property
     def candidate(self) -> re.Pattern[str]: ...
 
-    def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict: ...
+    def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict: ...
+
+    def tried(self, text: str, at: int) -> Found | None:
+        """The marker of calls that stands at text[at], whatever follows it."""
+        ...
 
 
 class MarkerTable:
     """Decides candidates: texts that begin with a marker's first character or a backtick and may grow into a marker.
 
     A block may stand in a code fence, and a code fence may stand in a block. `specials` are the model's special
-    tokens that frame a turn: an engine drops them, so they are noise, also between a block's marker and its body.
-    `severed`: see `Markup`.
+    tokens that frame a turn: an engine drops them, so they are noise. `severed`: see `Markup`. `stops` are
+    markers that are dropped at the end of a turn, which they ended.
     """
 
-    def __init__(self, markers: Sequence[Marker], specials: Sequence[str] = (), severed: str = "") -> None:
+    def __init__(
+        self, markers: Sequence[Marker], specials: Iterable[str] = (), severed: str = "", stops: Sequence[str] = ()
+    ) -> None:
         self._specials = tuple(specials)
-        self._longest = max(map(len, self._specials), default=0)
-        self.markers = (*markers, *(Marker("noise", text, None) for text in specials))
+        self.markers = (*markers, *(Marker("noise", text, None, _end_token(text)) for text in self._specials))
+        self._frames = (*self._specials, *(each.text for each in markers if isinstance(each.opening, AtEnd)), *stops)
         self._severed = severed
         self._elements = {marker.element.lower(): marker for marker in self.markers if marker.element}
         self._signed = [(each, each.opening) for each in self.markers if isinstance(each.opening, Signature)]
@@ -138,6 +163,7 @@ class MarkerTable:
         starts = {"`", *(each.text for each in self.markers if not isinstance(each.opening, Signature))}
         starts |= {char for _, signature in self._signed for char in signature.first if not char.isalpha()}
         starts |= {part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)}
+        starts |= {word for _, signature in self._signed for word in signature.words}
         self.starts = frozenset(starts)
 
     # Compiled when asked for: of all dialects a program reads one, or those that its models write.
@@ -156,17 +182,35 @@ class MarkerTable:
 
     @cached_property
     def _markup(self) -> Markup:
-        return markup_of(self.markers, self._specials, self._severed)
-
-    @cached_property
-    def _framing(self) -> re.Pattern[str] | None:
-        return re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, self._specials))}))+") if self._specials else None
+        return markup_of(self.markers, self._frames, self._severed)
 
     @cached_property
     def _marker(self) -> re.Pattern[str] | None:
         names = "|".join(re.escape(name) for name in sorted(self._elements, key=len, reverse=True))
         # ASCII: else 'ı' and 'ſ' would match 'i' and 's', and the name would be unknown below.
         return re.compile(rf"<((?ai:{names}))(\s[^<>]*)?>") if names else None
+
+    @cached_property
+    def _tried(self) -> re.Pattern[str]:
+        marked = [each for each in self.markers if each.kind == "calls" and not isinstance(each.opening, Signature)]
+        elements = [rf"<(?ai:{re.escape(each.element)})(?:\s[^<>]*)?>" for each in marked if each.element]
+        literal = [
+            re.escape(each.text) + (r"(?!\w)" if each.text[-1].isalnum() else "")
+            for each in marked
+            if not each.element and not each.text[0].isalpha() and (each.end or len(each.text) > 1)
+        ]
+        return re.compile("|".join([*elements, *literal]) or "(?!)")
+
+    @cached_property
+    def _twos(self) -> Container[str]:
+        """How candidates of two characters and more begin that may be markers, but for those in `_ones`."""
+        return frozenset(each.text[:2].lower() for each in self.markers if not isinstance(each.opening, Signature))
+
+    @cached_property
+    def _ones(self) -> Container[str]:
+        """The first characters of candidates that may be markers whatever follows."""
+        short = {each.text.lower() for each in self.markers if len(each.text) < 2}
+        return frozenset(short.union(*(signature.first for _, signature in self._signed), "`"))
 
     @cached_property
     def _usual_markers(self) -> Sequence[Marker]:
@@ -189,20 +233,21 @@ class MarkerTable:
     def _usual_start(self, marker: Marker) -> str:
         if isinstance(marker.opening, Signature):
             return f"(){marker.opening.usual}"
-        # Special tokens may stand in between, whole or cut by the end of the text.
-        specials = "|".join(map(_start_of, self._specials))
-        return f"({re.escape(marker.text)})" + (rf"(?!\s*+(?:{specials}))" if specials else "") + marker.opening.usual
+        return f"({re.escape(marker.text)}){marker.opening.usual}"
 
-    def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
-        """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows."""
+    def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict:
+        """`in_code`: the candidate stands in inline code, where a marker is a mention. `final`: nothing follows.
+        `forms`: also where a block begins as another dialect's."""
+        if held[:2].lower() not in self._twos and held[0] not in self._ones and len(held) > 1:
+            return "text"  # most candidates
         usual = None if in_code else self._usual.match(held)
         if usual is not None and usual.lastindex is not None:
             return Found(self._usual_markers[usual.lastindex - 1], usual.end())
         whole = len(held) >= MAX_CANDIDATE
-        verdict = self._decide(held, in_code, final or whole)
+        verdict = self._decide(held, in_code, final or whole, forms)
         return "text" if whole and verdict in ("undecided", "opened") else verdict
 
-    def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
+    def _decide(self, held: str, in_code: bool, final: bool, forms: bool) -> Verdict:
         start = 0
         if held[0] == "`":
             fence = FENCE.match(held)
@@ -211,7 +256,10 @@ class MarkerTable:
             start = fence.end()
         elif in_code:
             return "text"
+        first = held[start]
         for marker, signature in self._signed:
+            if first not in signature.first:
+                continue
             body = signature.decide(held, start, start)
             if isinstance(body, int):
                 return Found(marker, body, start > 0, ("code_fence",) if start else ())
@@ -220,22 +268,35 @@ class MarkerTable:
         marker, stop, notes = self._match(held, start)
         if marker is None:
             return "undecided" if self._may_become_marker(held[start:]) else "text"
-        if marker.kind == "calls" and not isinstance(marker.opening, Alone | Tag) and self._framing is not None:
-            framed = self._framing.match(held, stop)
-            stop = framed.end() if framed else stop
-            rest = held[stop:].lstrip()
-            if 0 < len(rest) < self._longest and any(text.startswith(rest) for text in self._specials if text != rest):
-                return "opened"
         body = marker.opening.decide(held, start, stop)
+        for form in marker.forms if forms and body == "text" else ():
+            marker, body = form, form.opening.decide(held, start, stop)
+            if body != "text":
+                break
+        if marker.spare and not start and (body == "text" or (final and body == "opened")):
+            return Found(changed(marker, kind="noise"), stop)
         if not isinstance(body, int):
             return "undecided" if body == "opened" and marker.kind != "calls" else body
         fenced = start > 0 or "`" in held[stop:body]
         return Found(marker, body, start > 0, (*notes, *(("code_fence",) if fenced else ())))
 
+    def tried(self, text: str, at: int) -> Found | None:
+        if self._tried.match(text, at, at + MAX_CANDIDATE) is None:
+            return None
+        window = text[at : at + MAX_CANDIDATE]
+        marker, stop, notes = self._match(window, 0)
+        if marker is not None and marker.begins_tag:
+            closed = window.find(">", stop) + 1 or len(window)
+            if "<" in window[stop:closed]:
+                return None
+            stop = closed
+        calls = marker is not None and marker.kind == "calls" and stop > 0
+        return Found(marker, stop, False, tuple(notes)) if marker is not None and calls else None
+
     def _match(self, held: str, start: int) -> tuple[Marker | None, int, list[str]]:
         """The whole marker at `start`, where it ends, and what was accepted leniently."""
         for marker in self._literals:
-            if held.startswith(marker.text, start):
+            if held.startswith(marker.text, start) and not _in_longer_name(marker, held, start + len(marker.text)):
                 return marker, start + len(marker.text), []
         found = self._marker.match(held, start) if self._marker else None
         if found is None:
@@ -259,25 +320,35 @@ class MarkerTable:
         return False
 
 
+def _in_longer_name(marker: Marker, held: str, stop: int) -> bool:
+    """Whether the beginning of a tag stands in one of a longer name: `<function` in `<function_calls>`."""
+    return isinstance(marker.opening, Tag) and marker.text[-1].isalnum() and held.startswith("_", stop)
+
+
 def candidate_pattern(starts: Iterable[str]) -> re.Pattern[str]:
-    """Finds where one of these texts may begin: by its first character, or by its first letters."""
-    chars = {text[0] for text in starts if not text[0].isalpha()}
-    patterns = ["[" + "".join(re.escape(char) for char in sorted(chars)) + "]"]
-    patterns += sorted({_word_start(text) for text in starts if text[0].isalpha()})
-    return re.compile("|".join(patterns))
+    """Finds where one of these texts may begin: by its first character, or by its first four letters, for a letter
+    alone is everywhere in prose."""
+    texts = set(starts)
+    chars = "".join(re.escape(char) for char in sorted({text[0] for text in texts}))
+    words = sorted({text[:4] for text in texts if text[0].isalpha()})
+    if not words:
+        return re.compile(f"[{chars}]")
+    # One class of characters in front, which the search looks for in one loop, thrice as fast as for alternatives.
+    letters = "".join(sorted({word[0] for word in words}))
+    return re.compile(f"[{chars}](?:(?<![{letters}])|{'|'.join(f'(?<={word[0]}){_rest_of(word)}' for word in words)})")
 
 
-def _word_start(word: str) -> str:
-    """Finds a word by its first four letters: a letter alone is everywhere in prose."""
-    return _start_of(word[:4])
+def start_of(text: str) -> str:
+    """A pattern that finds a text, or what there is of it at the end."""
+    return re.escape(text[0]) + _rest_of(text)
 
 
-def _start_of(text: str) -> str:
-    """Finds a text, or what there is of it at the end."""
+def _rest_of(text: str) -> str:
+    """What follows the first character of it there."""
     pattern = ""
     for char in reversed(text[1:]):
         pattern = rf"(?=\Z|{re.escape(char)}{pattern})"
-    return re.escape(text[0]) + pattern
+    return pattern
 
 
 def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
@@ -295,6 +366,11 @@ def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:
 
 def without_frames(text: str, frames: Sequence[str]) -> str:
     """Text that ends where a marker opened nothing, without the special tokens behind that."""
-    while ending := next((frame for frame in frames if text.endswith(frame)), ""):
-        text = text.removesuffix(ending)
+    while ending := next((frame for frame in frames if text.rstrip().endswith(frame)), ""):
+        text = text.rstrip().removesuffix(ending)
     return text
+
+
+def _end_token(text: str) -> Opening:
+    """`</s>` is an end tag of HTML too: only at the end of a turn is it a special token."""
+    return AtEnd() if text == "</s>" else Alone()

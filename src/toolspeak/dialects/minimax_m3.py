@@ -11,10 +11,11 @@ from typing import cast
 from toolspeak.data.deltas import CallCompleted
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.element_values import CDATA, as_cdata, escape_name, write_json
+from toolspeak.dialects.forms import form_body, with_forms
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import EMPTY, Literal, Node, Repeat, Rules, Text, Token, choice, optional, series
 from toolspeak.dialects.grammar.schema import SchemaNodes, json_notation, merged, only, split
@@ -22,17 +23,19 @@ from toolspeak.dialects.grammar.text_frames import STARTS_CDATA, cdata, in_order
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.nested_elements import ITEM, NestedCalls
-from toolspeak.dialects.openings import Texts
+from toolspeak.dialects.openings import NEVER, Tag, Texts
 from toolspeak.dialects.render import result_text
 from toolspeak.dialects.scan import Caps
 from toolspeak.dialects.typed_text import argument_schemas, as_mapping, json_type, schema_types
 
 _PREFIX = "]<]minimax[>["
 _START, _END = f"{_PREFIX}<tool_call>", f"{_PREFIX}</tool_call>"
-_LIVE = re.compile(r"<(?=\]minimax\[>\[|\s*+(?:/\s*+)?(?ai:response|mm:think))")
+_LIVE = re.compile(r"<(?=\]minimax\[>\[|\s*+(?:/\s*+)?(?ai:response|mm:think|minimax:tool_call|tool_call))")
 
 
-def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    if marker.form:
+        return form_body(marker, tools, first_index, caps)
     return NestedCalls(_PREFIX, _END, tools, first_index, caps)
 
 
@@ -206,13 +209,20 @@ MINIMAX_M3 = DeclaredDialect(
         models=("minimax-m3",),
         arguments="elements, typed by the tool's schema",
         results="<response> in a tool turn",
+        earlier=EarlierThoughts("<mm:think>", "</mm:think>", "always"),
         reasoning="<mm:think>",
         stop=("[e~[",),
         text_aside=True,
     ),
     table=MarkerTable(
         [
-            Marker("calls", _START, _END, Texts((f"{_PREFIX}<invoke", _END))),
+            with_forms(Marker("calls", _START, _END, Texts((f"{_PREFIX}<invoke", _END))), ("json", "invoke")),
+            # A call without the block around it, and M2's block, which the model knows too.
+            Marker("calls", f"{_PREFIX}<invoke", _END, Tag((f"{_PREFIX}<",))),
+            *(
+                with_forms(Marker("calls", f"<{name}>", f"</{name}>", NEVER), ("invoke", "json"))
+                for name in ("minimax:tool_call", "tool_call")
+            ),
             Marker("reasoning", "<mm:think>", "</mm:think>"),
         ],
         specials=("[e~[",),

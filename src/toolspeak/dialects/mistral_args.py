@@ -5,30 +5,40 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
-from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.body import Body
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
+from toolspeak.dialects.body import Body, ChosenBody
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import NINE, Node, series
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
+from toolspeak.dialects.json_call import CallShape
+from toolspeak.dialects.json_calls import JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
-from toolspeak.dialects.openings import Follows
+from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape, first_of, one_of
+from toolspeak.dialects.openings import Follows, Signature
 from toolspeak.dialects.render import dump_json, result_text
 from toolspeak.dialects.scan import Caps
+from toolspeak.dialects.steps import skip_space
 
 _CALL, _ARGS, _CALL_ID, _END = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "</s>"
 _RESULTS, _CONTENT, _RESULTS_END = "[TOOL_RESULTS]", "[TOOL_CONTENT]", "[/TOOL_RESULTS]"
 _LIVE = re.compile(r"\[(?=TOOL_CALLS\]|ARGS\]|CALL_ID\]|/?TOOL_RESULTS\]|TOOL_CONTENT\]|/?THINK\])")
 _HEADER = re.compile(rf"\s*(?P<name>{NAME})\s*(?:\[CALL_ID\]\s*(?P<id>{NAME})?\s*)?(?:\[ARGS\]\s*)?")
 _SHAPE = NamedShape(
-    lambda text: _read_header(text), f"{_CALL}name{_ARGS}{{…}}", others=(_CALL, _RESULTS, _END), bare=True
+    lambda text: _read_header(text),
+    f"{_CALL}name{_ARGS}{{…}}",
+    others=(_CALL, _RESULTS, _END),
+    bare=True,
+    unended=True,
 )
-_NAME_FIRST = re.compile(rf"{NAME}|{{")  # a name is missing before a '{': the model is told
+_JSON_SHAPE = CallShape("arguments", array=True, arguments_required=False, arguments_text=True, alone=True)
+_NAME_FIRST = re.compile(rf"{NAME}|{{|\s*+\[\s*+\{{")  # a name is missing before a '{': the model is told
 _NAME_LATER = re.compile(rf"\s+{NAME}\s*[{{\[]")
-_NAME_COMING = re.compile(rf"\s*(?:{NAME}\s*)?")
+_NAME_COMING = re.compile(rf"\s*(?:{NAME}\s*|\[\s*)?")
 
 
 def _read_header(text: str) -> Header | None:
@@ -37,7 +47,8 @@ def _read_header(text: str) -> Header | None:
 
 
 def _behind(rest: str) -> bool | None:
-    """A name stands right behind the marker; behind white space only one that more than prose follows."""
+    """A name stands right behind the marker; behind white space only one that more than prose follows. Or an array, as
+    older models of the family write it."""
     if not rest:
         return None
     if _NAME_FIRST.match(rest) or _NAME_LATER.match(rest):
@@ -45,8 +56,25 @@ def _behind(rest: str) -> bool | None:
     return None if _NAME_COMING.fullmatch(rest) else False
 
 
-def _new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return NamedCalls(_SHAPE, first_index, caps)
+class NamedOrJson(ChosenBody):
+    """Implements `Body`: the name before its arguments, or the JSON of the family's older models."""
+
+    def __init__(self, first_index: int, caps: Caps, tools: Tools) -> None:
+        super().__init__(caps)
+        self._first_index = first_index
+        self._tools = tools
+
+    def choose(self, text: str, start: int) -> Body | None:
+        at = skip_space(text, start)
+        if at == len(text):
+            return None
+        if text[at] in "[{":
+            return JsonCalls(_JSON_SHAPE, self._first_index, self.caps, self._tools)
+        return NamedCalls(_SHAPE, self._first_index, self.caps, self._tools)
+
+
+def new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return NamedOrJson(first_index, caps, tools)
 
 
 def _writer(between: Callable[[ToolCall], str]) -> Callable[[Calls, Tools], str]:
@@ -76,18 +104,34 @@ def _nine(own: str) -> str:
 
 
 def _frame(before: Callable[[str], Node | str]) -> Frame:
-    return Frame(call=named_call(_LIVE, before), triggers=lambda _: [_CALL])
+    return Frame(call=named_call(_LIVE, before), triggers=lambda _: [_CALL], avoid=lambda _: texts(_ARGS))
 
 
-_TABLE = MarkerTable(
-    [
-        # The one in a thought is talk about a call: these models close their thoughts by themselves.
-        Marker("reasoning", "[THINK]", "[/THINK]"),
-        Marker("calls", _CALL, None, Follows(_behind)),
-        Marker("results", _RESULTS, _RESULTS_END, plain=True),
-    ],
-    specials=(_END,),
-)
+CALLS = Marker("calls", _CALL, None, Follows(_behind))
+
+
+def _bare(names: tuple[str, ...]) -> list[Marker]:
+    """A call whose marker a server left out: a tool's name, and the other marker behind it."""
+    gap = re.compile(r"\s*")
+    live = ("[", re.escape(_ARGS[1:]))
+    name_first = Signature((one_of(names), gap, _ARGS, gap, "{"), 0, first_of(names), live, names)
+    return [Marker("calls", _CALL, None, name_first, place="word")] if names else []
+
+
+@lru_cache(64)
+def _table(names: tuple[str, ...] = ()) -> MarkerTable:
+    return MarkerTable(
+        [
+            # The one in a thought is talk about a call: these models close their thoughts by themselves.
+            Marker("reasoning", "[THINK]", "[/THINK]"),
+            CALLS,
+            *_bare(names),
+            Marker("results", _RESULTS, _RESULTS_END, plain=True),
+        ],
+        specials=(_END,),
+    )
+
+
 _RULES = (
     "- Each call begins with [TOOL_CALLS] and the tool's name right behind it; the arguments are one JSON object.\n"
     "  Several calls follow each other without anything between them."
@@ -100,13 +144,15 @@ MISTRAL_ARGS = DeclaredDialect(
         "mistral-common tokenizer v13; chat template of mistralai/Devstral-Small-2507",
         "parallel",
         aliases=("mistral-v13",),
-        models=("devstral", "ministral-3", "magistral", "mistral-large-3"),
+        models=("devstral", "ministral-3", "magistral", "mistral-large-3", "mistral-small-4", "mistral-medium-3.5"),
         results="[TOOL_RESULTS]…[/TOOL_RESULTS]",
+        earlier=EarlierThoughts("[THINK]", "[/THINK]", "always"),
         reasoning="[THINK]",
         stop=("</s>",),
     ),
-    table=_TABLE,
-    new_body=_new_body,
+    table=_table(),
+    by_tools=_table,
+    new_body=new_body,
     write_calls=_writer(lambda _: _ARGS),
     write_results=_write_results,
     live=_LIVE,
@@ -125,8 +171,9 @@ MISTRAL_IDS = DeclaredDialect(
         reasoning="[THINK]",
         stop=("</s>",),
     ),
-    table=_TABLE,
-    new_body=_new_body,
+    table=_table(),
+    by_tools=_table,
+    new_body=new_body,
     write_calls=_writer(lambda call: f"{_CALL_ID}{_nine(call.provider_id or call.id)}{_ARGS}"),
     write_results=_write_results_with_ids,
     live=_LIVE,
@@ -146,8 +193,9 @@ MISTRAL_V11 = DeclaredDialect(
         stop=("</s>",),
         text_aside=True,
     ),
-    table=_TABLE,
-    new_body=_new_body,
+    table=_table(),
+    by_tools=_table,
+    new_body=new_body,
     write_calls=_writer(lambda _: ""),
     write_results=_write_results,
     live=_LIVE,

@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta
-from toolspeak.data.messages import FinishReason, Message, TextMessage, ToolCall, ToolResult
+from toolspeak.data.deltas import Delta, TextDelta
+from toolspeak.data.messages import FinishReason, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo, Section
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts, Section
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, DeclaredHistory, Tools
@@ -27,7 +27,7 @@ from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Found, Marker, MarkerTable
 from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Texts
-from toolspeak.dialects.render import append_message, result_text
+from toolspeak.dialects.render import result_text
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
 from toolspeak.dialects.steps import begins
 
@@ -57,7 +57,8 @@ class MuseParser(BlockParser):
 
     def close(self, reason: FinishReason) -> list[Delta]:
         out: list[Delta] = []
-        if self._held and self._block is None and self._state == self._text and self._to == "self":
+        thinks = self._state == self._text and self._to == "self"
+        if self._held and self._block is None and self._draft is None and thinks:
             out.append(self._reasoning_kind(self._held))
             self._held = ""
         return [*out, *super().close(reason)]
@@ -78,21 +79,50 @@ class MuseParser(BlockParser):
         return None  # its text is in messages to somebody, see `_text`
 
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
-        if self._to not in ("self", "user"):
+        if self._to == "self":
+            return self._to_self(text, position, out)
+        if self._to != "user":
             return self._to_tool(text, position, out)
-        kind: type[TextDelta | ReasoningDelta] = self._reasoning_kind if self._to == "self" else TextDelta
         found = _END.search(text, position)
         if found:
-            self._emit(kind, text, position, found.start(), out)
-            if self._to == "self":
-                self._markup(text, found.start(), found.end(), out)
+            self._emit(TextDelta, text, position, found.start(), out)
             self._state = self._header
             return found.end()
         at = text.rfind("<", max(position, len(text) - len(_EOM)))
         hold = at if at >= 0 and any(end.startswith(text[at:]) for end in ENDS) else len(text)
-        self._emit(kind, text, position, hold, out)
+        self._emit(TextDelta, text, position, hold, out)
         self._held = text[hold:]
         return len(text)
+
+    def _draft_parser(self) -> MuseParser:
+        parser = MuseParser(self._format)
+        parser._to, parser._state = "tool", parser._text
+        return parser
+
+    def _to_self(self, text: str, position: int, out: list[Delta]) -> int:
+        start = position
+        while (at := text.find("<", position)) >= 0:
+            ended = _END.match(text, at)
+            if ended:
+                self._think(text, start, at, out)
+                self._leave(out)
+                self._markup(text, at, ended.end(), out)
+                self._state = self._header
+                return ended.end()
+            if text.startswith(_START, at):  # the next message, though this one has no end
+                self._think(text, start, at, out)
+                self._leave(out)
+                self._state = self._header
+                return at
+            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], False)
+            if isinstance(verdict, Found) and verdict.marker.kind == "calls":
+                start = self._think(text, start, at, out)
+                self._begin_draft(verdict, self._position + at)
+            elif verdict in ("undecided", "opened") or begins(text, at, *ENDS, _START):
+                self._think(text, start, at, out)
+                return self._hold(text, at)
+            position = at + 1
+        return self._think(text, start, len(text), out)
 
     def _closing(self, text: str, position: int, out: list[Delta]) -> int:
         if text.startswith(_EOM, position):  # the message's end ends its block
@@ -146,14 +176,12 @@ class MuseDialect(DeclaredDialect):
 
 
 class MuseHistory(DeclaredHistory):
-    def add(self, message: Message) -> None:
+    def _write_turn(self, text: str, calls: Calls) -> str:
         """A turn with calls is several messages; the first begins behind the prompt's `<|start|>assistant`."""
-        if message.role != "assistant" or not message.calls:
-            super().add(message)
-            return
-        said = f" to=user{_MESSAGE}{message.text}{_EOM}{_START}" if message.text else ""
-        calls = self._dialect.write_calls(message.calls, self._tools)
-        append_message(self.messages, TextMessage("assistant", said + calls))
+        if not calls:
+            return text
+        said = f" to=user{_MESSAGE}{text}{_EOM}{_START}" if text else ""
+        return said + self._dialect.write_calls(calls, self._tools)
 
 
 def _new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
@@ -193,6 +221,7 @@ MUSE = MuseDialect(
         results="<tool_output name=…> in a message of the tool",
         reasoning="to=self",
         stop=("<|eot|>",),
+        earlier=EarlierThoughts(f" to=self{_MESSAGE}", f"{_EOM}{_START}", "always", calls_only=True),
     ),
     table=MarkerTable([Marker("calls", *_BLOCK, Texts(("<atem:invoke", _BLOCK[1])))], specials=ENDS[1:]),
     new_body=_new_body,

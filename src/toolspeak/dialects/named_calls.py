@@ -7,11 +7,12 @@ call: its `begin` was the block's own marker, and the frame reads its end marker
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON
+from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.body import Run
 from toolspeak.dialects.markers import FENCE, FENCE_START
@@ -26,12 +27,30 @@ from toolspeak.dialects.scan import (
     string_content,
     whole_object,
 )
-from toolspeak.dialects.steps import Steps, begins, skip_space
+from toolspeak.dialects.steps import Steps, begins, known_name, skip_space
+from toolspeak.dialects.typed_text import says_types
 
 NAME = r"[^\s<>{}\[\]\"'`]+"
 """A tool's name in a header: no white space, and nothing that begins a marker or a value."""
 
+MAX_NAME = 160
+"""Characters of a name that stands without a marker before it."""
+
 _NOT_AN_OBJECT = Problem("arguments_not_object", "the arguments must be one JSON object: {…}")
+
+
+_NAME_CHAR = r"[\w./-]"
+
+
+def one_of(names: Sequence[str], before: str = "") -> re.Pattern[str]:
+    """One of these names, whole, or the beginning of one where the text ends; maybe with a word `before` it."""
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or NAME
+    before = f"(?:{re.escape(before)})?+" if before else ""
+    return re.compile(rf"{before}(?:{known})(?!{_NAME_CHAR})(?=.)|{_NAME_CHAR}{{1,{MAX_NAME}}}+\Z", re.DOTALL)
+
+
+def first_of(words: Sequence[str]) -> str:
+    return "".join(sorted({word[0] for word in words}))
 
 
 def plain_name(text: str) -> str:
@@ -56,7 +75,7 @@ class NamedShape:
     header; where it is empty, a code fence or the '{' of the arguments does. `others` are the markers that may follow a
     header by mistake. `read_header` reads what stands between `begin` and the arguments (`example` tells the model what
     that should be). `fenced`: the arguments stand in a code fence by rule. `bare`: a turn may end with a name alone,
-    which is a call without arguments.
+    which is a call without arguments. `unended`: nothing ends a block, so that a bracket too many may follow.
 
     `follows` are the markers after which a call is over, `header_ends` what ends a header, the longest first.
     """
@@ -70,9 +89,12 @@ class NamedShape:
     others: tuple[str, ...] = ()
     fenced: bool = False
     bare: bool = False
+    unended: bool = False
     follows: tuple[str, ...] = field(init=False)
     header_ends: tuple[str, ...] = field(init=False)
     header_end: re.Pattern[str] = field(init=False)
+    call_end: re.Pattern[str] = field(init=False)
+    longest_end: int = field(init=False)
 
     def __post_init__(self) -> None:
         follows = tuple(each for each in (self.end, self.begin, *self.block_ends, *self.others) if each)
@@ -80,6 +102,8 @@ class NamedShape:
         object.__setattr__(self, "follows", follows)
         object.__setattr__(self, "header_ends", tuple(ends))
         object.__setattr__(self, "header_end", re.compile("|".join(map(re.escape, ends))))
+        object.__setattr__(self, "call_end", re.compile("|".join(map(re.escape, sorted(follows, reverse=True)))))
+        object.__setattr__(self, "longest_end", max(map(len, follows), default=0))
 
 
 @quick(frozen=False)
@@ -94,21 +118,37 @@ class _Call:
     arguments: Mapping[str, JSON] | None = None
     problem: Problem | None = None
     notes: tuple[str, ...] = ()
+    null: bool = False
 
 
 class NamedCalls(Steps):
-    """Implements `Body`; argument text leaves as it comes."""
+    """Implements `Body`; argument text leaves as it comes. A call that cannot be read fails alone: its end marker, or
+    what else may follow a call, ends it."""
 
     _scanner = JsonScanner(Caps())  # of the arguments; each begins one of its own
 
-    def __init__(self, shape: NamedShape, first_index: int, caps: Caps) -> None:
+    def __init__(
+        self, shape: NamedShape, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec] | None = None
+    ) -> None:
         super().__init__(first_index, caps)
         self._shape = shape
+        self._tools = tools or {}
         self._call = _Call(Buffer(caps.characters), 0)
         self._state = self._between if shape.begin else self._header
 
     def resume(self) -> bool:
         return self._scanner.problem is None and super().resume()
+
+    def recover(self) -> bool:
+        if not self._shape.begin:
+            return False
+        if self._state == self._between:
+            if not self.calls:
+                return False
+            self._call = _Call(Buffer(0), self.problem_offset)
+        self._call.problem = self._call.problem or self.problem
+        self.problem, self._state = None, self._lost
+        return True
 
     def run(self) -> Run | None:
         if self._state != self._arguments or not self._scanner.in_string:
@@ -122,7 +162,7 @@ class NamedCalls(Steps):
 
     def end(self, out: list[Delta]) -> None:
         call = self._call
-        if self._state == self._after_arguments:
+        if self._state in (self._after_arguments, self._behind):
             self._end_call("", 0, out)
             self.done = True
         elif self._state in (self._between, self._prose):
@@ -131,6 +171,9 @@ class NamedCalls(Steps):
             self._announce(call.header, out)
             self._no_arguments("", 0, out)
             self.done = True
+
+    def is_whole(self) -> bool:
+        return self._state == self._behind
 
     # States: each takes what it can from text[position:], and returns where the next begins; one that needs
     # more characters sets `_wait` and returns where they begin.
@@ -154,7 +197,7 @@ class NamedCalls(Steps):
             return stop + len(shape.end)  # of the call before, once more
         elif self.calls and text[stop] != "<":
             self._state = self._prose
-        else:
+        else:  # some other tag, a marker misspelt, or a special token, which the block's parser drops
             self._fail("not_a_call", f"expected {shape.example}, found {text[stop]!r}", stop)
         return stop
 
@@ -210,8 +253,8 @@ class NamedCalls(Steps):
             reason = f"{shorten(header.strip())!r} names no tool; write {self._shape.example}"
             call.problem = Problem("no_name", reason)
         else:
-            call.name, call.id, call.notes = read.name, read.id, read.notes
-            out.append(CallStarted(self._index, read.name, read.id))
+            call.name, call.id, call.notes = known_name(read.name, self._tools), read.id, read.notes
+            out.append(CallStarted(self._index, call.name, read.id))
 
     def _no_arguments(self, text: str, stop: int, out: list[Delta]) -> None:
         if self._call.problem is None:
@@ -225,6 +268,9 @@ class NamedCalls(Steps):
         stop = skip_space(text, position)
         if stop == len(text):
             return stop
+        if text.startswith("n", stop) and self._may_be_null():
+            call.null = True
+            return self._start_arguments(stop)
         if text[stop] == "{":
             if call.problem is None and (whole := whole_object(text, stop, self.caps)) is not None:
                 call.arguments, end = whole
@@ -260,20 +306,30 @@ class NamedCalls(Steps):
     def _arguments(self, text: str, position: int, out: list[Delta]) -> int:
         call, scanner = self._call, self._scanner
         stop = scanner.feed(text, position)
-        if scanner.problem is not None:
-            self.problem, self.problem_offset = scanner.problem, self._base + stop - scanner.back
+        fault, back, left_out = scanner.problem, scanner.back, 0
+        if fault is not None:
+            passed = scanner.pass_over(text[stop : stop + 1])
+            if passed is None:
+                self.problem, self.problem_offset = fault, self._base + stop - back
+            left_out = passed or 0
         room = self.caps.characters - call.value.length
         if stop - position > room:
             stop = position + room
             self._fail("too_large", f"the arguments are over {self.caps.characters} characters", stop)
         piece = text[position:stop]
         call.value.add(piece)
-        if call.problem is None and piece:
+        if call.problem is None and piece and not call.null:
             out.append(ArgumentsDelta(self._index, piece))
+        if fault is not None and self.problem is None:
+            call.problem = call.problem or fault
+            call.value.add(text[stop : stop + left_out])
+            stop += left_out
         if scanner.done and self.problem is None:
             value = None if call.problem else decode_json(call.value.value())
             if isinstance(value, Problem):
                 call.problem = value
+            elif call.null:
+                self._take_null(out)
             else:
                 call.arguments = value
             self._close_arguments(text, stop, out)
@@ -281,10 +337,27 @@ class NamedCalls(Steps):
 
     def _close_arguments(self, text: str, stop: int, out: list[Delta]) -> None:
         """What follows is the call's end, which the frame reads if the call is a block of its own."""
-        self._state = self._after_arguments
-        if not self._shape.begin:
+        self._state = self._behind if self._shape.unended else self._after_arguments
+        if not self._shape.begin and not self._shape.unended:
             self._end_call(text, stop, out)
             self.done = True
+
+    def _behind(self, text: str, position: int, out: list[Delta]) -> int:
+        """Behind the arguments of a call that has no end: a bracket or a comma says that they were meant to go on."""
+        stop = skip_space(text, position)
+        if stop == len(text):
+            return stop
+        if text[stop] == "`":
+            if text.startswith("```", stop):
+                return stop + 3
+            if begins(text, stop, "```"):
+                self._wait = True
+                return stop
+        if text[stop] in "}],":
+            return self._fail("trailing_text", f"{text[stop]!r} behind the arguments, which are over", stop)
+        self._end_call(text, stop, out)
+        self.done = True
+        return stop
 
     def _after_arguments(self, text: str, position: int, out: list[Delta]) -> int:
         """The call's end marker, a code fence before it; or what follows a call whose end marker is missing."""
@@ -306,8 +379,31 @@ class NamedCalls(Steps):
             self._fail("trailing_text", f"text after the arguments; close the call with {shape.end}", stop)
         return stop
 
+    def _may_be_null(self) -> bool:
+        """Whether `null` is as good as no arguments: for a tool that needs none. For another one it may be all that is
+        left of them."""
+        spec = self._tools.get(self._call.name or "")
+        return self._call.problem is None and spec is not None and not spec.parameters.get("required")
+
+    def _take_null(self, out: list[Delta]) -> None:
+        out.append(ArgumentsDelta(self._index, "{}"))
+        self._call.arguments, self._call.notes = {}, (*self._call.notes, "arguments_null")
+
+    def _lost(self, text: str, position: int, out: list[Delta]) -> int:
+        """In a call that cannot be read: to its end marker, or to what else may follow a call."""
+        found = self._shape.call_end.search(text, position)
+        if found is None:
+            at = max(position, len(text) - self._shape.longest_end)
+            stop = next((at for at in range(at, len(text)) if begins(text, at, *self._shape.follows)), len(text))
+            self._wait = stop < len(text)
+            return stop
+        stop = found.end() if found[0] == self._shape.end else found.start()
+        self._end_call(text, stop, out)
+        return stop
+
     def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
         call = self._call
+        call.problem = call.problem or says_types(call.arguments or {}, self._tools.get(call.name or ""))
         if call.problem is None and call.name is not None and call.arguments is not None:
             delta: CallCompleted | CallMalformed = CallCompleted(
                 self._index, call.name, call.arguments, call.id, call.notes

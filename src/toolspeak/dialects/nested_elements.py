@@ -18,11 +18,12 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.element_ends import Verdict
 from toolspeak.dialects.element_values import CDATA, CDATA_END, TEXT, UNTYPED, is_text, read_value, unescape_name
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
-from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, without
+from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, stands, without
 from toolspeak.dialects.typed_text import Types, argument_schemas, as_mapping, resolve, schema_types
 from toolspeak.dialects.whole_call import GAP, WholeCall, text_without, whole_call
 
 ITEM = "item"
+_PARAMETER = re.compile(r'parameter\s+name="([^"<>]+)"')
 
 
 @dataclass(slots=True)
@@ -56,6 +57,7 @@ class NestedCalls(CallSteps):
         self._call_tag = re.compile(rf"""{start}<invoke\s+name\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')\s*(/?)>""")
         self._tag = re.compile(rf'{start}<([^<>/\s][^<>]*?|)(\s+type="json")?>')
         self._open: list[_Node] = []
+        self._depth = 0  # calls that began behind what could not be read
         self._whole = _whole(prefix)
 
     def flow(self) -> Callable[[str], object] | None:
@@ -65,7 +67,35 @@ class NestedCalls(CallSteps):
             return without(self._prefix[0], self._prefix[1])
         return without("]") if self._state == self._in_cdata else None
 
+    def recover(self) -> bool:
+        """A call in which something cannot be read fails alone, and so does one whose tag cannot be read."""
+        if self.problem is None or self.problem.code != "invalid_xml":
+            return False
+        if self._call is None:
+            self._call = OpenCall("", None, self.problem_offset)
+        self._call.problem = self._call.problem or self.problem
+        self._open.clear()
+        self.problem, self._depth, self._state = None, 0, self._skip_lost
+        return True
+
     # States, as in `Steps`.
+
+    def _skip_lost(self, text: str, position: int, out: list[Delta]) -> int:
+        """Behind what could not be read: up to the call's own end. A call that begins in between may be part of a value
+        whose tags could not be read: it never runs."""
+        at = text.find(self._prefix[0], position)
+        while at >= 0:
+            tag = stands(text, at, (self._call_end, self._block_end, f"{self._prefix}<invoke"))
+            if tag is None:
+                self._wait = True
+                return at
+            if tag == self._block_end or (tag == self._call_end and not self._depth):
+                stop = at + len(tag) if tag == self._call_end else at
+                self._end_call(text, stop, out)
+                return stop
+            self._depth += (tag != self._call_end) - (tag == self._call_end) if tag else 0
+            at = text.find(self._prefix[0], at + 1)
+        return len(text)
 
     def _between(self, text: str, position: int, out: list[Delta]) -> int:
         position = self._take_whole(self._whole, text, position, out)
@@ -89,7 +119,8 @@ class NestedCalls(CallSteps):
 
     def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
         types = _types(_argument_schema(spec, name), spec.parameters if spec else {})
-        return text if is_text(types) else read_value(text, types, "", self.caps)
+        empty = _empty(text, types)
+        return text if is_text(types) else read_value(text, types, "", self.caps) if empty is None else empty
 
     def _in_call(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._open_call()
@@ -111,15 +142,17 @@ class NestedCalls(CallSteps):
         return tag.end()
 
     def _start_node(self, tag: re.Match[str]) -> None:
-        call, name = self._open_call(), unescape_name(tag[1].strip())
+        call, written = self._open_call(), tag[1].strip()
+        named = None if self._open else _PARAMETER.fullmatch(written)  # as M2 writes an argument
+        name, element = (named[1], "parameter") if named else (unescape_name(written), written)
         if self._open:
             schema = _inner_schema(self._open[-1].schema, name, call.root)
         else:
             schema = _argument_schema(call.spec, name)
             self._start_argument(name)
         types = _types(schema, call.root)
-        end = f"{self._prefix}</{tag[1].strip()}>"
-        marks = _marks(self._prefix, tag[1].strip(), self._block_end)
+        end = f"{self._prefix}</{element}>"
+        marks = _marks(self._prefix, element, self._block_end)
         self._open.append(_Node(name, end, marks, schema, types, bool(tag[2])))
         if len(self._open) > self.caps.depth - 2:
             self._fail("too_deep", f"the elements are nested deeper than {self.caps.depth} levels", tag.end())
@@ -277,6 +310,8 @@ class NestedCalls(CallSteps):
         text = self._text.value()
         if node.streams or (node.cdata and "string" in node.types):
             return text
+        if not node.cdata and not node.is_json and (empty := _empty(text, node.types)) is not None:
+            return empty
         value = read_value(text, node.types, "json" if node.is_json else "", self.caps)
         if isinstance(value, Problem):
             reason = f"the value of {shorten(node.name)!r} cannot be read: {value.reason}"
@@ -319,6 +354,14 @@ def _container(children: list[tuple[str, JSON]], types: Types) -> JSON:
     for name, value in children:
         values.setdefault(name, []).append(value)
     return {name: each[0] if len(each) == 1 else each for name, each in values.items()}
+
+
+def _empty(text: str, types: Types) -> JSON:
+    """The array or object that an element without any stands for, if it can be nothing else; None for none."""
+    kinds = types & {"array", "object", "string", "null"}
+    if text.strip() or len(kinds) != 1:
+        return None
+    return [] if "array" in kinds else {} if "object" in kinds else None
 
 
 def _inner_schema(schema: JSON, name: str, root: Mapping[str, JSON], depth: int = 0) -> JSON:

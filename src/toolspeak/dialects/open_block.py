@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta
+from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import BatchRule
 from toolspeak.dialects.body import Body
+from toolspeak.dialects.end_marker import EndMarker
 from toolspeak.dialects.markers import Marker, Table
-from toolspeak.dialects.scan import Caps, EndMarker, Problem
+from toolspeak.dialects.scan import Caps, Problem
 
 NewBody = Callable[[Marker, int, Caps], Body]
 """Makes the reader of one block, given its marker and the index of its first call."""
+
+CUT_VALUE = "an end tag that nothing opened follows it, so its last value may have been cut at a tag in it"
+
+
+def no_example(_tools: Sequence[ToolSpec]) -> str:
+    return ""
 
 
 @quick()
 class BlockFormat:
     """What makes a dialect of this family. The first reasoning marker is the one a prompt may have opened.
-    `text_aside`: the text behind a block of calls is none of the answer (`DialectInfo.text_aside`)."""
+    `text_aside`: the text behind a block of calls is none of the answer (`DialectInfo.text_aside`). `names` are those
+    of the known tools, none if every name may be one. `thoughts_hide`: no call in
+    reasoning runs, whether it has an end or not. `example` writes a call of one of the `tools`, which the model is
+    shown where nobody can read what it wrote."""
 
     table: Table
     batch: BatchRule
     new_body: NewBody
     caps: Caps = Caps()
     text_aside: bool = False
+    names: AbstractSet[str] = frozenset()
+    thoughts_hide: bool = False
+    tools: Sequence[ToolSpec] = ()
+    example: Callable[[Sequence[ToolSpec]], str] = no_example
 
 
 @quick(frozen=False)
@@ -57,4 +73,6 @@ class OpenBlock:
             out.extend(CallIgnored(call.index, "its block could not be read to the end") for call in calls)
             index, raw = first_index + len(calls), self.body.raw.value()
             out.append(CallMalformed(index, raw, problem.code, problem.reason, self.offset, None, True))
-        return {call.index for call in calls if type(call) is CallMalformed}
+        elif self.body.doubted:
+            out.extend(CallIgnored(index, CUT_VALUE) for index in sorted(self.body.doubted))
+        return {call.index for call in calls if type(call) is CallMalformed} | self.body.doubted

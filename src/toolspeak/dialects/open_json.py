@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from toolspeak.data.messages import ToolResult
 from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.json_calls import CallShape
+from toolspeak.dialects.body import Body
+from toolspeak.dialects.declared import DeclaredDialect, Tools
+from toolspeak.dialects.json_call import CallShape
 from toolspeak.dialects.json_dialect import EACH_ALONE, ONE_ARRAY, THINK, bare_markers, frames, json_dialect
 from toolspeak.dialects.live import Live
-from toolspeak.dialects.markers import Marker
+from toolspeak.dialects.markers import LLAMA_HEAD, Marker
+from toolspeak.dialects.mistral_args import CALLS, new_body
+from toolspeak.dialects.named_calls import one_of
 from toolspeak.dialects.openings import Signature, Starts
+from toolspeak.dialects.pythonic import PythonOrJson
+from toolspeak.dialects.scan import Caps
 
 _ARRAY = CallShape("arguments", array=True, arguments_required=False)
 _SPACE = re.compile(r"\s*")
@@ -90,10 +97,17 @@ PHI4_MINI = json_dialect(
                 ("functools", _SPACE, "[", _SPACE, "{"),
                 2,
                 "f",
-                ("f", r"unctools\s*+(?:\Z|\[\s*+(?:\Z|\{))"),
+                ("f", r"unctools\s*+(?:\Z|\[\s*+(?:\Z|\{)|\{)"),
             ),
         ),
+        Marker(
+            "calls",
+            "functools",
+            None,
+            opening=Signature(("functools", _SPACE, "{", _SPACE, '"'), 2, "f", ("f", r"unctools\s*+(?:\Z|\{)")),
+        ),
         Marker("calls", "<|tool_call|>", "<|/tool_call|>", Starts("[{")),
+        Marker("calls", "<|tool_calls|>", "<|/tool_calls|>", Starts("[{")),  # as vLLM's template asks for it
         THINK,
     ],
     _ARRAY,
@@ -106,47 +120,73 @@ def _mistral_result(live: Live, result: ToolResult) -> str:
     return f'[TOOL_RESULTS]{{"content": {live.result(result)}, "call_id": {live.dump(result.call_id)}}}[/TOOL_RESULTS]'
 
 
-MISTRAL_V3 = json_dialect(
-    DialectInfo(
-        "mistral-v3",
-        '[TOOL_CALLS][{"name": …, "arguments": {…}, "id": …}, …]',
-        "chat template of mistralai/Mistral-Nemo-Instruct-2407",
-        "parallel",
-        models=(
-            *("mistral-7b-instruct-v0.3", "mistral-nemo", "mixtral", "mistral-large-instruct-2407"),
-            *("mistral-small-24b-instruct-2501", "mistral-small-3.1", "mistral-large-instruct-2411"),
+MISTRAL_V3 = replace(
+    json_dialect(
+        DialectInfo(
+            "mistral-v3",
+            '[TOOL_CALLS][{"name": …, "arguments": {…}, "id": …}, …]',
+            "chat template of mistralai/Mistral-Nemo-Instruct-2407",
+            "parallel",
+            models=(
+                *("mistral-7b-instruct-v0.3", "mistral-nemo", "mixtral", "mistral-large-instruct-2407"),
+                *("mistral-small-24b-instruct-2501", "mistral-small-3.1", "mistral-large-instruct-2411"),
+            ),
+            results="[TOOL_RESULTS]{…}[/TOOL_RESULTS]",
+            reasoning="",
         ),
-        results="[TOOL_RESULTS]{…}[/TOOL_RESULTS]",
-        reasoning="",
+        [
+            # A name behind it is the newer models' form, and `auto` says so.
+            replace(CALLS, opening=Starts("[{"), forms=(CALLS,)),
+            Marker("results", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", Starts("{["), plain=True),
+        ],
+        _ARRAY,
+        around=("[TOOL_CALLS]", ""),
+        write_result=_mistral_result,
+        results_between="",
+        ids="behind",
+        rules=f"- The id of each call is nine letters or digits that you choose.\n{ONE_ARRAY}",
     ),
-    [
-        Marker("calls", "[TOOL_CALLS]", None, Starts("[{")),
-        Marker("results", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", Starts("{["), plain=True),
-    ],
-    _ARRAY,
-    around=("[TOOL_CALLS]", ""),
-    write_result=_mistral_result,
-    results_between="",
-    call_id=True,
-    rules=f"- The id of each call is nine letters or digits that you choose.\n{ONE_ARRAY}",
+    new_body=new_body,
 )
 
-LLAMA3_JSON = json_dialect(
-    DialectInfo(
-        "llama3-json",
-        '{"name": …, "parameters": {…}}, the next behind ";"',
-        "chat template of meta-llama/Llama-3.1-8B-Instruct",
-        "parallel",
-        models=("llama-3.1", "llama-3.2", "llama-3.3"),
-        results="a JSON string in an ipython turn",
-        reasoning="",
-        stop=("<|eot_id|>", "<|eom_id|>"),
+_PYTHON_TAG = "<|python_tag|>"
+
+
+def _python_calls(names: tuple[str, ...]) -> list[Marker]:
+    """Behind the tag any Python may stand, to be run; only a tool's name makes it a call."""
+    name = one_of((*names, *(f"{name}.call" for name in names)))
+    opening = Signature((_PYTHON_TAG, _SPACE, name, _SPACE, "("), 2, "<", ("<", re.escape(_PYTHON_TAG[1:])))
+    return [Marker("calls", _PYTHON_TAG, None, opening, tails=(";",))]
+
+
+def _llama3_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return PythonOrJson(first_index, caps, tools, several=False, arguments_key="parameters")
+
+
+LLAMA3_JSON = replace(
+    json_dialect(
+        DialectInfo(
+            "llama3-json",
+            '{"name": …, "parameters": {…}}, the next behind ";"',
+            "chat template of meta-llama/Llama-3.1-8B-Instruct",
+            "parallel",
+            models=("llama-3.1", "llama-3.2", "llama-3.3"),
+            results="a JSON string in an ipython turn",
+            reasoning="",
+            stop=("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
+        ),
+        [
+            Marker("calls", _PYTHON_TAG, None, Starts("{["), tails=(";",)),
+            *bare_markers(";"),
+            *frames("<|start_header_id|>assistant<|end_header_id|>"),
+        ],
+        CallShape("parameters", array=False, arguments_required=False),
+        between="; ",
+        write_result=Live.quoted,
+        by_names=_python_calls,
+        rules=f"- The two keys in this order, and nothing between the calls but a semicolon.\n{EACH_ALONE}",
     ),
-    [Marker("calls", "<|python_tag|>", None, Starts("{["), tails=(";",)), *bare_markers(";")],
-    CallShape("parameters", array=False, arguments_required=False),
-    between="; ",
-    write_result=Live.quoted,
-    rules=f"- The two keys in this order, and nothing between the calls but a semicolon.\n{EACH_ALONE}",
+    new_body=_llama3_body,
 )
 
 XLAM = json_dialect(
@@ -164,6 +204,7 @@ XLAM = json_dialect(
         Marker("calls", "[TOOL_CALLS]", None, Starts("[{")),
         Marker("calls", "<tool_call>", "</tool_call>", Starts("[{")),
         THINK,
+        *frames(LLAMA_HEAD),
     ],
     _ARRAY,
     write_result=Live.quoted,
@@ -172,34 +213,46 @@ XLAM = json_dialect(
 
 _ROLE, _SEPARATOR = "<|role_sep|>", "<|message_sep|>"
 
-GIGACHAT3 = json_dialect(
-    DialectInfo(
-        "gigachat3",
-        '<|message_sep|>function call<|role_sep|>{"name": …, "arguments": {…}}, repeated; 3.1: <|function_call|>{…}',
-        "chat template of ai-sage/GigaChat3-10B-A1.8B",
-        "parallel",
-        models=("gigachat-3.x",),
-        results="a function result turn",
-        reasoning="",
-    ),
-    [
-        Marker(
-            "calls",
-            f"function call{_ROLE}",
-            None,
-            opening=Signature(
-                (_SEPARATOR, _SPACE, f"function call{_ROLE}", _SPACE, "{"),
-                4,
-                "<",
-                ("<", re.escape(_SEPARATOR[1:])),
-            ),
+_GIGACHAT_MARKERS = [
+    Marker(
+        "calls",
+        f"function call{_ROLE}",
+        None,
+        opening=Signature(
+            (_SEPARATOR, _SPACE, f"function call{_ROLE}", _SPACE, "{"),
+            4,
+            "<",
+            ("<", re.escape(_SEPARATOR[1:])),
         ),
-        Marker("calls", f"function call{_ROLE}", None, Starts("{")),
-        Marker("calls", "<|function_call|>", None, Starts("{[")),
-        Marker("results", f"function result{_ROLE}", _SEPARATOR, Starts('\n[{"'), plain=True),
-        *frames(f"assistant{_ROLE}", _SEPARATOR, "</s>"),
-    ],
-    CallShape("arguments", array=False, arguments_required=True),
-    around=(f"{_SEPARATOR}\n\nfunction call{_ROLE}\n", ""),
-    rules=EACH_ALONE,
+    ),
+    Marker("calls", f"function call{_ROLE}", None, Starts("{")),
+    Marker("calls", "<|function_call|>", None, Starts("{[")),
+    Marker("results", f"function result{_ROLE}", _SEPARATOR, Starts('\n[{"'), plain=True),
+    *frames(f"assistant{_ROLE}", _SEPARATOR, "</s>"),
+]
+
+
+def _gigachat(name: str, summary: str, source: str, models: tuple[str, ...], opening: str) -> DeclaredDialect:
+    return json_dialect(
+        DialectInfo(name, summary, source, "parallel", models=models, results="a function result turn", reasoning=""),
+        _GIGACHAT_MARKERS,
+        CallShape("arguments", array=False, arguments_required=True),
+        around=(opening, ""),
+        rules=EACH_ALONE,
+    )
+
+
+GIGACHAT3 = _gigachat(
+    "gigachat3",
+    '<|message_sep|>function call<|role_sep|>{"name": …, "arguments": {…}}, repeated',
+    "chat template of ai-sage/GigaChat3-10B-A1.8B",
+    ("gigachat-3",),
+    f"{_SEPARATOR}\n\nfunction call{_ROLE}\n",
+)
+GIGACHAT31 = _gigachat(
+    "gigachat31",
+    '<|function_call|>{"name": …, "arguments": {…}}, repeated',
+    "chat template of ai-sage/GigaChat3.1-10B-A1.8B",
+    ("gigachat-3.1",),
+    "<|function_call|>",
 )

@@ -16,14 +16,15 @@ there."""
 
 _INNER_FENCE = re.compile(r"\s*(?:```[\w+.-]{0,16}\s*)?")
 _INNER_FENCE_START = re.compile(r"\s*(?:`{0,2}|```[\w+.-]{0,16}\s*)")
+_SPACE = re.compile(r"\s*")
 _REST_OF_TAG = re.compile(r"[^<>]*>\s*")
 
 
 class Opening(Protocol):
     """How what a marker opens must begin, so that its marker is one.
 
-    One of: `Alone`, `Starts`, `Texts`, `Matches`, `Follows` (what stands behind the marker), `Tag` and `Signature` (the
-    marker is a part of it).
+    One of: `Alone`, `AtEnd`, `Something`, `Starts`, `Texts`, `Matches`, `Follows` (what stands behind the marker),
+    `Tag` and `Signature` (the marker is a part of it).
     """
 
     @property
@@ -47,6 +48,36 @@ class Alone:
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         return "text" if start else stop
+
+
+@dataclass(frozen=True, slots=True)
+class AtEnd:
+    """Nothing but white space stands behind the marker, which may be prose elsewhere; `or_line`: on its line."""
+
+    or_line: bool = False
+
+    @property
+    def usual(self) -> str:
+        return ""
+
+    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+        space = _SPACE.match(held, stop)
+        behind = space.end() if space else stop
+        if self.or_line and "\n" in held[stop:behind]:
+            return stop
+        return "undecided" if behind == len(held) else "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Something:
+    """Anything stands behind the marker: at the end of a turn it is the token that ended it."""
+
+    @property
+    def usual(self) -> str:
+        return ""
+
+    def decide(self, held: str, start: int, stop: int) -> int | Answer:
+        return "text" if start else "undecided" if not held[stop:].strip() else stop
 
 
 @quick()
@@ -119,7 +150,7 @@ class Matches:
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         body = _behind_fence(held, stop)
         if body is None:
-            return "opened"
+            return "undecided" if self.within else "opened"
         ended = _any_stands(held, body, (self.or_end,)) if self.or_end else "text"
         if ended != "text":
             return ended
@@ -142,6 +173,14 @@ class Follows:
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         follows = self.test(held[stop:])
         return "opened" if follows is None else stop if follows else "text"
+
+
+def _never(_rest: str) -> bool:
+    return False
+
+
+NEVER = Follows(_never)
+"""Of a marker that a dialect knows, of whose body it reads other forms alone."""
 
 
 def followed_by(*texts: str) -> Follows:
@@ -180,20 +219,26 @@ class Signature:
 
     It stands in place of the marker's own text, which then only says what the block is. A pattern takes one run of
     characters and never gives one back. The body begins behind the first `before` parts, of which the others are only
-    looked at. `first` holds every character it may begin with. `live` is what a result escapes of it: a character, and
-    the pattern of what follows where it would be live.
+    looked at. `first` holds every character it may begin with, `words` the words, if it is one of several. `live`
+    is what a result escapes of it: a character, and the pattern of what follows where it would be live. `settled` is
+    what the last part says yes to, whatever comes, where that is a pattern.
     """
 
     parts: tuple[str | re.Pattern[str], ...]
     before: int
     first: str
     live: tuple[str, str]
+    words: tuple[str, ...] = ()
+    settled: str = ""
 
     @property
     def usual(self) -> str:
         parts = [re.escape(part) if isinstance(part, str) else f"(?>{part.pattern})" for part in self.parts]
-        behind = f"(?={''.join(parts[self.before :])})"
-        return "".join(parts[: self.before]) + behind if isinstance(self.parts[-1], str) else ""
+        if self.settled:
+            parts[-1] = self.settled
+        elif not isinstance(self.parts[-1], str):
+            return ""
+        return f"{''.join(parts[: self.before])}(?={''.join(parts[self.before :])})"
 
     def decide(self, held: str, start: int, stop: int) -> int | Answer:
         position = body = start

@@ -12,17 +12,22 @@ from collections.abc import Mapping
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.pair_tags import BREAK, KINDS, NAME, PairTags, written_tags
+from toolspeak.dialects.json_call import CallShape
+from toolspeak.dialects.json_calls import JsonCalls
+from toolspeak.dialects.pair_tags import BREAK, KINDS, LOST_KEY, NAME, PairTags, written_tags
 from toolspeak.dialects.raw_values import TEXT, Answer, Landmark, OpenValue, RawValues, read_value
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem, shorten
 from toolspeak.dialects.steps import begins, skip_space, stands
-from toolspeak.dialects.typed_text import admits_argument
+from toolspeak.dialects.typed_text import admits_argument, argument_schemas, has_argument
 
 _GAP = re.compile(r"(?:\s|\\n)*")
 # The beginning of a key and a value, behind the first tag.
 _PAIR_START = re.compile(r"[^<]*+(?:<[^<>]*+(?:>(?:\s|\\n)*+(?:\\|<[^<>]*+)?)?)?")
 _JSON_SHAPE = CallShape(arguments_key="arguments", array=False, arguments_required=False)
+
+
+def has_known(spec: ToolSpec | None, name: str) -> bool:
+    return spec is not None and has_argument(spec, name)
 
 
 def _answer(text: str, position: int, tags: tuple[str, ...]) -> Answer:
@@ -39,14 +44,23 @@ def _skip_gap(text: str, position: int) -> int:
 class PairCalls(RawValues):
     """Implements `Body`; string values leave as they come. `wrapped`: the block holds several calls."""
 
+    tears = True
     _tag_text = Buffer(0)  # of a key or type whose end is not there yet; each begins one of its own
     _key = ""
     _json: JsonCalls | None = None
     _breaks: tuple[str, ...] = ()
 
     def __init__(
-        self, tags: PairTags, wrapped: bool, tools: Mapping[str, ToolSpec], first_index: int, caps: Caps
+        self,
+        tags: PairTags,
+        wrapped: bool,
+        tools: Mapping[str, ToolSpec],
+        first_index: int,
+        caps: Caps,
+        *,
+        nameless: bool = False,
     ) -> None:
+        """`nameless`: the body begins in the first key, as what stood before it was lost."""
         super().__init__(tools, first_index, caps)
         self._json_calls, self._types, self._call_follows = tags.json, tags.types, tags.call_follows
         self._wrapped = wrapped
@@ -56,6 +70,9 @@ class PairCalls(RawValues):
             self.signs = (self._tags.key, self._tags.call, self._tags.call_end, self._tags.block_end)
         else:
             self._state = self._name
+        if nameless:
+            self._start_call("", 0, [])
+            self._tag_text, self._state = Buffer(caps.characters), self._in_key
 
     def _may_follow(self, text: str, position: int) -> Answer:
         # Another call's start too: it is a mistake there, but more likely a call that was not closed than content,
@@ -140,6 +157,9 @@ class PairCalls(RawValues):
             self._json.start = self.start + self._base + stop
             self._state = self._json_object
             return stop
+        lost = self._lost_tags(name, text, position, stop, out)
+        if lost is not None:
+            return lost
         if text[stop] != "<":
             self._fail("invalid_call", f"expected the tool's name, then its arguments, found {text[stop]!r}", stop)
             return stop
@@ -152,6 +172,41 @@ class PairCalls(RawValues):
         self._start_call(name, position, out)
         self._state = self._in_call
         return stop
+
+    def _lost_tags(self, name: str, text: str, position: int, stop: int, out: list[Delta]) -> int | None:
+        """A call whose tags behind the name are gone, if it is one: `fkey</arg_key>`, `f key</arg_key>`, or
+        `f</arg_value>` for one without arguments. With the tools that there are it says one thing, or nothing."""
+        tags, key = self._tags, LOST_KEY.match(text, stop)
+        at = key.end() if key else stop
+        if not name or at == len(text):
+            self._wait = self._wait or (bool(name) and key is not None)
+            return position if self._wait else None
+        tag = stands(text, at, (tags.key_end, tags.value_end.text, *((tags.key,) if not key else ())))
+        if tag is None:
+            self._wait = True
+            return position
+        if tag == "" or tag == tags.key or (key and tag != tags.key_end):
+            return None
+        told = f"expected {tags.key} or {tags.call_end} behind the name in {shorten(name)!r}"
+        if tag == tags.key_end:
+            splits = [(name, key[0])] if key else [(name[:i], name[i:]) for i in range(1, len(name))]
+            splits = [] if name in self._tools and not key else splits
+            known = [(tool, each) for tool, each in splits if has_known(self._tools.get(tool), each)]
+            call, self._key = self._start_call(known[0][0] if len(known) == 1 else "", position, out), name
+            if len(known) == 1:
+                self._key = known[0][1]
+                call.notes.append("missing_opener")
+            else:
+                call.problem = Problem("invalid_call", told)
+            self._state = self._after_key
+            return at + len(tag)
+        spec = self._tools.get(name)
+        call = self._start_call(name, position, out)
+        if spec is None or argument_schemas(spec):
+            call.problem = Problem("invalid_call", told)
+        call.notes.append("missing_opener")
+        self._state = self._in_call
+        return at + len(tag)
 
     def _whole_value(self, spec: ToolSpec | None, name: str, said: str, text: str) -> JSON | Problem:
         types = (KINDS.get(said) if said else None) or self._types(spec, name)
@@ -192,6 +247,9 @@ class PairCalls(RawValues):
         stop, tag = self._until(self._tags.in_key, text, position)
         if not tag:
             return stop
+        if tag == self._tags.key and not self._tag_text.value().strip():
+            self._tag_text = Buffer(self.caps.characters)
+            return stop  # the key's start tag stands there twice
         self._key, self._state = self._known(self._tag_text.value()), self._after_key
         if tag == self._tags.key_end:
             return stop
@@ -210,9 +268,11 @@ class PairCalls(RawValues):
         if stop == len(text):
             return stop
         tags = self._tags
-        tag = stands(text, stop, (tags.value, *((tags.kind,) if tags.kind else ()), *self._breaks))
+        tag = stands(text, stop, (tags.value, tags.key_end, *((tags.kind,) if tags.kind else ()), *self._breaks))
         if tag is None:
             self._wait = True
+        elif tag == tags.key_end:
+            return stop + len(tag)  # twice
         elif tag == tags.value:
             self._start_value(self._key, self._tags.value_end, self._types(self._open_call().spec, self._key))
             return stop + len(tag)

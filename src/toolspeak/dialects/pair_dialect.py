@@ -10,6 +10,7 @@ from toolspeak.data.values import quick
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
+from toolspeak.dialects.forms import form_body, with_forms
 from toolspeak.dialects.grammar.ir import Node, Rules, optional, series
 from toolspeak.dialects.grammar.text_frames import Argument, argument, in_order
 from toolspeak.dialects.grammar.turn import Frame
@@ -64,7 +65,7 @@ def pair_dialect(
     thoughts: Sequence[Marker] = (Marker("reasoning", "<think>", "</think>"),),
     results: Sequence[Marker] = (),
     also: Sequence[PairTags] = (),
-    live: Sequence[str] = ("tool_call", "tool_response", "think"),
+    live: Sequence[str] = ("tool_call", "tool_response", "arg_key", "think"),
     rules: str = "",
 ) -> DeclaredDialect:
     """`also` are tags that are read and not written. A call without the element around the calls is read too."""
@@ -72,8 +73,11 @@ def pair_dialect(
     pattern = marker_prefix(live)
 
     def new_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+        if marker.form:
+            return form_body(marker, tools, first_index, caps)
         used, wrapped = by_marker[marker.text]
-        return PairCalls(used, wrapped, tools, first_index, caps)
+        nameless = marker.text == used.start("arg_key")
+        return PairCalls(used, wrapped, tools, first_index, caps, nameless=nameless)
 
     def write_calls(calls: Calls, tools: Tools) -> str:
         return _write_calls(tags, layout, calls, tools)
@@ -99,15 +103,17 @@ def _markers(tags: PairTags) -> list[tuple[Marker, bool]]:
     call = Marker(
         "calls", tags.start("tool_call"), tags.end("tool_call"), Follows(tags.call_follows, f"(?={tags.usual()})")
     )
+    # A call without its beginning: what the model meant can only be told to it.
+    rest = Marker("calls", tags.start("arg_key"), tags.end("tool_call"), Follows(tags.key_follows))
     if not tags.block:
-        return [(call, False)]
+        return [(with_forms(call, ("json", "python", "function", "named_function")), False), (rest, False)]
     block = Marker(
         "calls",
         tags.start(tags.block),
         tags.end(tags.block),
         followed_by(tags.start("tool_call"), tags.end(tags.block)),
     )
-    return [(block, True), (call, False)]
+    return [(block, True), (call, False), (rest, False)]
 
 
 def _write_calls(tags: PairTags, layout: Layout, calls: Calls, tools: Tools) -> str:

@@ -9,13 +9,15 @@ from functools import cache
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.raw_values import CDATA, TEXT, EndTag
-from toolspeak.dialects.steps import stands
+from toolspeak.dialects.steps import begins, stands
 from toolspeak.dialects.typed_text import Types, admits_argument, argument_types
 from toolspeak.dialects.whole_call import GAP, WholeCall, text_without, whole_call
 
 BREAK = "\\n"
 """What a model that escapes the whole call once too often writes for a line break between its tags."""
 NAME = re.compile(r"\s*([^\s<>{}\"'`\\]*)(?:\s|\\n)*")
+_KEY = re.compile(r"[^<>]{1,64}")
+LOST_KEY = re.compile(r"[^\W\d][\w-]{0,63}")
 _PLAIN_NAME = r"[\w.:/-]{1,100}+"
 
 KINDS: Mapping[str, Types] = {
@@ -68,6 +70,15 @@ class PairTags:
         name_end = rf"(?:{re.escape(self.start(self.name_end))})?+" if self.name_end else ""
         return f"{gap}{name}{gap}{name_end}(?={gap}{re.escape(self.start('arg_key'))})"
 
+    def key_follows(self, rest: str) -> bool | None:
+        """Whether a key and a value's beginning follow its start tag."""
+        key = _KEY.match(rest)
+        behind = f"{self.end('arg_key')}{self.start('arg_value')}"
+        if key is None or key.end() == len(rest):
+            return None if len(rest) <= 64 and "<" not in rest else False
+        tag = stands("".join(rest[key.end() :].split()), 0, (behind,))
+        return None if tag is None else tag != ""
+
     def call_follows(self, rest: str) -> bool | None:
         """Whether a call's name and what may stand behind it follow: what tells a call from a mention of its tag."""
         found = NAME.match(rest)
@@ -76,7 +87,17 @@ class PairTags:
         stop, named = found.end(), found[1] != ""
         if self.json and not named and rest[stop] == "{":
             return True
+        # The last two where the tags in front of a key, or of the end, were lost: of known tools that can be made out.
         tags = [self.start("arg_key")]
+        if named:
+            tags += [self.end("arg_key"), self.end("arg_value")]
+            key = LOST_KEY.match(rest, stop)
+            if key is not None and key.end() == len(rest):
+                return None
+            if key is not None and rest.startswith(self.end("arg_key"), key.end()):
+                return True
+            if key is not None and begins(rest, key.end(), self.end("arg_key")):
+                return None
         if named and self.name_end:
             tags.append(self.start(self.name_end))
         # "between <tool_call> and </tool_call>" is prose: a call without arguments has no blanks around its name.

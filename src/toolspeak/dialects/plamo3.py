@@ -14,8 +14,8 @@ from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.render import dump_json, marker_prefix, result_text
-from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
-from toolspeak.dialects.steps import CallSteps, State, skip_space, stands
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, JsonScanner
+from toolspeak.dialects.steps import CallSteps, OpenCall, State, begins, known_name, skip_space, stands
 
 
 def _tags(name: str) -> tuple[str, str]:
@@ -29,14 +29,16 @@ _ARGUMENTS, _ARGUMENTS_END = _tags("tool_arguments")
 _THINK, _THINK_END = _tags("think")
 _MESSAGE, _CONSTRAINED = "<|plamo:msg|>", "<|plamo:constrain|>json<|plamo:msg|>"
 _LIVE = marker_prefix(("|plamo:",))
+_REQUEST_ENDS = (_CALL_END, _CALL, _BLOCK_END)
+_REQUEST_END = re.compile("|".join(map(re.escape, _REQUEST_ENDS)))
 _NAME_TEXT = re.compile(r"[^<]*")
 
 
 class PlamoCalls(CallSteps):
     """Implements `Body`; argument text leaves as it comes."""
 
-    def __init__(self, first_index: int, caps: Caps) -> None:
-        super().__init__({}, first_index, caps)
+    def __init__(self, tools: Tools, first_index: int, caps: Caps) -> None:
+        super().__init__(tools, first_index, caps)
         self._start = 0  # the body's offset of the open call
         self._complete = False  # nothing but end tags may come before the next call
         # The tags that may stand here, and the state each leads to.
@@ -49,6 +51,27 @@ class PlamoCalls(CallSteps):
             missing = (_ARGUMENTS_END if _ARGUMENTS_END in self._expected else "") + _CALL_END
             self._base = self.raw.length
             self._end_call(missing, len(missing), out)
+
+    def recover(self) -> bool:
+        """A request that cannot be read fails alone, up to its end tag or what may follow one."""
+        if self._expected is self._after_call and self._call is None:
+            return False
+        call = self._call or OpenCall("", None, self._start)
+        call.problem, self.problem = call.problem or self.problem, None
+        self._call, self._scanner, self._complete, self._state = call, JsonScanner(self.caps), False, self._lost
+        return True
+
+    def _lost(self, text: str, position: int, out: list[Delta]) -> int:
+        found = _REQUEST_END.search(text, position)
+        if found is None:
+            at = max(position, len(text) - len(_BLOCK_END))
+            stop = next((at for at in range(at, len(text)) if begins(text, at, *_REQUEST_ENDS)), len(text))
+            self._wait = stop < len(text)
+            return stop
+        stop = found.end() if found[0] == _CALL_END else found.start()
+        self._end_call(text, stop, out)
+        self._expect(self._after_call)
+        return stop
 
     def may_end(self, rest: str) -> bool:
         return self._complete and any(tag.startswith(rest) for tag in self._expected if tag != _CALL)
@@ -104,7 +127,7 @@ class PlamoCalls(CallSteps):
         elif not tag or not text[position:stop].strip():
             self._fail("no_name", f"expected the tool's name, then {_NAME_END}", position)
         else:
-            self._start_call(text[position:stop].strip(), self._start - self._base, out)
+            self._start_call(known_name(text[position:stop].strip(), self._tools), self._start - self._base, out)
             self._expect({_ARGUMENTS: self._open_arguments})
             return stop + len(tag)
         return position
@@ -135,8 +158,8 @@ class PlamoCalls(CallSteps):
         return position
 
 
-def _new_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return PlamoCalls(first_index, caps)
+def _new_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return PlamoCalls(tools, first_index, caps)
 
 
 def _write_calls(calls: Calls, _tools: Tools) -> str:

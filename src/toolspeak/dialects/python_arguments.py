@@ -29,14 +29,29 @@ from toolspeak.dialects.python_literals import (
     read_number,
     unescape,
 )
-from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, shorten
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, Problem, shorten
 from toolspeak.dialects.steps import skip_space
 
 _KEY_RUN = re.compile(r"[\w-]*")
 _ATOM_RUN = re.compile(r"[^\s,:()\[\]{}'\"=<]*")
 _NAMED = re.compile(r"(?:[(,]\s*|['\"])[^\W\d]\w*\s*=\s*")
+_LEADING_ZERO = re.compile(r"[+-]?0[0-9_]+")
 _MAX_NAMED = 80  # characters of it that are looked at
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
+
+
+_BEHIND_VALUE = " \t\r\n,)]}"
+
+
+def _no_literal(word: str, behind: str) -> Problem:
+    """What is wrong with a word that is none of Python's literals."""
+    if _LEADING_ZERO.fullmatch(word):
+        number, quoted = word.replace("_", "").lstrip("0") or "0", f"'{shorten(word)}'"
+        return Problem("invalid_call", f"a number begins with no 0: write {shorten(number)}, or {quoted} for a text")
+    if NUMBER.fullmatch(word):
+        return Problem("too_large", f"the number {shorten(word)} is too large")
+    shown = shorten(word + behind)
+    return Problem("invalid_call", f"{shown!r} is no literal; write strings in quotes, and no expressions")
 
 
 @dataclass(slots=True)
@@ -91,6 +106,10 @@ class PythonArguments(FunctionCalls):
         if char == "_" or char.isalpha():
             self._word, self._state = "", self._key_name
             return position
+        if char in "'\"" or char.isdigit():
+            self._fault = self._fault or Problem("invalid_call", "every argument needs its name: write name=value")
+            self._state = self._value
+            return position
         return self._unexpected("name=value: every argument needs its name", text, position)
 
     def _key_name(self, text: str, position: int, out: list[Delta]) -> int:
@@ -105,6 +124,10 @@ class PythonArguments(FunctionCalls):
             return position
         if text[position] != "=":
             word = shorten(self._word)
+            if text[position] in ",)":
+                reason = f"expected '=' after {word}: every argument is written name=value"
+                self._fault, self._state = self._fault or Problem("invalid_call", reason), self._after
+                return position
             return self._unexpected(f"'=' after {word}: every argument is written name=value", text, position)
         self._item()
         self._put(f"{json.dumps(self._word)}: ")
@@ -260,11 +283,10 @@ class PythonArguments(FunctionCalls):
             return stop
         value = WORDS.get(word) or read_number(word)
         if value is None:
-            shown = shorten(word + text[stop : stop + 1])
-            reason = f"{shown!r} is no literal; write strings in quotes, and no expressions"
-            if value is None and NUMBER.fullmatch(word):
-                return self._fail("too_large", f"the number {shorten(word)} is too large or no number", stop)
-            return self._fail("invalid_call", reason, stop)
+            problem = _no_literal(word, text[stop])
+            if text[stop] not in _BEHIND_VALUE or not word:
+                return self._fail(problem.code, problem.reason, stop)
+            self._fault, value = self._fault or problem, "null"
         self._item()
         self._put(json.dumps(value) if self._levels[-1].in_key else value)
         self._state = self._after

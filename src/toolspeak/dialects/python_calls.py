@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from toolspeak.data.deltas import Delta
+from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.python_arguments import PythonArguments
 from toolspeak.dialects.python_literals import RUNS, WORDS
 from toolspeak.dialects.scan import Caps, shorten
-from toolspeak.dialects.steps import json_string, skip_space
+from toolspeak.dialects.steps import json_string, known_name, skip_space
 from toolspeak.dialects.whole_call import GAP, WholeCall, whole_call
 
 NAME = r"[^\W\d][\w.:/-]*"
@@ -34,9 +36,12 @@ _IN_LIST, _ON_LINES = _whole(rf"\)(?={GAP}[,\]])"), _whole(r"\)")
 class PythonCalls(PythonArguments):
     """Implements `Body`. `brackets`: the calls stand in a list (else one a line); the other way is read leniently."""
 
-    def __init__(self, brackets: bool, first_index: int, caps: Caps) -> None:
+    def __init__(
+        self, brackets: bool, first_index: int, caps: Caps, tools: Mapping[str, ToolSpec] | None = None
+    ) -> None:
         super().__init__(brackets, first_index, caps)
         self._expected = brackets
+        self._tools = tools or {}
 
     def end(self, out: list[Delta]) -> None:
         between = self._state in (self._between, self._after_call)
@@ -75,6 +80,11 @@ class PythonCalls(PythonArguments):
         else:
             return self._unexpected("a call such as name(argument=value)", text, position)
         return position
+
+    def _tool_name(self, written: str) -> str:
+        """Llama 3 writes the tools that it was trained on as methods: `brave_search.call(query="…")`."""
+        called = written.removesuffix(".call")
+        return called if written not in self._tools and called in self._tools else known_name(written, self._tools)
 
     def _whole_value(self, text: str) -> str | None:
         quote, content = text[0], text[1:-1]

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from typing import cast
 
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
-from toolspeak.dialects.base import DialectInfo
+from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.body import Body, ChosenBody
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.avoid import Pattern
 from toolspeak.dialects.grammar.call_frames import before_call, python_arguments, python_notation
 from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.json_calls import CallShape, JsonCalls
-from toolspeak.dialects.markers import Marker, MarkerTable
+from toolspeak.dialects.json_call import CallShape
+from toolspeak.dialects.json_calls import JsonCalls
+from toolspeak.dialects.json_dialect import bare_markers
+from toolspeak.dialects.live import Live
+from toolspeak.dialects.markers import LLAMA_HEAD, Marker, MarkerTable
 from toolspeak.dialects.open_block import BlockFormat
-from toolspeak.dialects.openings import Matches, Starts
+from toolspeak.dialects.openings import Matches
 from toolspeak.dialects.python_calls import KEY, NAME, VALUE_START, PythonCalls
-from toolspeak.dialects.render import ERROR, dump_json, marker_prefix, result_text, result_value
+from toolspeak.dialects.render import ERROR, dump_json, escape_text, marker_prefix, result_text, result_value
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
+from toolspeak.dialects.steps import skip_space
 from toolspeak.dialects.typed_text import as_mapping
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -35,20 +40,23 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # --- writing ------------------------------------------------------------------------------------
 
 
-def write_literal(value: JSON, quote: str, live: re.Pattern[str]) -> str:
-    """A value as a Python literal, on one line, in which no live marker stands."""
+def write_literal(value: JSON, quote: str, live: re.Pattern[str], in_objects: str = "") -> str:
+    """A value as a Python literal, on one line, in which no live marker stands. `in_objects` is the quote of texts
+    inside of objects, where that is another one."""
     match value:
         case str():
             text = _TO_ESCAPE.sub(_escape, value).replace(quote, f"\\{quote}")
             return quote + live.sub("\\\\x3c", text) + quote
         case Mapping():
+            inner = in_objects or quote
             items = (
-                f"{write_literal(k, quote, live)}: {write_literal(v, quote, live)}"
+                f"{write_literal(k, inner, live)}: {write_literal(v, inner, live)}"
                 for k, v in as_mapping(value).items()
             )
             return "{" + ", ".join(items) + "}"
         case list() | tuple():
-            return "[" + ", ".join(write_literal(each, quote, live) for each in cast("Sequence[JSON]", value)) + "]"
+            each = (write_literal(one, quote, live, in_objects) for one in cast("Sequence[JSON]", value))
+            return "[" + ", ".join(each) + "]"
         case _:
             return repr(value)
 
@@ -58,18 +66,20 @@ def _escape(found: re.Match[str]) -> str:
     return _ESCAPES.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}")
 
 
-def write_call(call: ToolCall | MalformedCall, quote: str, live: re.Pattern[str]) -> str:
+def write_call(call: ToolCall | MalformedCall, quote: str, live: re.Pattern[str], in_objects: str = "") -> str:
     """One call; arguments whose names are no Python names stand in `**{…}`."""
     if isinstance(call, MalformedCall):
         return call.raw
     named = [(key, value) for key, value in call.arguments.items() if _PLAIN_KEY.fullmatch(key)]
     others = {key: value for key, value in call.arguments.items() if not _PLAIN_KEY.fullmatch(key)}
-    parts = [f"{key}={write_literal(value, quote, live)}" for key, value in named]
-    parts += [f"**{write_literal(others, quote, live)}"] if others else []
+    parts = [f"{key}={write_literal(value, quote, live, in_objects)}" for key, value in named]
+    parts += [f"**{write_literal(others, quote, live, in_objects)}"] if others else []
     return f"{call.name}({', '.join(parts)})"
 
 
-def _write_list(calls: Calls, quote: str, live: re.Pattern[str], start: str = "", end: str = "") -> str:
+def _write_list(
+    calls: Calls, quote: str, live: re.Pattern[str], start: str = "", end: str = "", in_objects: str = ""
+) -> str:
     """The calls in one list; a malformed block, which is more than a call, as the model wrote it."""
     blocks: list[str] = []
     listed: list[str] = []
@@ -77,7 +87,7 @@ def _write_list(calls: Calls, quote: str, live: re.Pattern[str], start: str = ""
         if isinstance(call, MalformedCall) and call.whole_block:
             blocks.append(call.raw)
         else:
-            listed.append(write_call(call, quote, live))
+            listed.append(write_call(call, quote, live, in_objects))
     blocks += [f"[{', '.join(listed)}]"] if listed else []
     return "\n".join(f"{start}{each}{end}" for each in blocks)
 
@@ -90,7 +100,9 @@ def _quoted(result: ToolResult) -> str:
     value = result_value(result)
     if result.status == "failure":
         value = ERROR + (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    return dump_json(value, _LLAMA_RESULTS)
+    text = dump_json(value, _LLAMA_RESULTS)
+    # In JSON a brace cannot be escaped; in a string the quotes behind it are.
+    return dump_json(text, _LLAMA_RESULTS) if _BARE_JSON.search(text) else text
 
 
 def _frame(live: re.Pattern[str], start: str, end: str, joint: str = ", ") -> Frame:
@@ -109,7 +121,7 @@ def _frame(live: re.Pattern[str], start: str, end: str, joint: str = ", ") -> Fr
 
     marked = start.rstrip("[")
     if marked:
-        return Frame(call=call, start=start, joint=joint, end=end, triggers=lambda _: [marked])
+        return Frame(call=call, start=start, joint=joint, end=end, triggers=lambda _: [marked], avoid=avoid)
     return Frame(call=call, start=start, joint=joint, end=end, triggers=triggers, avoid=avoid)
 
 
@@ -119,21 +131,35 @@ _LLAMA = marker_prefix(("|python_start|>", "|python_end|>"))
 _LLAMA_RESULTS = re.compile(f"{_BARE_CALL.pattern}|{_LLAMA.pattern}")
 _ARGUMENT = rf"(?:\)|\*\*|{KEY}\s*=\s*{VALUE_START})"
 _BARE_START = re.compile(rf"(?:{NAME}\s*(?:\(\s*(?:\*|{KEY}\s*(?:=\s*)?)?)?)?")
-_PYTHON_START = Marker("calls", "<|python_start|>", "<|python_end|>", Starts("[", "<|python_end|>"))
+_CALLS = re.compile(rf"[\[{{]|{NAME}\s*\(")
+_CALLS_START = re.compile(rf"(?:{NAME}\s*)?")
 
 
-_STOP_3, _STOP_4 = ("<|eom_id|>", "<|eot_id|>"), ("<|eom|>", "<|eot|>")
+def _between(start: str, end: str) -> Marker:
+    """Calls in brackets, one without, or JSON; or nothing, which the model is told."""
+    return Marker("calls", start, end, Matches(_CALLS, _CALLS_START, end))
+
+
+_PYTHON_START = _between("<|python_start|>", "<|python_end|>")
+_BARE_JSON = Live(MarkerTable(bare_markers())).pattern
+_STOP_3, _STOP_4 = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"), ("<|eom|>", "<|eot|>", "<|end_of_text|>")
+_HEADS = (LLAMA_HEAD, "<|header_start|>assistant<|header_end|>")
 
 
 def _llama_table(tools: Sequence[ToolSpec]) -> MarkerTable:
     """Without a marker only the name of a tool tells a call from a list in prose or in an example."""
-    names = "|".join(re.escape(spec.name) for spec in tools) or NAME
-    bare = Matches(re.compile(rf"(?:{names})\s*\(\s*{_ARGUMENT}"), _BARE_START, within=True)
-    return MarkerTable([_PYTHON_START, Marker("calls", "[", None, bare)], specials=(*_STOP_3, *_STOP_4))
+    markers = [_PYTHON_START, _bare_list(tuple(spec.name for spec in tools)), *bare_markers(";")]
+    return MarkerTable(markers, specials=dict.fromkeys((*_STOP_3, *_STOP_4, *_HEADS)))
 
 
-def _new_list(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return PythonCalls(True, first_index, caps)
+def _bare_list(names: Sequence[str]) -> Marker:
+    known = "|".join(re.escape(name) for name in names) or NAME
+    bare = Matches(re.compile(rf"(?:{known})\s*\(\s*{_ARGUMENT}"), _BARE_START, within=True)
+    return Marker("calls", "[", None, bare)
+
+
+def _new_list(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return PythonOrJson(first_index, caps, tools, several=marker.end is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +167,12 @@ class BareDialect(DeclaredDialect):
     """A dialect whose calls may stand without a marker: its tools' names tell them from prose."""
 
     def format(self, tools: Sequence[ToolSpec]) -> BlockFormat:
-        def new_body(_marker: Marker, first_index: int, caps: Caps) -> Body:
-            return PythonCalls(True, first_index, caps)
+        by_name = {spec.name: spec for spec in tools}
 
-        return BlockFormat(_llama_table(tools), self.batch, new_body)
+        def new_body(marker: Marker, first_index: int, caps: Caps) -> Body:
+            return _new_list(marker, first_index, caps, by_name)
+
+        return BlockFormat(_llama_table(tools), self.batch, new_body, tools=tools, example=self.example)
 
 
 _RULES = """\
@@ -200,56 +228,102 @@ _LFM2 = marker_prefix(
 )
 
 
-class PythonOrJson(ChosenBody):
-    """Implements `Body`: LFM2 writes Python calls, or JSON where the system prompt asked for it."""
+@cache
+def _shape(arguments_key: str, array: bool) -> CallShape:
+    return CallShape(arguments_key, array=array, arguments_required=False, arguments_text=True, alone=True)
 
-    def __init__(self, first_index: int, caps: Caps) -> None:
+
+class PythonOrJson(ChosenBody):
+    """Implements `Body`: Python calls, or JSON, which LFM2 writes where the system prompt asked for it, and Llama 4 as
+    its template says."""
+
+    def __init__(
+        self, first_index: int, caps: Caps, tools: Tools, *, several: bool, arguments_key: str = "arguments"
+    ) -> None:
         super().__init__(caps)
+        self._arguments_key = arguments_key
         self._first_index = first_index
+        self._tools = tools
+        self._several = several
 
     def choose(self, text: str, start: int) -> Body | None:
-        inner = text[start : start + MAX_CANDIDATE].replace("[", "", 1).lstrip()
-        if not inner and len(text) - start < MAX_CANDIDATE:
+        at = skip_space(text, start)
+        array = text.startswith("[", at)
+        inner = skip_space(text, at + 1) if array else at
+        if inner == len(text) and inner - start < MAX_CANDIDATE:
             return None
-        if inner.startswith("{"):
-            shape = CallShape(arguments_key="arguments", array=text[start] == "[", arguments_required=False)
-            return JsonCalls(shape, self._first_index, self.caps)
-        return PythonCalls(True, self._first_index, self.caps)
+        if text.startswith("{", inner):
+            shape = _shape(self._arguments_key, array)
+            return JsonCalls(shape, self._first_index, self.caps, self._tools, several=self._several)
+        return PythonCalls(True, self._first_index, self.caps, self._tools)
 
 
-def _lfm2_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return PythonOrJson(first_index, caps)
+@lru_cache(64)
+def _lfm2_table(names: tuple[str, ...] = ()) -> MarkerTable:
+    """Without its markers, which are special tokens, only a tool's name tells a call."""
+    return MarkerTable(
+        [
+            _between("<|tool_call_start|>", "<|tool_call_end|>"),
+            *([replace(_bare_list(names), place="word")] if names else []),
+            Marker("results", "<|tool_response_start|>", "<|tool_response_end|>", plain=True),
+            Marker("reasoning", "<think>", "</think>"),
+        ],
+        specials=("<|im_end|>", "<|endoftext|>"),
+    )
 
 
 def _write_lfm2_results(results: Sequence[ToolResult]) -> str:
     return "\n".join(f"<|tool_response_start|>{result_text(each, _LFM2)}<|tool_response_end|>" for each in results)
 
 
-LFM2 = DeclaredDialect(
-    info=DialectInfo(
+def _lfm(
+    info: DialectInfo, quote: str, in_objects: str, write_results: Callable[[Sequence[ToolResult]], str]
+) -> DeclaredDialect:
+    start, end = "<|tool_call_start|>", "<|tool_call_end|>"
+    return DeclaredDialect(
+        info=info,
+        table=_lfm2_table(),
+        by_tools=_lfm2_table,
+        new_body=_new_list,
+        write_calls=lambda calls, _tools: _write_list(calls, quote, _LFM2, start, end, in_objects),
+        write_results=write_results,
+        live=_LFM2,
+        frame=_frame(_LFM2, f"{start}[", f"]{end}"),
+        rules=_RULES + "- All calls stand in one list, in square brackets, between the two markers.",
+    )
+
+
+LFM2 = _lfm(
+    DialectInfo(
         "lfm2",
         '<|tool_call_start|>[f(a="x", n=2), g()]<|tool_call_end|>',
-        "chat template of LiquidAI/LFM2-8B-A1B",
+        "model card and chat template of LiquidAI/LFM2-8B-A1B",
         "parallel",
-        models=("lfm2",),
+        models=("lfm2.x",),
         arguments="Python literals",
         results="<|tool_response_start|>…<|tool_response_end|> in a tool turn",
-        stop=("<|im_end|>",),
+        earlier=EarlierThoughts("<think>", "</think>"),
+        stop=("<|im_end|>", "<|endoftext|>"),
     ),
-    table=MarkerTable(
-        [
-            Marker("calls", "<|tool_call_start|>", "<|tool_call_end|>", Starts("[{", "<|tool_call_end|>")),
-            Marker("results", "<|tool_response_start|>", "<|tool_response_end|>", plain=True),
-            Marker("reasoning", "<think>", "</think>"),
-        ],
-        specials=("<|im_end|>",),
+    '"',
+    "",
+    _write_lfm2_results,
+)
+LFM25 = _lfm(
+    DialectInfo(
+        "lfm25",
+        "<|tool_call_start|>[f(a='x', n=2), g()]<|tool_call_end|>",
+        "chat template of LiquidAI/LFM2.5-8B-A1B",
+        "parallel",
+        models=("lfm2.5",),
+        arguments="Python literals",
+        results="plain text in a tool turn",
+        earlier=EarlierThoughts("<think>", "</think>"),
+        stop=("<|im_end|>", "<|endoftext|>"),
     ),
-    new_body=_lfm2_body,
-    write_calls=lambda calls, _tools: _write_list(calls, '"', _LFM2, "<|tool_call_start|>", "<|tool_call_end|>"),
-    write_results=_write_lfm2_results,
-    live=_LFM2,
-    frame=_frame(_LFM2, "<|tool_call_start|>[", "]<|tool_call_end|>"),
-    rules=_RULES + "- All calls stand in one list, in square brackets, between the two markers.",
+    "'",
+    '"',
+    lambda results: "\n".join(escape_text(result_text(each, _LFM2), _BARE_CALL) for each in results),
 )
 
 # --- Olmo 3 -------------------------------------------------------------------------------------
@@ -258,8 +332,8 @@ _OLMO3 = marker_prefix(("function_calls", "think"))
 _LINE = Matches(re.compile(rf"\[?\s*{NAME}\s*\("), re.compile(rf"\[?\s*(?:{NAME}\s*)?"), "</function_calls>")
 
 
-def _olmo3_body(_marker: Marker, first_index: int, caps: Caps, _tools: Tools) -> Body:
-    return PythonCalls(False, first_index, caps)
+def _olmo3_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    return PythonCalls(False, first_index, caps, tools)
 
 
 def _write_olmo3_calls(calls: Calls, _tools: Tools) -> str:
@@ -277,10 +351,10 @@ OLMO3 = DeclaredDialect(
         '<function_calls>f(a="x", n=2)</function_calls>, one call a line',
         "chat template of allenai/Olmo-3-7B-Instruct",
         "parallel",
-        models=("olmo-3",),
+        models=("olmo-3.x",),
         arguments="Python literals",
         results="plain text in a turn of the role environment",
-        stop=("<|im_end|>",),
+        stop=("<|im_end|>", "<|endoftext|>"),
         text_aside=True,
     ),
     table=MarkerTable(
@@ -288,7 +362,7 @@ OLMO3 = DeclaredDialect(
             Marker("calls", "<function_calls>", "</function_calls>", _LINE),
             Marker("reasoning", "<think>", "</think>"),
         ],
-        specials=("<|im_end|>",),
+        specials=("<|im_end|>", "<|endoftext|>"),
     ),
     new_body=_olmo3_body,
     write_calls=_write_olmo3_calls,

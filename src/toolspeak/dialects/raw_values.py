@@ -21,7 +21,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.dialects.loose_values import read_other
 from toolspeak.dialects.render import dump_json
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, JsonScanner, Problem, shorten
-from toolspeak.dialects.steps import CallSteps, OpenCall, begins, skip_space, stands, string_text, without
+from toolspeak.dialects.steps import CallSteps, OpenCall, begins, ends_line, skip_space, stands, string_text, without
 from toolspeak.dialects.typed_text import Types, read_typed
 
 CDATA, CDATA_END = "<![CDATA[", "]]>"
@@ -63,10 +63,11 @@ class EndTag:
     """How a value's end tag is found in its text. `loose`: white space may stand in front of its `>`. `around` is how
     other tags begin that say whether it ends the value."""
 
-    __slots__ = ("_anchor", "_loose", "_marks", "_stands", "flow", "text")
+    __slots__ = ("_anchor", "_loose", "_marks", "_stands", "flow", "start", "text")
 
     def __init__(self, text: str, around: tuple[str, ...], *, loose: bool = False) -> None:
         self.text = text
+        self.start = text.replace("</", "<", 1).replace("<|close|>", "<|open|>", 1).removesuffix("<|sep|>")
         self._loose = loose
         self._anchor = text[:-1] if loose else text
         marks = (self._anchor, *around)
@@ -110,7 +111,8 @@ class EndTag:
 @dataclass(slots=True)
 class OpenValue:
     """The value being read. `scanner` is there while it may be JSON or a string; `streams`: it is a string.
-    `explicit`: the model said that it is JSON. `rejected`: what followed an end tag that was passed over. `calls` and
+    `explicit`: the model said that it is JSON. `rejected`: what followed an end tag that was passed over, which
+    is `torn` if that was another tag or a line break. `calls` and
     `argument`: how many calls began in it, and whether an argument did, that have not ended."""
 
     name: str
@@ -122,6 +124,7 @@ class OpenValue:
     scanner: JsonScanner | None = None
     cdata: bool = False
     rejected: str = ""
+    torn: bool = False
     calls: int = 0
     argument: bool = False
 
@@ -130,11 +133,13 @@ class RawValues(CallSteps):
     """A body whose calls hold raw values. A subclass reads what stands between them: its states call `_start_call`,
     `_start_value` and `_end_call`, and `_in_call` is where a value's end leads.
 
-    `spaced`: white space may stand around CDATA sections. `signs` are how an argument and a call begin, and how a call
-    and the block end, in a block of which a call that cannot be read fails alone.
+    `spaced`: white space may stand around CDATA sections. `tears`: a value in which an end tag that nothing opened ends
+    a line, or another tag follows it, may be two: its call fails. `signs` are how an argument and a call begin, and how
+    a call and the block end, in a block of which a call that cannot be read fails alone.
     """
 
     spaced = False
+    tears = False
     signs: tuple[str, str, str, str] | None = None
     _value: OpenValue | None = None
     _depth = 0  # calls that began behind what could not be read
@@ -309,6 +314,7 @@ class RawValues(CallSteps):
             self._end_value()
         else:
             value.rejected = value.rejected or self._rejected(text, stop)
+            value.torn = value.torn or ends_line(value.pending.value() + text[stop : stop + 1], len(value.end.text))
             self._release(value)
             self._state = self._in_value
         return stop
@@ -334,6 +340,9 @@ class RawValues(CallSteps):
 
     def _end_value(self) -> None:
         value, text = self._open_value(), self._text.value()
+        if self.tears and value.torn and not value.cdata and text.count(value.end.text) > text.count(value.end.start):
+            call = self._open_call()
+            call.problem = call.problem or self._in_vain(value)
         read = text if value.streams else self._read(value, text)
         self._keep(value.name, text, read, streamed=value.streams)
         self._value, self._state = None, self._in_call

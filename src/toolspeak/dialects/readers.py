@@ -16,6 +16,7 @@ from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import DeclaredDialect
+from toolspeak.dialects.end_marker import EndMarker, beginnings
 from toolspeak.dialects.harmony import HARMONY
 from toolspeak.dialects.markers import (
     FENCE,
@@ -31,7 +32,7 @@ from toolspeak.dialects.muse import MUSE
 from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Follows, Starts
 from toolspeak.dialects.pythonic import BareDialect
-from toolspeak.dialects.scan import MAX_CANDIDATE, Caps, EndMarker
+from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
 from toolspeak.dialects.table import DETECTION, load_dialect
 
 _HARMONY_HEAD = re.compile(r"<\|start\|>assistant(?:\s+to=[^\s<]+)?\s*<\|channel\|>|<\|channel\|>\s*[a-z]")
@@ -137,9 +138,11 @@ class Union:
             texts |= table.starts
             for start in {text[:2].lower() for text in table.starts if text != "`"}:
                 self._starts.setdefault(start, []).append(i)
+        self._orders = {start: self._in_order(start) for start in self._starts}
         self._longer = {start[0] for start in self._starts if len(start) == 2}
         self.candidate = candidate_pattern(texts)
         self.markup = markup_of(self.markers)
+        self._formed = {id(reader) for reader in readers if any(marker.forms for marker in reader.format.table.markers)}
 
     def of_a_turn(self) -> Union:
         """The same for one turn: only that has a current dialect."""
@@ -147,9 +150,23 @@ class Union:
         vars(new).update(vars(self))
         return new
 
-    def decide(self, held: str, in_code: bool, final: bool = False) -> Verdict:
+    def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict:
         verdict = self._decide(held, in_code, final or self.closing)
         return "text" if verdict in ("undecided", "opened") and len(held) >= MAX_CANDIDATE else verdict
+
+    def tried(self, text: str, at: int) -> Found | None:
+        best: Found | None = None
+        rank = -1
+        window = text[at : at + MAX_CANDIDATE]
+        for reader in self._ordered(text[at : at + 2].lower()):
+            found = None if reader.turn else reader.format.table.tried(text, at)
+            if found is None:
+                continue
+            end = found.marker.end  # two dialects may begin alike, and end otherwise
+            fits = 0 if end is None else 1 + (end in window)
+            if fits > rank:
+                best, rank = changed(found, reader=reader), fits
+        return best
 
     def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
         start = 0
@@ -167,23 +184,41 @@ class Union:
         found: Found | None = None
         exact = False
         for reader in self._ordered(two):
-            verdict = reader.format.table.decide(held, in_code, final)
+            verdict = reader.format.table.decide(held, in_code, final, False)
             if not isinstance(verdict, Found):
                 if verdict != "text" and waiting != "opened" and (not final or self._is_known(reader)):
                     waiting = verdict
             elif self._admits(reader, verdict.marker):
-                exact = _is_exact(verdict, held)
+                exact = _is_exact(verdict, held) and verdict.marker.place == "anywhere"
                 if exact or found is None:
                     found = changed(verdict, reader=reader)
                 if exact:
                     break
+        if not exact and waiting == "text":
+            other = self._other_form(held, in_code, final, two)
+            return found if other == "text" and found is not None else other
         decided = waiting == "text" or (final and (exact or waiting == "undecided"))
         return found if found is not None and decided else waiting
 
+    def _other_form(self, held: str, in_code: bool, final: bool, two: str) -> Verdict:
+        """What the marker of a block opens that no dialect would write in it."""
+        for reader in self._ordered(two):
+            verdict = reader.format.table.decide(held, in_code, final) if id(reader) in self._formed else "text"
+            if verdict != "text":
+                return changed(verdict, reader=reader) if isinstance(verdict, Found) else verdict
+        return "text"
+
     def _ordered(self, two: str) -> list[Reader]:
-        found = [self._readers[i] for i in sorted({*self._starts.get(two, ()), *self._starts.get(two[:1], ())})]
-        found.sort(key=lambda reader: 0 if reader.own else 1 if reader is self.current else 2)
-        return found
+        found = self._orders.get(two) or self._orders.get(two[:1], [])
+        current = self.current
+        if current is None or current.own or not any(reader is current for reader in found):
+            return found
+        return sorted(found, key=lambda reader: 0 if reader.own else 1 if reader is current else 2)
+
+    def _in_order(self, start: str) -> list[Reader]:
+        """Who knows a marker that begins so, or with the first character of it."""
+        found = [self._readers[i] for i in sorted({*self._starts[start], *self._starts.get(start[:1], ())})]
+        return sorted(found, key=lambda reader: not reader.own)
 
     def _admits(self, reader: Reader, marker: Marker) -> bool:
         if marker.kind == "calls":
@@ -239,6 +274,7 @@ class Known:
     may_begin: bool
     thoughts: Sequence[Marker]
     thought_ends: tuple[EndMarker, ...]
+    thought_end_starts: re.Pattern[str]
 
 
 # An agent has one set of tools for all its turns; putting this together takes a millisecond, keeping it 70 KB.
@@ -256,6 +292,7 @@ def known_readers(own: Same, tools: Same, told: bool) -> Known:
     markers = [reader.format.table.markers for reader in readers if not dialects or reader.own]
     thoughts = [each for known in markers for each in known if each.kind == "reasoning"]
     thoughts = [marker for marker in thoughts if dialects or _is_no_prose(marker)]
+    thought_ends = tuple(dict.fromkeys(union.markup.ends[marker] for marker in thoughts))
     return Known(
         readers,
         union,
@@ -263,5 +300,6 @@ def known_readers(own: Same, tools: Same, told: bool) -> Known:
         next(reader for reader in readers if reader.turn and reader.dialect is first),
         not dialects or turns is not None,
         thoughts,
-        tuple(dict.fromkeys(union.markup.ends[marker] for marker in thoughts)),
+        thought_ends,
+        beginnings(thought_ends),
     )

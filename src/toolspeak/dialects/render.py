@@ -12,13 +12,17 @@ from toolspeak.data.messages import (
     FilePart,
     ImagePart,
     JsonPart,
+    MalformedCall,
     Message,
     TextMessage,
     TextPart,
+    ToolCall,
     ToolResult,
 )
 from toolspeak.dialects.base import History
 
+IN_TEXT = ("no_start", "quoted_call")
+"""The codes of malformed calls that are told of and stand in the text."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -108,6 +112,11 @@ def render_all(history: History, messages: Sequence[Message]) -> list[TextMessag
     for message in messages:
         history.add(message)
     return history.messages
+
+
+def outside_text(calls: Sequence[ToolCall | MalformedCall]) -> list[ToolCall | MalformedCall]:
+    """The calls without those that stand in the text of their turn already."""
+    return [call for call in calls if isinstance(call, ToolCall) or call.raw or call.code not in IN_TEXT]
 
 
 def join_block(text: str, block: str) -> str:

@@ -27,6 +27,7 @@ from toolspeak.dialects.base import BatchRule, Dialect, Parser, Section
 from toolspeak.dialects.detect import AutoDialect
 from toolspeak.dialects.mend import load_repair, mend
 from toolspeak.dialects.strict import StrictDialect
+from toolspeak.dialects.thoughts import IN_THOUGHTS
 from toolspeak.dialects.wrapped import WrappedDialect
 from toolspeak.errors import UsageError
 
@@ -115,7 +116,9 @@ class _RepairingParser:
         for delta in deltas:
             match delta:
                 case CallMalformed():
-                    again = self._read_again(delta.raw) if may_repair and delta.whole_block else None
+                    mends = may_repair and (delta.whole_block or delta.code == "invalid_json")
+                    mends = mends and delta.code != IN_THOUGHTS
+                    again = self._read_again(delta.raw) if mends else None
                     out.append(self._moved(delta))
                     if again is None:
                         self._malformed += 1

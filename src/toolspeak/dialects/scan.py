@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,9 +17,6 @@ from toolspeak.data.values import quick
 
 MAX_CANDIDATE = 256
 """Characters within which a marker is decided: marker, attributes, white space, first structural character."""
-
-MAX_END = 64
-"""Characters an end marker may take, white space included."""
 
 
 MAX_DIGITS = 4300
@@ -41,6 +38,10 @@ class Problem:
 
     code: str
     reason: str
+
+
+BEYOND_CAPS = frozenset({"too_deep", "too_large"})
+"""The codes of problems that are not those of the character at which they are found."""
 
 
 class Buffer:
@@ -94,10 +95,11 @@ _MEMBERS = re.compile(rf"{_MEMBER}(?:{_GAP},{_MEMBER})*+")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ATOM_RUN = re.compile(r"[^\s,:\[\]{}\"<]*")  # not past a '<': it may begin the block's end marker
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
-_END_ELEMENT = re.compile(r"</([A-Za-z_][\w:.-]*)>")
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 _VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _AFTER, _STRING, _ATOM = range(8)
+_LAST = {_KEY: "}", _VALUE: "]"}  # what closes behind a comma, where an entry belongs
+_WORD = re.compile(r"[\w+.-]+")  # not a quote, so that it ends where the scanner says
 
 _CONTROL = {"\n": "a line break", "\r": "a carriage return", "\t": "a tab"}
 _EXPECTED = {
@@ -163,6 +165,24 @@ class JsonScanner:
                     return position
         found = _SPACE.match(text, position)
         return found.end() if found else position
+
+    def pass_over(self, char: str) -> int | None:
+        """Takes back a problem behind which the value goes on for certain: a character that a string may not hold, an
+        escape or a word that is none, a comma behind the last entry. `char` is the one at which `feed` stopped; returns
+        how many characters are left out there, None where nobody can tell what follows."""
+        state = self._state
+        if self.problem is None or self.problem.code != "invalid_json":
+            return None
+        if state == _ATOM and _WORD.fullmatch(self._atom):
+            self._complete()
+        elif state in _LAST and self._stack[-1:] == [char] == [_LAST[state]]:
+            self._close()
+        elif state == _STRING and self._escape <= 0:
+            self._escape = -1
+        else:
+            return None
+        self.problem, self.back = None, 0
+        return int(state != _ATOM)
 
     @property
     def in_string(self) -> bool:
@@ -363,44 +383,3 @@ def _deeper(value: dict[str, JSON], depth: int) -> bool:
         if not level:
             return False
     return True
-
-
-class EndMarker:
-    """How an end marker is recognised: `</name>` in any case, with white space inside, up to `MAX_END` characters in
-    all; any other marker literally. `others` are further texts that end the same."""
-
-    __slots__ = ("_first", "_others", "_pattern", "_target", "text")
-
-    def __init__(self, text: str, others: Sequence[str] = ()) -> None:
-        self._others = [EndMarker(other) for other in others]
-        element = _END_ELEMENT.fullmatch(text)
-        self.text = text
-        self._target = text.lower() if element else text
-        self._pattern = re.compile(rf"<\s*/\s*(?ai:{re.escape(element[1])})\s*>") if element else None
-        self._first = text[0]
-
-    @property
-    def first(self) -> frozenset[str]:
-        """The characters it may begin with."""
-        return frozenset(self._first).union(*(other.first for other in self._others))
-
-    def find_candidate(self, text: str, at: int) -> int:
-        """Where the marker may begin next; -1 for nowhere in this text."""
-        return text.find(self._first, at)
-
-    def match(self, text: str, at: int) -> int:
-        """Where the marker that begins at `at` ends; -1 if there is none (yet)."""
-        if text.startswith(self.text, at):
-            return at + len(self.text)
-        found = self._pattern.match(text, at, at + MAX_END) if self._pattern else None
-        stop = found.end() if found else -1
-        return stop if stop > 0 or not self._others else max(other.match(text, at) for other in self._others)
-
-    def viable(self, text: str, at: int) -> bool:
-        """Whether all that follows from `at` is a beginning of the marker: more characters are needed to decide."""
-        if any(other.viable(text, at) for other in self._others):
-            return True
-        if self._pattern is None:
-            return len(text) - at < len(self.text) and self.text.startswith(text[at:])
-        held = text[at : at + MAX_END]
-        return len(held) < MAX_END and self._target.startswith("".join(held.split()).lower())

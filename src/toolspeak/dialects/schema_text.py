@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from toolspeak.data.messages import JSON, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Listing
+from toolspeak.dialects.prose import describe
+from toolspeak.dialects.references import resolved
 from toolspeak.dialects.signatures import signature
 from toolspeak.dialects.typed_text import as_list, as_mapping, resolve, schema_types
 
@@ -16,11 +18,12 @@ _SAMPLE_STRINGS = {"path": "notes/plan.md", "content": "two lines\nof text", "co
 _ORDER = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 
-def list_tools(tools: Sequence[ToolSpec], listing: Listing = "described") -> str:
-    """The tools as prompt text; see `Listing`."""
+def list_tools(tools: Sequence[ToolSpec], listing: Listing = "prose") -> str:
+    """The tools as prompt text; see `Listing`. As a model was trained only its dialect lists them (`Dialect.prompt`):
+    here that is prose."""
     match listing:
-        case "described":
-            return "\n\n".join(_describe(spec) for spec in tools) or "(no tools)"
+        case "trained" | "prose":
+            return "\n\n".join(describe(spec) for spec in tools) or "(no tools)"
         case "signatures":
             return "\n\n".join(signature(spec) for spec in tools) or "(no tools)"
         case "json_schema":
@@ -28,51 +31,13 @@ def list_tools(tools: Sequence[ToolSpec], listing: Listing = "described") -> str
 
 
 def _definition(spec: ToolSpec) -> str:
-    function = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
-    return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
-
-
-def _describe(spec: ToolSpec) -> str:
-    required = as_list(spec.parameters.get("required"))
-    names = [name if name in required else f"{name}?" for name in spec.properties]
-    lines = [f"### {spec.name}({', '.join(names)})"]
-    if spec.description:
-        lines.append(spec.description)
-    if not spec.effects.read_only or spec.effects.external:
-        lines.append("(May ask the user for confirmation.)")
-    for name, schema in spec.properties.items():
-        lines.append(f"- {name}: {_describe_parameter(schema, spec.parameters, name in required)}")
-    return "\n".join(lines)
-
-
-def _describe_parameter(schema: JSON, root: Mapping[str, JSON], required: bool) -> str:
-    facts = [type_text(schema, root), "required" if required else "optional"]
-    mapping = as_mapping(schema)
-    if mapping.get("default") is not None:
-        facts.append(f"default {json.dumps(mapping['default'], ensure_ascii=False)}")
-    description = str(mapping.get("description", "")).strip()
-    return f"{', '.join(facts)}{f'. {description}' if description else ''}"
-
-
-def type_text(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> str:
-    """A type in words: `string`, `one of "a", "b"`, `array of integer`, `object {x: number}`."""
-    mapping = as_mapping(schema)
-    if "enum" in mapping:
-        return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in mapping["enum"])
-    branches = mapping.get("anyOf") or mapping.get("oneOf")
-    if branches and depth < 4:
-        return " or ".join(dict.fromkeys(type_text(branch, root, depth + 1) for branch in branches))
-    kinds = schema_types(schema, root)
-    if kinds >= frozenset(_ORDER):
-        return "any JSON value"
-    if kinds == frozenset({"array"}) and "items" in mapping and depth < 4:
-        return f"array of {type_text(mapping['items'], root, depth + 1)}"
-    if kinds == frozenset({"object"}) and mapping.get("properties") and depth < 4:
-        inner = ", ".join(f"{key}: {type_text(sub, root, depth + 1)}" for key, sub in mapping["properties"].items())
-        return f"object {{{inner}}}"
-    if "number" in kinds:
-        kinds -= {"integer"}
-    return " or ".join(kind for kind in _ORDER if kind in kinds)
+    function = {"name": spec.name, "description": spec.description, "parameters": dict(resolved(spec.parameters))}
+    try:
+        return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
+    except RecursionError:  # a default, say, that is deeper than any argument may be
+        names: dict[str, JSON] = {name: {} for name in spec.properties}
+        function["parameters"] = {"type": "object", "properties": names}
+        return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
 
 
 def sample_arguments(spec: ToolSpec) -> dict[str, JSON]:
@@ -125,6 +90,15 @@ def example_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
     """Up to two tools for the worked examples, readers first: nobody should copy a write by mistake."""
     ranked = sorted(tools, key=lambda spec: (not spec.effects.read_only, not spec.properties))
     return ranked[:2]
+
+
+def asks_text(names: Sequence[str], tools: Sequence[ToolSpec]) -> str:
+    """The sentence that says which of the tools somebody may be asked about before a call runs; empty for none."""
+    if not names:
+        return ""
+    *most, last = names
+    which = "any tool" if len(names) == len(tools) > 1 else f"{', '.join(most)} or {last}" if most else last
+    return f"A call of {which} may wait until the user has approved it."
 
 
 def choice_text(choice: ToolChoice, tools: Sequence[ToolSpec]) -> str:

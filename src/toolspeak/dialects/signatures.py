@@ -1,6 +1,6 @@
 """Tools as signatures: the listing that costs a prompt the fewest tokens and leaves nothing out.
 
-    search(query: str, limit?: int(1..100) = 10, by?: "name"|"date", area?: Box)  # asks first
+    search(query: str, limit?: int(1..100) = 10, by?: "name"|"date", area?: Box)
     Find things.
     Box = {left: number, top: number}
     - query: What to look for.
@@ -8,15 +8,16 @@
 
 Types read as in TypeScript, but for shorter names: `str[]`, `{key: type, other?: type}`, `{[key]: type}`, `int|null`,
 literals for enums. What bounds a value stands behind its type in brackets, a `$ref` is a type with a name of its own.
+What is nested very deep is written as JSON Schema.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.references import Names, is_too_deep, json_text, references, resolved, subschemas
 from toolspeak.dialects.typed_text import as_list, as_mapping, resolve
 
 _SHORT = {"integer": "int", "boolean": "bool", "string": "str"}
@@ -34,27 +35,35 @@ _TOLD = frozenset(  # elsewhere in the signature, or nothing a caller needs
         *("nullable", "prefixItems", *(key for pair in _RANGES for key in pair)),
     }
 )
+_CHOICES = frozenset({"anyOf", "oneOf", "allOf", "$ref"})
+_DEEPEST = 12
+"""Types inside of types that are written so; the path of each is written again for what is said of it."""
 
 
 def signature(spec: ToolSpec) -> str:
     """A tool's signature and, below it, what it does and what its parameters mean."""
-    writer = _Writer(spec.parameters)
-    asks = "" if spec.effects.read_only and not spec.effects.external else "  # asks first"
-    lines = [f"{spec.name}({writer.properties(spec.parameters)}){asks}"]
+    parameters = resolved(spec.parameters) if is_too_deep(spec.parameters) else spec.parameters
+    writer = _Writer(parameters)
+    lines = [f"{spec.name}({writer.properties(parameters)})"]
     lines += [line.rstrip() for line in spec.description.splitlines() if line.strip()]
-    notes = [note for name, schema in spec.properties.items() for note in writer.notes(name, schema)]
-    lines += [*writer.named_types(), *(f"- {note}" for note in notes)]
-    if as_mapping(spec.parameters).get("additionalProperties") not in (None, False, True):
-        lines.append(f"- any other argument: {writer.type(spec.parameters['additionalProperties'])}")
-    return "\n".join(lines)
+    known = as_mapping(parameters.get("properties"))
+    notes = [note for name, schema in known.items() for note in writer.notes(name, schema)]
+    others = parameters.get("additionalProperties")
+    if as_mapping(others):
+        notes += [f"any other argument: {writer.type(others)}", *writer.notes("any other argument", others)]
+    rest = {key: value for key, value in parameters.items() if key in _CHOICES or key not in _TOLD}
+    if rest:  # what holds of all arguments together
+        notes += [f"all arguments: {writer.type(rest)}", *writer.notes("all arguments", rest)]
+    return "\n".join([*lines, *writer.named_types(), *(f"- {note}" for note in notes)])
 
 
 class _Writer:
-    """Writes the types of one tool; `_named` are the references that it met, each to be told once."""
+    """Writes the types of one tool; `_names` are those of the references that it met, each to be told once."""
 
     def __init__(self, root: Mapping[str, JSON]) -> None:
         self._root = root
-        self._named: dict[str, str] = {}  # reference -> name
+        self._names = Names()
+        self._depth = 0
 
     def properties(self, schema: JSON) -> str:
         mapping = as_mapping(schema)
@@ -66,13 +75,23 @@ class _Writer:
         return ", ".join([*told, *(f"{_key(str(name))}: any" for name in required if name not in known)])
 
     def type(self, schema: JSON) -> str:
+        if schema is False:
+            return "never"
         mapping = as_mapping(schema)
+        if self._depth > _DEEPEST and any(True for _ in subschemas(mapping)):
+            return f"JSON Schema {self._json(mapping)}"
+        self._depth += 1
+        written = self._type(mapping)
+        self._depth -= 1
+        return written
+
+    def _type(self, mapping: Mapping[str, JSON]) -> str:
         if isinstance(mapping.get("$ref"), str):
-            return self._name(mapping["$ref"])
+            return self._names.of(mapping["$ref"]) + self._bounds(mapping)
         if "const" in mapping:
-            return _dump(mapping["const"])
+            return json_text(mapping["const"]) + self._bounds(mapping)
         if as_list(mapping.get("enum")):
-            return "|".join(map(_dump, mapping["enum"]))
+            return "|".join(map(json_text, mapping["enum"])) + self._bounds(mapping)
         parts: list[str] = []
         for key, joint in (("anyOf", "|"), ("oneOf", "|"), ("allOf", " & ")):
             if as_list(mapping.get(key)):
@@ -81,13 +100,15 @@ class _Writer:
             return self._plain(mapping)
         if "type" in mapping or "properties" in mapping:
             parts.insert(0, self._plain(mapping))
+        elif bounds := self._bounds(mapping):
+            parts.append(f"any{bounds}")
         return parts[0] if len(parts) == 1 else " & ".join(f"({part})" if "|" in part else part for part in parts)
 
     def _plain(self, mapping: Mapping[str, JSON]) -> str:
         """The type that stands in the schema itself."""
         kinds = as_list(mapping.get("type")) or [mapping.get("type") or _implied(mapping)]
         kinds = [*kinds, "null"] if mapping.get("nullable") is True and "null" not in kinds else kinds
-        return "|".join(dict.fromkeys(self._kind(str(kind), mapping) for kind in kinds)) + _bounds(mapping)
+        return "|".join(dict.fromkeys(self._kind(str(kind), mapping) for kind in kinds)) + self._bounds(mapping)
 
     def _operand(self, schema: JSON, joint: str) -> str:
         written = self.type(schema)
@@ -108,61 +129,54 @@ class _Writer:
             return f"{{{inner}}}" if inner else "object"
         return _SHORT.get(kind, kind)
 
-    def _name(self, reference: str) -> str:
-        name = reference.rpartition("/")[2] or "Arguments"
-        while any(known == name for key, known in self._named.items() if key != reference):
-            name += "_"
-        return self._named.setdefault(reference, name)
+    def _bounds(self, mapping: Mapping[str, JSON]) -> str:
+        told: list[str] = []
+        for low, high in _RANGES:
+            least, most = mapping.get(low), mapping.get(high)
+            if least is not None or most is not None:
+                told.append(f"{'' if least is None else least}..{'' if most is None else most}{_UNITS.get(low, '')}")
+        told += [f"{key}={self._json(value)}" for key, value in mapping.items() if key not in _TOLD]
+        return f"({', '.join(told)})" if told else ""
+
+    def _json(self, value: JSON) -> str:
+        """A part of a schema as it is. The types that it names are told too."""
+        for reference in references(value):
+            self._names.of(reference)
+        return json_text(value)
 
     def named_types(self) -> Iterator[str]:
         """`Name = type` of every reference, also of those that are met on the way."""
-        done = 0
-        while done < len(self._named):
-            reference, name = list(self._named.items())[done]
+        for reference, name in self._names.each():
             schema = resolve(reference, self._root)
             yield f"{name} = {self.type(schema)}"
             yield from (f"- {note}" for note in self.notes(name, schema))
-            done += 1
 
-    def notes(self, path: str, schema: JSON) -> Iterator[str]:
+    def notes(self, path: str, schema: JSON, depth: int = 0) -> Iterator[str]:
         """What is said of a value and of what it holds: `path: description`."""
         mapping = as_mapping(schema)
+        if depth > _DEEPEST and any(True for _ in subschemas(mapping)):
+            return
         said = " ".join(str(mapping.get("description") or "").split())
         if said:
             yield f"{path}: {said}"
-        for key in ("anyOf", "oneOf", "allOf"):
-            for branch in as_list(mapping.get(key)):
-                yield from self.notes(path, branch)
-        if "items" in mapping:
-            yield from self.notes(f"{path}[]", mapping["items"])
-        for name, each in as_mapping(mapping.get("properties")).items():
-            yield from self.notes(f"{path}.{name}", each)
+        inner = [(path, branch) for key in ("anyOf", "oneOf", "allOf") for branch in as_list(mapping.get(key))]
+        inner += [(f"{path}[{i}]", each) for i, each in enumerate(as_list(mapping.get("prefixItems")))]
+        inner += [(f"{path}[]", mapping["items"])] if "items" in mapping else []
+        inner += [(f"{path}.{name}", each) for name, each in as_mapping(mapping.get("properties")).items()]
         if as_mapping(mapping.get("additionalProperties")):
-            yield from self.notes(f"{path}[key]", mapping["additionalProperties"])
+            inner.append((f"{path}[key]", mapping["additionalProperties"]))
+        for where, each in inner:
+            yield from self.notes(where, each, depth + 1)
 
 
 def _implied(mapping: Mapping[str, JSON]) -> str:
     return "object" if "properties" in mapping or "required" in mapping else "array" if "items" in mapping else "any"
 
 
-def _bounds(mapping: Mapping[str, JSON]) -> str:
-    told: list[str] = []
-    for low, high in _RANGES:
-        least, most = mapping.get(low), mapping.get(high)
-        if least is not None or most is not None:
-            told.append(f"{'' if least is None else least}..{'' if most is None else most}{_UNITS.get(low, '')}")
-    told += [f"{key}={_dump(value)}" for key, value in mapping.items() if key not in _TOLD]
-    return f"({', '.join(told)})" if told else ""
-
-
 def _default(schema: JSON) -> str:
     value = as_mapping(schema).get("default")
-    return "" if value is None else f" = {_dump(value)}"
+    return "" if value is None else f" = {json_text(value)}"
 
 
 def _key(name: str) -> str:
-    return name if name.isidentifier() else _dump(name)
-
-
-def _dump(value: JSON) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return name if name.isidentifier() else json_text(name)

@@ -22,6 +22,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.body import Body, Run
 from toolspeak.dialects.scan import (
+    BEYOND_CAPS,
     Buffer,
     Caps,
     JsonScanner,
@@ -66,6 +67,8 @@ class Steps(Body):
         return position
 
     def resume(self) -> bool:
+        if self.problem is not None and self.problem.code in BEYOND_CAPS:
+            return False
         self.problem = None
         return True
 
@@ -286,6 +289,12 @@ class CallSteps(Steps):
         return self._call
 
 
+def known_name(written: str, tools: Mapping[str, ToolSpec]) -> str:
+    """The tool that a written name means: models write OpenAI's namespace `functions.` before it in any format."""
+    bare = written.removeprefix("functions.")
+    return bare if written not in tools and bare in tools else written
+
+
 def json_string(text: str) -> str:
     """A string as JSON, other characters than ASCII as they are; made for long ones."""
     try:
@@ -304,6 +313,12 @@ def skip_space(text: str, position: int) -> int:
         return position
     found = _SPACE.match(text, position)
     return found.end() if found else position
+
+
+def ends_line(text: str, position: int) -> bool:
+    """Whether nothing more stands on the line there, or a tag."""
+    stop = skip_space(text, position)
+    return "\n" in text[position:stop] or text.startswith("<", stop)
 
 
 def begins(text: str, position: int, *literals: str) -> bool:

@@ -13,8 +13,10 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, Parser, Section
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.detect import AutoDialect, AutoParser
-from toolspeak.dialects.markers import Found
+from toolspeak.dialects.markers import Found, Verdict
 from toolspeak.dialects.open_block import BlockFormat, OpenBlock
+from toolspeak.dialects.quotes import Quote
+from toolspeak.dialects.thoughts import Draft
 from toolspeak.dialects.wrapped import WrappedDialect
 from toolspeak.errors import UsageError
 
@@ -55,7 +57,6 @@ class StrictParser(BlockParser):
     _broken = False
     _trial: _Trial | None = None
     _reread = 0
-    _said = False  # whether there was any text in the turn so far
 
     def __init__(
         self,
@@ -72,7 +73,6 @@ class StrictParser(BlockParser):
     def feed(self, chunk: str) -> list[Delta]:
         trial = self._trial
         if trial is None and (plain := self._plain(chunk)) is not None:
-            self._said = self._said or _has_text(plain)
             return plain
         out: list[Delta] = []
         if trial is not None:
@@ -87,7 +87,6 @@ class StrictParser(BlockParser):
                 continue
             if self._trial.shown < 0:
                 self._trial.shown = len(out)
-                self._trial.first = not self._said and not _has_text(out)
             block = self._block
             if block is None and self._counts(self._trial, out[self._trial.shown :]):
                 self._trial = None
@@ -110,7 +109,6 @@ class StrictParser(BlockParser):
             kept.deltas = out[kept.shown :]
             kept.scanned -= kept.shown
             del out[kept.shown :]
-        self._said = self._said or _has_text(out)
         return out
 
     def close(self, reason: FinishReason) -> list[Delta]:
@@ -133,17 +131,40 @@ class StrictParser(BlockParser):
     def _open(self, found: Found, at: int) -> int:
         before = self._keep()
         body_at = super()._open(found, at)
-        if found.marker.kind == "calls" and self._block is not None:
-            self._trial = _Trial(self._position + at, at, before)
+        if found.marker.kind == "calls" and self._block is not None and self._quote is None:
+            self._trial = _Trial(self._position + at, at, before, first=not self._has_text)
         return body_at
 
     def _follows(self, block: OpenBlock, text: str, position: int) -> Literal["yes", "no", "undecided"]:
         """A call behind one that does not end stays an argument of that."""
         malformed = any(isinstance(call, CallMalformed) for call in block.body.calls)
-        return "no" if malformed else super()._follows(block, text, position)
+        return "no" if malformed or block.problem is not None else super()._follows(block, text, position)
 
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
         super()._close_candidate(out, True)  # no call stands behind a marker that was cut off
+
+    def _look_again(self, text: str, at: int, start: int, verdict: Verdict, quoting: bool) -> Verdict:
+        return super()._look_again(text, at, start, verdict, quoting) if quoting else verdict
+
+    def _runs_quoted(self, quote: Quote) -> bool:
+        return self._is_call(quote.deltas)
+
+    def _doubt(self, quote: Quote) -> None:
+        """A call that cannot be read was meant as one only where the turn begins with it."""
+        if not quote.broken or quote.lead == "none":
+            super()._doubt(quote)
+
+    def _report_end(self, out: list[Delta]) -> None:
+        """Only of calls of known tools it is said that they did not run, and only if that is asked for."""
+        if self._broken and self._shown is not None and self._begins_call(self._shown.deltas):
+            super()._report_end(out)
+
+    def _may_run(self, draft: Draft) -> bool:
+        return self._is_call(draft.deltas)
+
+    def _tell(self, draft: Draft, out: list[Delta], *, cut: bool = False) -> None:
+        if self._broken and self._begins_call(draft.deltas):
+            super()._tell(draft, out, cut=cut)
 
     def _counts(self, trial: _Trial, deltas: Sequence[Delta]) -> bool:
         """Whether a block that is over was one of calls."""
@@ -184,10 +205,11 @@ class StrictParser(BlockParser):
         return text, self._emit(kind, text, at, stop, out)
 
     def _keep(self) -> dict[str, Any]:
-        return {**self.__dict__, "_batch": self._batch.copy()}
+        return {**self.__dict__, "_batch": self._batch.copy(), "_seen": self._seen.copy()}
 
     def _restore(self, before: dict[str, Any]) -> None:
         reread = self._reread
+        vars(self).clear()  # what was set since then may be of the class again
         vars(self).update(before)
         self._reread = reread
 
@@ -249,7 +271,3 @@ class StrictDialect(WrappedDialect):
         parser = self.dialect.parser(tools, starts_in)
         assert isinstance(parser, BlockParser), "checked when the dialect was made"
         return StrictParser(parser.format, starts_in, tools, broken=self.broken)
-
-
-def _has_text(deltas: Sequence[Delta]) -> bool:
-    return any(isinstance(delta, TextDelta) and not delta.text.isspace() for delta in deltas)

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from toolspeak.dialects.base import DialectInfo
-from toolspeak.dialects.json_calls import CallShape
-from toolspeak.dialects.json_dialect import EACH_ALONE, ONE_ARRAY, THINK, frames, json_dialect, tagged_result
+from toolspeak.dialects.grammar.ir import optional
+from toolspeak.dialects.json_call import CallShape
+from toolspeak.dialects.json_dialect import (
+    EACH_ALONE,
+    ONE_ARRAY,
+    STRICT_JSON,
+    THINK,
+    frames,
+    json_dialect,
+    tagged_result,
+)
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.openings import Starts
 
@@ -22,6 +31,7 @@ LONGCAT = json_dialect(
         models=("longcat",),
         results="a tool turn",
         reasoning="<longcat_think> or <think>",
+        stop=("</longcat_s>",),
         text_aside=True,
     ),
     [
@@ -76,8 +86,26 @@ APRIEL = json_dialect(
     ],
     _ARRAY,
     around=("<tool_calls>", "</tool_calls>"),
-    call_id=True,
+    ids="behind",
+    lead=optional("\n"),
     rules=ONE_ARRAY,
+)
+
+MINIMAX_M1 = json_dialect(
+    DialectInfo(
+        "minimax-m1",
+        '<tool_calls>, a line {"name": …, "arguments": {…}} for each call, </tool_calls>',
+        "chat template and docs/function_call_guide.md of MiniMaxAI/MiniMax-M1-80k",
+        "parallel",
+        models=("minimax-m1",),
+        results="`tool result: …` in a tool turn",
+        stop=("<end_of_sentence>",),
+    ),
+    [_TOOL_CALLS, THINK],
+    _OBJECT,
+    block=("<tool_calls>\n", "\n</tool_calls>"),
+    between="\n",
+    rules=f"- One block holds all calls, each a JSON object on a line of its own.\n{STRICT_JSON}",
 )
 
 HUNYUAN_A13B = json_dialect(
@@ -112,7 +140,7 @@ NEMOTRON_V2 = json_dialect(
         "parallel",
         models=("nemotron-nano-v2", "nemotron-nano-9b-v2", "nemotron-nano-12b-v2", "llama-3.1-nemotron"),
         results="<TOOL_RESPONSE>[…, …]</TOOL_RESPONSE> in a user turn",
-        stop=("<SPECIAL_12>",),
+        stop=("<SPECIAL_12>", "</s>"),
     ),
     [
         Marker("calls", "<TOOLCALL>", "</TOOLCALL>", Starts("[{<")),
@@ -138,6 +166,7 @@ APERTUS = json_dialect(
         stop=("<|assistant_end|>",),
     ),
     [
+        # The inner part holds calls too, as elements of its own.
         Marker("calls", "<|tools_prefix|>", "<|tools_suffix|>", Starts("[{"), ends_reasoning=True),
         Marker("reasoning", "<|inner_prefix|>", "<|inner_suffix|>"),
         *frames("<|inner_suffix|>"),  # of an inner part in which a call stood
@@ -157,7 +186,7 @@ INTERNLM2 = json_dialect(
         "parallel",
         models=("internlm2.x", "internlm3"),
         results="an environment turn named <|plugin|>",
-        stop=("<|im_end|>",),
+        stop=("<|im_end|>", "</s>"),
         text_aside=True,
     ),
     [Marker("calls", "<|action_start|><|plugin|>", "<|action_end|>", Starts("{[")), THINK],

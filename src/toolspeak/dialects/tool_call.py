@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, ToolResult
 from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.argument_order import in_schema_order
+from toolspeak.dialects.attempts import sample_call
 from toolspeak.dialects.base import BatchRule, DialectInfo, Listing, Section
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.grammar.build import WithGrammar
 from toolspeak.dialects.grammar.json_frames import json_call
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.json_calls import CallShape, JsonCalls
+from toolspeak.dialects.json_call import CallShape
+from toolspeak.dialects.json_calls import JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Starts
+from toolspeak.dialects.prompt import Prompt, joined
 from toolspeak.dialects.render import (
     ERROR,
     append_message,
     dump_json,
     join_block,
     marker_prefix,
+    outside_text,
     render_all,
     result_text,
     unescape_text,
@@ -56,7 +61,6 @@ You can use tools. To use one, write a <tool_call> block with one JSON object in
   work is not done, call another tool. Never repeat a call you already made: its result is in the conversation.
 - A result that starts with "ERROR:" says what went wrong; acknowledge it and try an alternative. If an operation
   fails repeatedly, explain the issue to the user.
-- Tools that change something ask the user for confirmation first.
 - A response without a block is your answer, and the work is over."""
 
 
@@ -72,27 +76,34 @@ class ToolCallDialect(WithGrammar):
         results="a tool turn, or <tool_result> in a user turn",
     )
     batch: BatchRule = _BATCH
+    tool_turns = True
 
     def instructions(
-        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "described"
+        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "trained"
     ) -> str:
         shown = [ToolCall("", spec.name, sample_arguments(spec)) for spec in example_tools(tools)[:1]]
         example = "\n".join(_render_call(call) for call in shown)
         parts = [_INTRODUCTION.replace("{example}", example), choice_text(choice, tools)]
-        parts += ["## The tools you have", list_tools(tools, listing)]
-        return "\n\n".join(part for part in parts if part)
+        return joined(*parts, "## The tools you have", list_tools(tools, listing))
+
+    def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
+        return Prompt((joined(system, self.instructions(tools, listing=listing) if tools else ""),))
 
     def parser(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> BlockParser:
         def new_body(_marker: Marker, first_index: int, caps: Caps) -> JsonCalls:
             return JsonCalls(_SHAPE, first_index, caps)
 
-        return BlockParser(BlockFormat(_TABLE, _BATCH, new_body), starts_in)
+        names = frozenset(spec.name for spec in tools)
+        format = BlockFormat(  # noqa: A001
+            _TABLE, _BATCH, new_body, names=names, thoughts_hide=True, tools=tools, example=_example
+        )
+        return BlockParser(format, starts_in)
 
     def grammar_parts(self) -> tuple[Frame, Sequence[Marker], BatchRule]:
         return _FRAME, _TABLE.markers, _BATCH
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> ToolCallHistory:
-        return ToolCallHistory(tool_role)
+        return ToolCallHistory({spec.name: spec for spec in tools}, tool_role)
 
     def render(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, tool_role: bool = False
@@ -114,7 +125,8 @@ class ToolCallHistory:
     <tool_result> block. A turn of several calls, from a session in another dialect, becomes as many pairs of
     call and result."""
 
-    def __init__(self, tool_role: bool) -> None:
+    def __init__(self, tools: Mapping[str, ToolSpec], tool_role: bool) -> None:
+        self._tools = tools
         self._tool_role = tool_role
         self._untold: list[ToolCall | MalformedCall] = []  # calls of the last turn behind its first
         self.messages: list[TextMessage] = []
@@ -133,7 +145,7 @@ class ToolCallHistory:
             self._untold = []
             return
         self.flush()
-        calls = message.calls
+        calls = in_schema_order(outside_text(message.calls), self._tools)
         self._untold = list(calls[1:])
         text = join_block(message.text, _render_call(calls[0])) if calls else message.text
         append_message(self.messages, TextMessage(message.role, text))
@@ -149,6 +161,10 @@ _FRAME = Frame(
     call=json_call(_LIVE, name_key="name", arguments_key="arguments", before=f"<{CALL}>\n", after=f"\n</{CALL}>"),
     triggers=lambda _: [f"<{CALL}>"],
 )
+
+
+def _example(tools: Sequence[ToolSpec]) -> str:
+    return _render_call(sample_call(tools)[0])
 
 
 def _render_call(call: ToolCall | MalformedCall) -> str:

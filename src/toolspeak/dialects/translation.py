@@ -22,10 +22,13 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import Dialect, Listing
 from toolspeak.dialects.markers import MarkerTable
+from toolspeak.dialects.prompt import joined
 from toolspeak.dialects.results import begins_as_results, read_results
 from toolspeak.dialects.turn import read_turn
 
 _LISTING = "## The tools you have"
+_OWN = "oWnTeXt"
+"""In the place of the agent's own text, to see what a prompt puts around it."""
 
 
 @quick()
@@ -49,11 +52,17 @@ def translate(
         reader.add(i, message)
     reader.flush()
     tool_role = any(message.role == "tool" for message in messages)
-    return Translation(tuple(target.render(reader.messages, tools, tool_role=tool_role)), tuple(reader.warnings))
+    rendered = target.render(reader.messages, tools, tool_role=tool_role)
+    if reader.listing is not None:
+        leading = [*itertools.takewhile(lambda message: message.role == "system", rendered)]
+        prompt = target.prompt(joined(*(message.text for message in leading)), tools, reader.listing)
+        rendered = prompt.before(rendered[len(leading) :])
+    return Translation(tuple(rendered), tuple(reader.warnings))
 
 
 class _Reader:
-    """Reads a conversation message by message. `_asked` are the calls whose results have not come yet."""
+    """Reads a conversation message by message. `_asked` are the calls whose results have not come yet; `listing` is how
+    the source's prompt lists the tools, once it is found and taken out."""
 
     def __init__(self, source: Dialect, target: Dialect, tools: Sequence[ToolSpec]) -> None:
         self._source = source
@@ -61,6 +70,7 @@ class _Reader:
         self._tools = tools
         self._asked: list[ToolCall] = []
         self._told: list[tuple[int, str]] = []  # tool messages not yet read, each with its position
+        self.listing: Listing | None = None
         self.messages: list[Message] = []
         self.warnings: list[str] = []
 
@@ -87,7 +97,10 @@ class _Reader:
         each = len(told) == len(asked)
         for i, (position, text) in enumerate(told):
             calls = asked[i : i + 1] if each else asked if len(told) == 1 else []
-            found = read_results(self._source, text, calls, self._tools, tool_role=True) if calls else None
+            found = None
+            for tool_role in (False, True):  # in the dialect's own frame, or bare where the template writes the frame
+                if calls and (found is None or found[1].strip()):
+                    found = read_results(self._source, text, calls, self._tools, tool_role=tool_role)
             if found is None or found[1].strip():
                 found = self._as_text(position, text, calls), ""
             self._results(found[0])
@@ -139,6 +152,9 @@ class _Reader:
 
     def _user(self, position: int, text: str) -> None:
         asked, self._asked = self._asked, []
+        told = self._source.prompt("", self._tools).user if self._tools else ""
+        if told and text.startswith(told):
+            self.listing, text = "trained", text.removeprefix(told)
         found = read_results(self._source, text, asked, self._tools)
         if found is None and begins_as_results(self._source, text, asked, self._tools):
             found = self._as_text(position, text, asked), ""
@@ -149,17 +165,45 @@ class _Reader:
             self.messages.append(Message.user(text))
 
     def _system(self, position: int, role: Role, text: str) -> None:
-        choices = [ToolChoice(), ToolChoice("required"), ToolChoice("none")]
-        choices += [ToolChoice("specific", spec.name) for spec in self._tools]
+        for listing in get_args(Listing) if self._tools and self.listing is None else ():
+            own = _own_text(self._source, text, self._tools, listing)
+            if own is not None:
+                self.listing = listing
+                if own:
+                    self.messages.append(Message(role, (TextPart(own),)))
+                return
+        # The choice of none in particular comes last: its section may begin that of another one.
+        choices = [ToolChoice("specific", spec.name) for spec in self._tools]
+        choices += [ToolChoice("required"), ToolChoice("none"), ToolChoice()]
         for choice, listing in itertools.product(choices, get_args(Listing)):
             section = self._source.instructions(self._tools, choice, listing)
             if section in text:
                 text = text.replace(section, self._target.instructions(self._tools, choice, listing))
                 break
         else:
-            if _LISTING in text:
+            if _LISTING in text or _lists_as(self._source, text):
                 self._warn(position, f"its instructions are not those of {self._source.name} for these tools; kept")
         self.messages.append(Message(role, (TextPart(text),)))
 
     def _warn(self, position: int, text: str) -> None:
         self.warnings.append(f"message {position}: {text}")
+
+
+def _lists_as(source: Dialect, text: str) -> bool:
+    """Whether a text lists tools, of whatever names, as the source's template does."""
+    listed = source.instructions([ToolSpec(_OWN, _OWN, {"type": "object"})])
+    start = listed.partition(_OWN)[0].rpartition("\n")[0]
+    return len(start) > 32 and start in text
+
+
+def _own_text(source: Dialect, text: str, tools: Sequence[ToolSpec], listing: Listing) -> str | None:
+    """The agent's own part of a system message that lists the tools, None if it lists none in this way."""
+    if text in source.prompt("", tools, listing).system:
+        return ""
+    for told in source.prompt(_OWN, tools, listing).system:
+        before, found, after = told.partition(_OWN)
+        if not found and text == told:
+            return ""
+        if found and before + after and text.startswith(before) and text.endswith(after):
+            return text[len(before) : len(text) - len(after)]
+    return None

@@ -18,6 +18,7 @@ from toolspeak.data.deltas import (
     ReasoningDelta,
     TextAside,
     TextDelta,
+    TextWasReasoning,
     TurnEnded,
     other_dialects,
 )
@@ -148,6 +149,11 @@ class TurnCollector:
                 self._forged = (*self._forged, raw)
             case TextAside(text):
                 self._aside.append(text)
+            case TextWasReasoning():
+                self._end_part(TextPart, None)
+                for part in self._parts:
+                    if isinstance(part, _Streamed) and part.kind is TextPart and part.opaque is None:
+                        part.kind = ReasoningPart
             case _:
                 pass
 
@@ -208,6 +214,17 @@ class TurnCollector:
             response_id=self._end.response_id,
             aside="".join(self._aside),
         )
+
+
+def with_reasoning(deltas: Iterable[Delta]) -> list[Delta]:
+    """The deltas of a turn that nobody has seen yet, with what turned out to be reasoning as such."""
+    out: list[Delta] = []
+    for delta in deltas:
+        if isinstance(delta, TextWasReasoning):
+            out = [ReasoningDelta(each.text) if isinstance(each, TextDelta) else each for each in out]
+        else:
+            out.append(delta)
+    return out
 
 
 def read_turn(

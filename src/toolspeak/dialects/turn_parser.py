@@ -24,7 +24,7 @@ class TurnParser(ABC):
         self._position: int = 0  # of the turn, at the start of held + chunk
         self._run: Run | None = None
         self._calls: int = 0
-        self._batch = Batch(rule)
+        self._batch: Batch = Batch(rule)
         self._reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
 
     def feed(self, chunk: str) -> list[Delta]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
+from urllib.parse import unquote
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
@@ -19,6 +20,8 @@ class Types(frozenset[str]):
 
 
 _ALL = Types({"string", "integer", "number", "boolean", "null", "array", "object"})
+_ITSELF = Types()
+"""Of a reference inside of the very schema that it names: it says nothing more about that."""
 # What tool definitions say that were written by hand in Python or another language; an unknown name says nothing.
 _NAMES: Mapping[str, frozenset[str]] = {
     name: frozenset(kinds.split())
@@ -44,6 +47,19 @@ def as_mapping(value: JSON) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else {}
 
 
+def properties_of(spec: ToolSpec | None) -> Mapping[str, Any]:
+    """A tool's arguments and their schemas; empty for a tool that nobody knows."""
+    return as_mapping(spec.parameters.get("properties")) if spec else {}
+
+
+def says_types(arguments: Mapping[str, JSON], spec: ToolSpec | None) -> Problem | None:
+    """Arguments that are the JSON Schema of an object, as in a listing of tools, call nothing."""
+    if arguments.get("type") != "object" or not isinstance(arguments.get("properties", {}), Mapping):
+        return None
+    reason = "these are the types of the arguments; a call gives their values"
+    return None if "type" in properties_of(spec) else Problem("arguments_not_values", reason)
+
+
 def json_type(value: JSON) -> str:
     """The JSON Schema type of a value; `integer` for an int."""
     match value:
@@ -63,35 +79,48 @@ def json_type(value: JSON) -> str:
             return "array"
 
 
-def schema_types(schema: JSON, root: Mapping[str, JSON], depth: int = 0) -> Types:
-    """The types a JSON Schema admits; all of them where it says nothing. `$ref` is looked up in `root`."""
+def schema_types(
+    schema: JSON, root: Mapping[str, JSON], depth: int = 0, known: dict[str, Types] | None = None
+) -> Types:
+    """The types a JSON Schema admits; all of them where it says nothing. `$ref` is looked up in `root`.
+
+    `known` are the types of the references that were met; each is looked at once, or a few that name each other twice
+    would take for ever.
+    """
     mapping = as_mapping(schema)
     kinds = mapping.get("type")
     if isinstance(kinds, str) and _NARROWED.isdisjoint(mapping):
         return _ONE_TYPE.get(kinds) or _ONE_TYPE.get(kinds.lower(), _ALL)
     if not mapping or depth > 32:
         return _ALL
+    known = {} if known is None else known
     reference = mapping.get("$ref")
     if isinstance(reference, str):
-        return schema_types(resolve(reference, root), root, depth + 1)
+        if reference not in known:
+            known[reference] = _ITSELF
+            known[reference] = schema_types(resolve(reference, root), root, depth + 1, known)
+        return known[reference] if depth or known[reference] is not _ITSELF else _ALL
     admitted: frozenset[str] = _ALL
     literals: frozenset[str] = frozenset()
     if kinds is not None:
         names = [kinds] if isinstance(kinds, str) else as_list(kinds)
         admitted &= frozenset[str]().union(*(_NAMES.get(str(name).lower(), _ALL) for name in names))
     listed = [*as_list(mapping.get("enum")), *([mapping["const"]] if "const" in mapping else [])]
-    if listed:
-        admitted &= frozenset(json_type(value) for value in listed)
+    said = frozenset(json_type(value) for value in listed)
+    if not admitted.isdisjoint(said):  # by hand an array's elements are listed so at times: that says nothing of it
+        admitted &= said
         others = {json.dumps(value) for value in listed if not isinstance(value, str)}
         literals |= {value for value in listed if isinstance(value, str) and value not in others}
     for key in ("anyOf", "oneOf"):
-        branches = [schema_types(branch, root, depth + 1) for branch in as_list(mapping.get(key))]
+        branches = [schema_types(branch, root, depth + 1, known) for branch in as_list(mapping.get(key))]
+        branches = [branch for branch in branches if branch is not _ITSELF]
         if branches:
             admitted &= frozenset[str]().union(*branches)
             literals |= {text for branch in branches for text in branch.literals if not _is_other(text, branches)}
     for branch in as_list(mapping.get("allOf")):
-        narrowed = schema_types(branch, root, depth + 1)
-        admitted, literals = admitted & narrowed, literals | narrowed.literals
+        narrowed = schema_types(branch, root, depth + 1, known)
+        if narrowed is not _ITSELF:
+            admitted, literals = admitted & narrowed, literals | narrowed.literals
     found = Types(admitted)
     found.literals = literals if "string" in found else frozenset()
     return found
@@ -109,19 +138,26 @@ def argument_schemas(spec: ToolSpec) -> Mapping[str, JSON]:
     parameters = spec.parameters
     if _COMBINED.isdisjoint(parameters):
         return as_mapping(parameters.get("properties"))
-    return _argument_schemas(parameters, parameters, 0)
+    return _argument_schemas(parameters, parameters, 0, {})
 
 
-def _argument_schemas(schema: JSON, root: Mapping[str, JSON], depth: int) -> dict[str, JSON]:
+def _argument_schemas(
+    schema: JSON, root: Mapping[str, JSON], depth: int, known: dict[str, Mapping[str, JSON]]
+) -> Mapping[str, JSON]:
+    """`known` are those of the references that were met: each is looked at once."""
     mapping = as_mapping(schema)
     if depth > 32:
         return {}
     together: list[Mapping[str, JSON]] = [as_mapping(mapping.get("properties"))]
-    if isinstance(mapping.get("$ref"), str):
-        together.append(_argument_schemas(resolve(mapping["$ref"], root), root, depth + 1))
-    together += [_argument_schemas(each, root, depth + 1) for each in as_list(mapping.get("allOf"))]
+    reference = mapping.get("$ref")
+    if isinstance(reference, str):
+        if reference not in known:
+            known[reference] = {}
+            known[reference] = _argument_schemas(resolve(reference, root), root, depth + 1, known)
+        together.append(known[reference])
+    together += [_argument_schemas(each, root, depth + 1, known) for each in as_list(mapping.get("allOf"))]
     for key in ("anyOf", "oneOf"):
-        choices = [_argument_schemas(each, root, depth + 1) for each in as_list(mapping.get(key))]
+        choices = [_argument_schemas(each, root, depth + 1, known) for each in as_list(mapping.get(key))]
         together.append(_merged("anyOf", choices))
     return _merged("allOf", together)
 
@@ -157,11 +193,19 @@ def as_list(value: JSON) -> list[Any]:
 
 
 def resolve(reference: str, root: Mapping[str, JSON]) -> JSON:
-    """What `#/$defs/name` stands for in a schema; None if nothing."""
+    """What `#/$defs/name` stands for in a schema; None if nothing, or if it leads out of the schema."""
+    if reference in ("#", ""):
+        return root
+    if not reference.startswith("#/"):
+        return None
     found: Any = root
-    for step in reference.removeprefix("#").split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        found = as_mapping(found).get(key)
+    for step in reference[2:].split("/"):
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list | tuple):
+            entries = as_list(found)
+            found = entries[int(key)] if key.isdecimal() and len(key) < 9 and int(key) < len(entries) else None
+        else:
+            found = as_mapping(found).get(key)
     return found
 
 

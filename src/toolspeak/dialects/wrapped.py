@@ -10,6 +10,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, History, Listing, Parser, Section
 from toolspeak.dialects.grammar.special import SpecialTokens
 from toolspeak.dialects.grammar.target import Grammar, Target
+from toolspeak.dialects.prompt import Prompt
 
 
 class WrappedDialect(ABC):
@@ -34,10 +35,17 @@ class WrappedDialect(ABC):
     def batch(self) -> BatchRule:
         return self.written.batch
 
+    @property
+    def tool_turns(self) -> bool:
+        return self.written.tool_turns
+
     def instructions(
-        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "described"
+        self, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice(), listing: Listing = "trained"
     ) -> str:
         return self.written.instructions(tools, choice, listing)
+
+    def prompt(self, system: str, tools: Sequence[ToolSpec], listing: Listing = "trained") -> Prompt:
+        return self.written.prompt(system, tools, listing)
 
     def history(self, tools: Sequence[ToolSpec] = (), *, tool_role: bool = False) -> History:
         return self.written.history(tools, tool_role=tool_role)

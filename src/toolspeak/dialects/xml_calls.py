@@ -89,8 +89,7 @@ class XmlCalls(RawValues):
     def _open_element(self, tag: Tag, text: str, position: int, out: list[Delta]) -> None:
         call = self._start_call(tag.name, position, out)
         self._element = tag.element
-        if tag.attributes:
-            call.notes.append("attributes")
+        self._note_attributes(call, tag)
         self._state = self._in_call
         if tag.empty:
             self._close(call, text, position + tag.length, out)
@@ -127,13 +126,21 @@ class XmlCalls(RawValues):
         types, explicit = TEXT, tag.kind == "json"
         if call.spec is not None:
             types = argument_types(call.spec, tag.name) if has_argument(call.spec, tag.name) else TEXT
-        if tag.attributes:
-            call.notes.append("attributes")
+        self._note_attributes(call, tag)
         # Text wherever it is admitted: another value says so itself, by `type="json"`.
         types = TEXT if "string" in types and not explicit else types
         self._start_value(tag.name, _end_tag(tag.element, self._element), types, explicit=explicit)
         if tag.empty:
             self._end_value()
+
+    def _note_attributes(self, call: OpenCall, tag: Tag) -> None:
+        """Attributes are let pass, but one that an argument of the tool is called: nobody may lose that."""
+        if tag.attributes:
+            call.notes.append("attributes")
+        meant = next((key for key in tag.attributes if call.spec is not None and has_argument(call.spec, key)), None)
+        if meant is not None and call.problem is None:
+            reason = f"arguments are elements, not attributes; write <{meant}>…</{meant}>"
+            call.problem = Problem("no_arguments", reason)
 
     def _landmark(self, value: OpenValue, text: str, at: int) -> Landmark:
         """Of calls in the value only those of the open element matter: all others end otherwise."""

@@ -19,15 +19,15 @@ _UNSAFE = re.compile(r"[^\w .:/-]")
 
 @quick()
 class Tag:
-    """`name` is the tool or argument the element stands for; `kind` its `type` attribute; `attributes`: it
-    has others, which mean nothing to us; `length` in characters."""
+    """`name` is the tool or argument the element stands for; `kind` its `type` attribute; `attributes` are the names
+    of others, which mean nothing to us; `length` in characters."""
 
     closing: bool
     element: str
     name: str
     empty: bool
     kind: str | None
-    attributes: bool
+    attributes: tuple[str, ...]
     length: int
 
 
@@ -41,15 +41,15 @@ def match_tag(text: str, position: int, named: str) -> Tag | None:
         return None
     name = found[2]
     if not found[3]:
-        return Tag(found[1] == "/", name, name, found[4] == "/", None, False, found.end() - position)
+        return Tag(found[1] == "/", name, name, found[4] == "/", None, (), found.end() - position)
     attributes = {
-        match[1].lower(): _unescape(match[2] if match[2] is not None else match[3])
-        for match in _ATTRIBUTE.finditer(found[3])
+        match[1]: _unescape(match[2] if match[2] is not None else match[3]) for match in _ATTRIBUTE.finditer(found[3])
     }
-    if name == named and "name" in attributes:
-        name = attributes.pop("name")
-    kind = attributes.pop("type", None)
-    return Tag(bool(found[1]), found[2], name, bool(found[4]), kind, bool(attributes), len(found[0]))
+    said = {key.lower(): key for key in attributes}
+    if name == named and "name" in said:
+        name = attributes.pop(said["name"])
+    kind = attributes.pop(said["type"], None) if "type" in said else None
+    return Tag(bool(found[1]), found[2], name, bool(found[4]), kind, tuple(attributes), len(found[0]))
 
 
 def open_tag(name: str, named: str, kind: str = "") -> tuple[str, str]:

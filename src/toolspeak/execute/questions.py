@@ -18,7 +18,7 @@ from toolspeak.execute.batch import BatchContext
 from toolspeak.execute.entries import Held, Ready, Settled
 from toolspeak.execute.ids import key_of
 from toolspeak.execute.judge import Judge
-from toolspeak.execute.results import cap_text, describe
+from toolspeak.execute.results import describe
 from toolspeak.execute.secrets import Secrets, hide_effects
 from toolspeak.execute.tape import Playback, Tape
 from toolspeak.execute.threads import in_thread
@@ -27,7 +27,8 @@ from toolspeak.tools.tool import Tool
 from toolspeak.tools.toolset import Toolset
 
 _PREVIEW_SECONDS = 30.0
-_PREVIEW_BYTES = 64 * 1024
+_PREVIEW_CHARACTERS = 16 * 1024 * 1024
+"""Of the longest preview. A longer one is left out whole: a person must never decide by a part."""
 """More than a person reads before saying yes, and small enough to record."""
 
 
@@ -68,7 +69,9 @@ class Questions:
         if self.playback is not None:
             return self.playback.preview(ready.call)  # the tool's function would look at what is here now
         made = await _preview(ready.tool, ready.arguments, self.run_context(ready.call))
-        shown = cap_text(self.secrets.hide_text(made), _PREVIEW_BYTES)
+        if len(made) > _PREVIEW_CHARACTERS:
+            made = f"(no preview: it has {len(made):,} characters; the arguments hold all that the call is given)"
+        shown = self.secrets.hide_text(made)
         if self.tape is not None:
             self.tape.keep_preview(ready.call, shown)
         return shown

@@ -8,9 +8,18 @@ from fnmatch import fnmatchcase
 from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.messages import JSON
-from toolspeak.data.tools import EVERYTHING, Effects, covers
+from toolspeak.data.tools import EVERYTHING, Effects, ToolSpec, covers
 from toolspeak.errors import FormatError, UsageError
-from toolspeak.execute.approval import Answer, ApprovalRequest, Policy, definition_digest
+from toolspeak.execute.approval import (
+    Answer,
+    ApprovalRequest,
+    Approver,
+    BatchApprover,
+    Policy,
+    StandingApprover,
+    approval_reason,
+    definition_digest,
+)
 
 _LETS_PASS: frozenset[Action] = frozenset({"approve", "modify"})
 _NEVER_RAN = frozenset({"blocked", "rejected", "skipped", "malformed", "unknown_tool", "invalid_arguments"})
@@ -37,6 +46,42 @@ def resolve_policy(policy: Policy | Sequence[Rule] | None) -> Policy | None:
     if policy is None or callable(policy):
         return policy
     return rules_policy(policy) if policy else None
+
+
+def may_be_asked(
+    approver: Approver | BatchApprover | None, policy: Policy | Sequence[Rule] | None, tool: ToolSpec
+) -> bool:
+    """Whether somebody may be asked before a call of this tool runs.
+
+    Of a policy that is a function only its calls would tell; what it asks about beyond the effects is not known here.
+    """
+    if isinstance(approver, StandingApprover):
+        return False
+    for rule in () if policy is None or callable(policy) else policy:
+        if fnmatchcase(tool.name, rule.tool):
+            if rule.action == "escalate":
+                return True
+            if _fits_always(rule, tool):
+                return False
+    return bool(approval_reason(tool.effects))
+
+
+def _fits_always(rule: Rule, tool: ToolSpec) -> bool:
+    """Whether the rule fits all of the tool's calls that would be asked about by their effects."""
+    if rule.arguments or rule.paths or rule.after or (rule.definition and rule.definition != definition_digest(tool)):
+        return False
+    effects = tool.effects
+    match rule.effects:
+        case "any":
+            return True
+        case "writes":
+            return effects.declared and not effects.external and rule.action in _LETS_PASS
+        case "external":
+            return effects.declared and effects.read_only
+        case "undeclared":
+            return not effects.declared
+        case "reads" | "destructive":
+            return False
 
 
 def check_rule(rule: Rule) -> None:

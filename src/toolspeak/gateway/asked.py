@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from toolspeak.agent.driver import TextDriver, TurnRequest
+from toolspeak.agent.history import paired
 from toolspeak.agent.native import NativeDriver
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.gateway.gate import Rules
@@ -38,7 +39,7 @@ def turn_of(
         turn = TurnRequest(rest, request.tools, instructions, request.choice, output=request.output, options=options)
         return route.driver, replace(turn, parallel=request.parallel), rules
     options, output = _without_native(options, request.output)
-    turn = TurnRequest(rest, request.tools, instructions, choice, output=output, options=options)
+    turn = TurnRequest([*paired(rest)], request.tools, instructions, choice, output=output, options=options)
     return route.driver, replace(turn, parallel=request.parallel), rules
 
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from toolspeak.data.messages import JSON
 from toolspeak.dialects import Section, get_dialect
+from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import UsageError, suggest
 from toolspeak.providers import PROVIDERS, Capabilities
 from toolspeak.providers.http import Timeouts
@@ -29,7 +30,8 @@ class Upstream:
 
     `names` are what clients call them: exact, or globs. `provider` is a name of `providers.PROVIDERS`; `url` is its
     address, in place of what the environment or the provider says. `model` is its name there; empty is the client's.
-    `dialect` is a dialect's name, `auto` or `native`. `key_variable` names the environment variable of the key.
+    `dialect` is a dialect's name, `auto` or `native`. `listing` is who writes the prompt where calls are text, and how.
+    `key_variable` names the environment variable of the key.
     `capabilities` in place of what is known of the provider. `retries`: how many times more a request is sent that
     failed before anything was said. `repair`: how many times a malformed call is asked for again. `hold_calls`: calls
     leave whole.
@@ -48,6 +50,7 @@ class Upstream:
     options: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     repair: int = 0
     hold_calls: bool = False
+    listing: PromptListing | None = None
 
     @property
     def exact(self) -> tuple[str, ...]:
@@ -307,6 +310,8 @@ def checked_upstream(upstream: Upstream, place: str = "") -> Upstream:
             raise UsageError(f"{at}dialect: {error} Besides them: {', '.join(OWN_WAYS)}.") from None
     if upstream.starts_in not in ("text", "reasoning"):
         raise UsageError(f"{at}starts_in: {upstream.starts_in!r} is none; write text or reasoning")
+    if upstream.listing is not None and upstream.listing not in get_args(PromptListing):
+        raise UsageError(f"{at}listing: there is no {suggest(upstream.listing, get_args(PromptListing))}")
     if not 0 <= upstream.repair <= 3:
         raise UsageError(f"{at}repair: {upstream.repair} is none; write 0 (never) to 3")
     return upstream
@@ -315,6 +320,7 @@ def checked_upstream(upstream: Upstream, place: str = "") -> Upstream:
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), "text"),
     "Section": ((str,), "text"),
+    "PromptListing | None": ((str,), "text"),
     "int": ((int,), "a number"),
     "float": ((int, float), "a number of seconds"),
     "bool": ((bool,), "true or false"),

@@ -23,9 +23,11 @@ from toolspeak.data.deltas import (
     ReasoningDelta,
     TextAside,
     TextDelta,
+    TextWasReasoning,
     TurnEnded,
 )
 from toolspeak.data.messages import NORMAL_END, ToolChoice
+from toolspeak.dialects.turn import with_reasoning
 from toolspeak.errors import ProviderError
 from toolspeak.gateway.estimate import text_size
 
@@ -33,6 +35,7 @@ NoteCode = Literal[
     "malformed_call",
     "repaired_call",
     "leaked_call",
+    "reasoning_sent_as_text",
     "call_left_out",
     "tool_choice_not_followed",
     "asked_again",
@@ -42,6 +45,8 @@ NoteCode = Literal[
 ]
 """What a client is told about a turn that was not as asked for."""
 
+
+_NOT_COUNTED = "the block it stands in cannot be read to its end, so nothing of it counts"
 
 LONGEST_BLANK = 256
 """Characters of white space that wait for what comes behind them; more is the model's own doing."""
@@ -94,7 +99,8 @@ class TurnGate:
     Calls that do not count, that the tool choice forbids, or that come after the only one that is allowed, never leave.
     Where a call was sent and turns out not to count, it is spoiled, or the turn fails (`Rules.takes_back`). In a turn
     in text (`Rules.in_text`), white space leaves only with the text behind it, and the line breaks between thoughts,
-    calls and text never do: clients would show them as a message.
+    calls and text never do: clients would show them as a message. That a call is complete leaves with what follows it:
+    until then every format can spoil it.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -110,6 +116,7 @@ class TurnGate:
         self._text: list[Delta] | None = [] if rules.hold_text else None
         self._live: set[int] = set()
         self._whole: set[int] = set()
+        self._complete_last: CallCompleted | None = None
         self._refused: set[int] = set()
         self._held: list[CallCompleted | CallMalformed] = []
         self._ignored: set[int] = set()
@@ -122,6 +129,32 @@ class TurnGate:
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
         """What leaves now. Raises ProviderError if something that left has to be taken back and cannot."""
+        if self._complete_last is not None:
+            return [*self._behind_call(delta), *self._feed(delta)]
+        return self._feed(delta)
+
+    def _behind_call(self, delta: Delta) -> Sequence[Delta]:
+        """What leaves of the call that was complete, now that this follows it."""
+        call = self._complete_last
+        assert call is not None
+        if isinstance(delta, CallIgnored) and delta.index != call.index:
+            return ()  # of the same block: this one's turn comes
+        if isinstance(delta, TextDelta) and not delta.text.strip():
+            return ()
+        self._complete_last = None
+        match delta:
+            case CallIgnored(index, reason) if index == call.index:
+                pass
+            case BatchEnded(selected) if call.index not in selected:
+                reason = _NOT_COUNTED
+            case _:
+                self._whole.add(call.index)
+                return (call,)
+        spoiled = CallMalformed(call.index, "", "taken_back", reason, 0)
+        self._live_malformed(spoiled)
+        return (spoiled,)
+
+    def _feed(self, delta: Delta) -> Sequence[Delta]:
         kind = delta.__class__
         if kind is TextDelta:
             self.size += text_size(cast("TextDelta", delta).text)
@@ -164,6 +197,8 @@ class TurnGate:
             case TextAside(text):
                 self.size += text_size(text)
                 return ()
+            case TextWasReasoning():
+                return self._was_reasoning(delta)
             case ForgedResults():
                 self.forged += 1
                 return ()
@@ -181,6 +216,16 @@ class TurnGate:
         self._blank = None
         return text.lstrip("\r\n") if self._behind else text
 
+    def _was_reasoning(self, delta: TextWasReasoning) -> Sequence[Delta]:
+        """What the text was that came so far, of which nothing has left where it is held."""
+        if self._rules.in_text:
+            self._blank, self._behind = "", True
+        if self._text is not None:
+            self._text = with_reasoning([*self._text, delta])
+            return ()
+        self._note("reasoning_sent_as_text", "text was sent that was reasoning; set starts_in to reasoning upstream")
+        return (delta,)
+
     def _begin(self, delta: Delta, index: int, name: str) -> Sequence[Delta]:
         if self._rules.hold_calls:
             return ()
@@ -192,8 +237,8 @@ class TurnGate:
 
     def _complete(self, call: CallCompleted) -> Sequence[Delta]:
         if call.index in self._live:
-            self._whole.add(call.index)
-            return (call,)
+            self._complete_last = call
+            return ()
         if call.index in self._refused:
             self._left_out.append(call.name)
             return ()
@@ -201,11 +246,11 @@ class TurnGate:
             self._held.append(call)
             return ()
         begun = self._begin(call, call.index, call.name)
-        if begun:
-            self._whole.add(call.index)
-        else:
+        if not begun:
             self._left_out.append(call.name)
-        return begun
+            return ()
+        self._complete_last = call
+        return begun[:-1]
 
     def _spoil(self, call: CallMalformed) -> Sequence[Delta]:
         self.malformed += 1
@@ -234,7 +279,7 @@ class TurnGate:
         if not gone:
             return ()
         self._whole.difference_update(gone)
-        why = "the block it stands in cannot be read to its end, so nothing of it counts"
+        why = _NOT_COUNTED
         if not self._rules.takes_back:
             raise ProviderError(
                 f"a call that was sent must not run: {why}; ask again, or have the gateway hold calls (--hold-calls)",

@@ -149,7 +149,9 @@ class Router:
 
 def _made(upstream: Upstream, model: str, environ: Mapping[str, str], grace: float) -> Route:
     provider = _provider(upstream, model, environ)
-    driver, dialect = choose_driver(provider, upstream.dialect, upstream.starts_in, grace=grace, late_leaks=True)
+    driver, dialect = choose_driver(
+        provider, upstream.dialect, upstream.starts_in, grace=grace, late_leaks=True, listing=upstream.listing
+    )
     assert isinstance(driver, TextDriver | NativeDriver), "no other is asked for in a configuration"
     wire = upstream.provider if upstream.provider in _FORMATS else "openai-chat"
     holds = dialect is not None and dialect.batch.counts == "last_call"

@@ -12,7 +12,7 @@ import httpx2
 
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON
-from toolspeak.data.values import quick
+from toolspeak.data.values import changed, quick
 from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
@@ -21,6 +21,7 @@ from toolspeak.providers.reply import DRAIN_SECONDS, Reply
 from toolspeak.providers.retry import Attempts
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 from toolspeak.wire.fragments import CallFragments
+from toolspeak.wire.limit import token_limit
 
 _Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
 _PIECES = frozenset(get_args(_Piece))
@@ -170,11 +171,12 @@ class ApiProvider:
         """One sending of the request."""
         endpoint = self._endpoint
         body = endpoint.wire.encode_request(request, model=self._model, stream=True)
+        limit = token_limit(body)
         async with self._api.post(endpoint.path, body, query=endpoint.query) as reply:
             kind = await reply.kind(lines=endpoint.lines)
             if kind == "json":
                 for delta in endpoint.wire.decode_response(await reply.json(), model=self._model):
-                    yield delta
+                    yield _limited(delta, limit)
                 return
             if kind == "other":
                 raise self._no_stream(reply)
@@ -199,7 +201,7 @@ class ApiProvider:
             if not (decoder.finished or (endpoint.done and reply.completed)):
                 raise self._api.dropped(reply)
             for delta in decoder.close():
-                yield delta
+                yield _limited(delta, limit)
 
     def _no_stream(self, reply: Reply) -> ProviderError:
         expected = "lines of JSON" if self._endpoint.lines else "an event stream or JSON"
@@ -215,6 +217,10 @@ def _unread_call(written: str) -> list[Delta]:
     why = "the server could not read the call, so nothing of the turn ran; make it again, with arguments that fit"
     spoilt = CallFragments().spoil(written, "invalid_arguments", why)
     return [*spoilt, TurnEnded("tool_calls")]
+
+
+def _limited(delta: Delta, limit: int | None) -> Delta:
+    return changed(delta, limit=limit) if limit is not None and type(delta) is TurnEnded else delta
 
 
 async def _drain(frames: AsyncGenerator[str | bytes]) -> None:

@@ -18,7 +18,9 @@ class Capabilities:
     model to (`wire.base.Constraint`), if any. `reasoning`: the API keeps reasoning apart. `tool_choice`: `required` and
     a named tool are enforced. `tool_role`: messages of role `tool` that carry no call id are taken. `context`: the
     model's window in tokens. `resume`: the server keeps a conversation, so that only what is new is sent.
-    `cache_markers`: a prompt is only cached where the request says so.
+    `cache_markers`: a prompt is only cached where the request says so. `server_prompt`: with the tool choice `none` the
+    server writes tools, calls and results into the prompt by the model's own chat template, and leaves the reply as it
+    is (the agent asks whether it does).
     """
 
     tools: bool = False
@@ -33,6 +35,7 @@ class Capabilities:
     context: int | None = None
     resume: bool = False
     cache_markers: bool = False
+    server_prompt: bool = False
 
 
 APIS: Mapping[str, Capabilities] = {
@@ -48,7 +51,7 @@ APIS: Mapping[str, Capabilities] = {
     "gemini": Capabilities(
         tools=True, output=True, output_with_tools=True, output_closed=True, reasoning=True, tool_choice=True
     ),
-    "ollama": Capabilities(tools=True, output=True, reasoning=True),
+    "ollama": Capabilities(tools=True, output=True, reasoning=True, tool_role=True),
     "openai": Capabilities(tools=True, output=True, output_with_tools=True, tool_choice=True),
     "openai-responses": Capabilities(
         tools=True, output=True, output_with_tools=True, tool_choice=True, reasoning=True, resume=True
@@ -58,10 +61,22 @@ APIS: Mapping[str, Capabilities] = {
     "mistral": Capabilities(tools=True, output=True, reasoning=True, tool_choice=True),
     "deepseek": Capabilities(tools=True, reasoning=True),
     "together": Capabilities(tools=True, output=True, tool_choice=True),
-    "vllm": Capabilities(tools=True, output=True, grammar="xgrammar", reasoning=True, tool_choice=True),
-    "sglang": Capabilities(tools=True, output=True, grammar="xgrammar", reasoning=True, tool_choice=True),
+    "vllm": Capabilities(
+        tools=True,
+        output=True,
+        grammar="xgrammar",
+        reasoning=True,
+        tool_choice=True,
+        tool_role=True,
+        server_prompt=True,
+    ),
+    "sglang": Capabilities(
+        tools=True, output=True, grammar="xgrammar", reasoning=True, tool_choice=True, tool_role=True
+    ),
     # A named tool choice is ignored with a warning.
-    "llamacpp": Capabilities(tools=True, output=True, grammar="gbnf", reasoning=True),
+    "llamacpp": Capabilities(
+        tools=True, output=True, grammar="gbnf", reasoning=True, tool_role=True, server_prompt=True
+    ),
     "lmstudio": Capabilities(tools=True, output=True),
 }
 """What each provider's API can do, by the provider's name.
@@ -70,4 +85,9 @@ APIS: Mapping[str, Capabilities] = {
 (GitHub, ollama/ollama#13750, vllm-project/vllm#39929); of the services without it nobody here knows.
 `output_closed`: Anthropic refuses other schemas ("Structured outputs", JSON Schema limitations); Gemini gives back an
 object empty whose keys are not named, or refuses it (GitHub, pydantic/pydantic-ai#2588, browser-use/browser-use#3786).
+`tool_role`: engines hand such a message to the model's chat template as it is. OpenAI and those that follow it take one
+only behind an assistant's `tool_calls`, LM Studio only with an id (GitHub, nugget/thane-ai-agent#1396), and what
+OpenRouter's and Together's hosts take differs.
+`server_prompt`: vLLM leaves the tools out if it was started with `--exclude-tools-when-tool-choice-none`. SGLang always
+does (`serving_chat.py`), and Ollama and LM Studio look for calls in every reply to a request with tools.
 """

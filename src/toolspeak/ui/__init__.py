@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from toolspeak.ui.approval import AnnouncingApprover, InStep, show_request
+from toolspeak.ui.approval import AnnouncingApprover, InStep
+from toolspeak.ui.console import make_console, write
 from toolspeak.ui.format import printable, summary
 from toolspeak.ui.live import watch
-from toolspeak.ui.render import Renderer, make_console
+from toolspeak.ui.question import Question, screen_rows
+from toolspeak.ui.render import Renderer
 
 __all__ = [
     "AnnouncingApprover",
     "InStep",
+    "Question",
     "Renderer",
     "make_console",
     "printable",
-    "show_request",
+    "screen_rows",
     "summary",
     "watch",
+    "write",
 ]

@@ -12,21 +12,7 @@ from toolspeak.agent.recorder import Watched
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
 from toolspeak.execute.judge import no_unasked_repair
-from toolspeak.ui.format import one_line, printable, request_arguments
-from toolspeak.ui.render import write, write_preview
-
-
-def show_request(console: Console, request: ApprovalRequest) -> None:
-    """Writes all a person needs for a yes or a no: the tool, why it asks, its arguments, what it would change."""
-    write(console, f"? {one_line(request.tool.name)}", "bold yellow", end="")
-    write(console, f"  {one_line(request.reason)}", "yellow")
-    for line in request_arguments(request):
-        write(console, f"    {line}")
-    if request.repaired_from is not None:
-        write(console, "    the model wrote this, which is not valid:", "yellow")
-        for line in printable(request.repaired_from).strip("\n").split("\n"):
-            write(console, f"      {line}", "dim")
-    write_preview(console, request.preview)
+from toolspeak.ui.question import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +25,7 @@ class AnnouncingApprover:
     repaired: bool = False
 
     async def __call__(self, request: ApprovalRequest, /) -> Decision:
-        show_request(self.console, request)
+        Question(request).show(self.console)
         refused = "" if self.repaired else no_unasked_repair(request)
         return Decision(not refused, refused, by=self.by)
 

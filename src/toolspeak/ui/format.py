@@ -12,16 +12,12 @@ from rich.cells import cell_len, set_cell_size
 from toolspeak.agent import RunState
 from toolspeak.data.events import PAUSED, HistoryCompacted
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart, ToolResult
-from toolspeak.execute import ApprovalRequest
 
 LINE = 100
 """Characters of arguments that fit behind a call's name; more get a line each."""
 
 VALUE = 200
 """Characters of one argument that are shown."""
-
-FULL_VALUE = 64 * 1024
-"""Characters of one argument that are shown to a person who has to decide; as much as of a preview."""
 
 BESIDE_DIFF = 60
 """Characters of one argument beside a diff, which shows the rest."""
@@ -143,20 +139,6 @@ def diff_style(line: str, number: int) -> str:
     if number < 2:
         return "bold"
     return {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}.get(line[:1], "")
-
-
-def request_arguments(request: ApprovalRequest) -> list[str]:
-    """The arguments of a call that waits for a yes: in full, unless the preview is a diff of what they do.
-
-    An argument that is the preview itself (a command) is left out.
-    """
-    if is_diff(request.preview):
-        return argument_lines(request.call.arguments, BESIDE_DIFF)
-    return [
-        f"{one_line(name)}: {value_text(value, FULL_VALUE)}"
-        for name, value in request.call.arguments.items()
-        if not (isinstance(value, str) and printable(value) == printable(request.preview))
-    ]
 
 
 def summary(state: RunState) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TextIO
+from typing import Literal
 
 from rich.console import Console
 
@@ -18,6 +18,7 @@ from toolspeak.data.deltas import (
     ReasoningDelta,
     TextAside,
     TextDelta,
+    TextWasReasoning,
     ToolProgress,
     other_dialects,
 )
@@ -37,6 +38,8 @@ from toolspeak.data.events import (
     ToolFinished,
 )
 from toolspeak.data.messages import NORMAL_END, MalformedCall, ToolCall, ToolResult
+from toolspeak.tools.builtin.diff import shortened
+from toolspeak.ui.console import write
 from toolspeak.ui.format import (
     argument_lines,
     compaction_text,
@@ -45,30 +48,17 @@ from toolspeak.ui.format import (
     fold,
     is_diff,
     one_line,
-    printable,
     result_lines,
     shorten,
     value_text,
 )
+from toolspeak.ui.question import folded, preview_lines
 
 _WIDTH = 200  # of folded lines where no terminal sets one
 _INDENT = "    "
 
-
-def make_console(stream: TextIO | Any) -> Console:
-    """A console that takes text as it is: no markup, no emoji codes, no highlighting."""
-    return Console(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=True)
-
-
-def write(console: Console, text: str, style: str = "", end: str = "\n") -> None:
-    """Writes printable text through: nothing is wrapped, cut or interpreted."""
-    console.out(printable(text), style=style or None, end=end, highlight=False)
-
-
-def write_diff(console: Console, diff: str, indent: str = _INDENT) -> None:
-    """Writes a unified diff in colours."""
-    for number, line in enumerate(printable(diff).removesuffix("\n").split("\n")):
-        write(console, indent + line, diff_style(line, number))
+_WAITING_LINES = 200
+"""Lines of a preview that are shown where nobody can be asked."""
 
 
 class Renderer:
@@ -76,11 +66,12 @@ class Renderer:
 
     The cost of a delta depends on its own length alone. `ApprovalRequested` is left to whoever asks; only if
     the run pauses are the calls that wait shown. `ModelFailed` is raised by the run as `ProviderError`, and so
-    not shown.
+    not shown. Without `thoughts` a line on a terminal says that the model thinks, and nothing what.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, thoughts: bool = True) -> None:
         self._console = console
+        self._thoughts = thoughts
         self._at_start = True  # of a line
         self._streaming: Literal["", "text", "aside", "reasoning", "call"] = ""  # what may go on with the next delta
         self._names: dict[int, str] = {}  # of the turn's calls, by index
@@ -95,7 +86,9 @@ class Renderer:
             case TextAside(text):
                 self._stream("aside", text, "dim")
             case ReasoningDelta(text):
-                self._stream("reasoning", text, "dim italic")
+                self._think(text)
+            case TextWasReasoning():
+                self._line("· these were thoughts", "dim")
             case CallStarted() | CallCompleted() | CallMalformed() | CallIgnored():
                 self._show_call(item)
             case BatchEnded(_, _, notes):
@@ -108,6 +101,14 @@ class Renderer:
                 self._show_record(item)
             case _:
                 pass
+
+    def _think(self, text: str) -> None:
+        if self._thoughts:
+            self._stream("reasoning", text, "dim italic")
+        elif self._streaming != "reasoning" and not text.isspace():
+            if self._console.is_terminal:
+                self._line("· thinking …", "dim")
+            self._streaming = "reasoning"
 
     def end_line(self) -> None:
         """Goes to the next line unless the cursor is at the beginning of one."""
@@ -227,7 +228,9 @@ class Renderer:
 
     def _is_as_previewed(self, result: ToolResult) -> bool:
         request = self._requests.get(result.call_id)
-        return request is not None and is_diff(request.preview) and result.text == request.preview
+        if request is None or not is_diff(request.preview):
+            return False
+        return result.text in (request.preview, shortened(request.preview))
 
     def _show_waiting(self, call_ids: tuple[str, ...]) -> None:
         for call_id in call_ids:
@@ -235,17 +238,13 @@ class Renderer:
             self._line(f"? {one_line(self._name(call_id))}", "bold yellow", " waits for approval")
             if request is not None:
                 write(self._console, f"{_INDENT}it {request.reason}", "dim")
-                write_preview(self._console, request.preview)
+                lines = folded(preview_lines(request.preview))
+                for text, style in lines[:_WAITING_LINES]:
+                    write(self._console, text, style)
+                if len(lines) > _WAITING_LINES:
+                    left = f"{len(lines) - _WAITING_LINES:,} more lines, which `toolspeak resume` shows"
+                    write(self._console, f"{_INDENT}… {left}", "dim")
 
     def _name(self, call_id: str) -> str:
         call = self._calls.get(call_id)
         return (call.name if call is not None else None) or call_id
-
-
-def write_preview(console: Console, preview: str) -> None:
-    """Writes what a call would change, in full."""
-    if is_diff(preview):
-        write_diff(console, preview)
-    elif preview:
-        for line in printable(preview).removesuffix("\n").split("\n"):
-            write(console, _INDENT + line, "bold")

@@ -173,6 +173,10 @@ class AnthropicEncoder:
     def _whole(self) -> bool:
         return read_arguments("".join(self._pieces), whole=False)[0] is not None
 
+    def _half(self) -> bool:
+        """Whether nobody reads arguments in what was sent; nothing at all is read as `{}`."""
+        return "".join(self._pieces).strip() != "" and not self._whole()
+
     def _write(self, delta: Delta, out: list[Frame]) -> None:
         match delta:
             case TextDelta(text):
@@ -244,7 +248,7 @@ class AnthropicEncoder:
     def _end_block(self, out: list[Frame], *, cut: bool = False) -> None:
         if not self._kind:
             return
-        if self._broken and not cut:
+        if self._broken and not (cut and self._half()):
             out.append(self._delta({"type": "input_json_delta", "partial_json": _NO_JSON}))
         out.append(("content_block_stop", {"type": "content_block_stop", "index": self._index}))
         if self._call is not None:
@@ -252,7 +256,7 @@ class AnthropicEncoder:
         self._kind, self._call, self._broken = "", None, False
 
     def _finish(self, end: TurnEnded, out: list[Frame]) -> None:
-        cut = end.finish == "length"  # which the client is told: it knows then what half a call is
+        cut = end.finish == "length"  # which the client is told: it knows then what half a call is, if it is half
         while self._call is not None or self._waiting:
             self._broken = self._call is not None
             self._end_block(out, cut=cut)

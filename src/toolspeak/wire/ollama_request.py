@@ -97,7 +97,7 @@ def encode_messages(messages: Sequence[Message | TextMessage]) -> list[JSON]:
         out += [_message("user", result.content) for result in results if result.call_id not in ids]
         results = []
         if isinstance(message, TextMessage):
-            out.append({"role": "user" if message.role == "tool" else message.role, "content": message.text})
+            out.append({"role": message.role, "content": message.text})
         elif message is not None and message.role == "assistant":
             out.append(_assistant(message, ids))
         elif message is not None:

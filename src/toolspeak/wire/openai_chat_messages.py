@@ -65,8 +65,8 @@ def encode_messages(
             out.append({"role": "user", "content": _content(later)})
             later = []
         if isinstance(message, TextMessage):
-            # There is no `tool_call_id` in text mode, and many servers insist on one.
-            out.append({"role": "user" if message.role == "tool" else message.role, "content": message.text})
+            # Of role `tool` where the server takes it without a `tool_call_id` (`Capabilities.tool_role`).
+            out.append({"role": message.role, "content": message.text})
         elif message.role == "assistant":
             out.append(_assistant(message, ids, model, keep_reasoning))
         else:

@@ -15,7 +15,7 @@ from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
 from toolspeak.execute import BatchContext, Executor, approve_all
 from toolspeak.tools.builtin import workspace_tools
-from toolspeak.tools.builtin.diff import unified_diff
+from toolspeak.tools.builtin.diff import shortened, unified_diff
 from toolspeak.tools.builtin.edit import edited
 from toolspeak.tools.builtin.line_edit import lines_edited
 
@@ -201,7 +201,9 @@ def test_a_diff_can_be_applied(before, after, cut):
 def test_a_large_change_is_compared_quickly():
     before = "".join(f"{n % 7}\n" for n in range(100_000))
     after = before[:100_000] + "x\n" * 50_000
-    assert len(unified_diff("f", before, after).splitlines()) < 210
+    diff = unified_diff("f", before, after)
+    assert diff.count("\n+x") == 50_000
+    assert len(shortened(diff).splitlines()) < 210
 
 
 def test_edits_at_the_same_time_undo_nothing(tmp_path):

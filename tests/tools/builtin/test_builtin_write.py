@@ -10,6 +10,7 @@ import pytest
 from toolspeak.data.messages import ToolCall
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext
+from toolspeak.tools.builtin.diff import shortened, unified_diff
 from toolspeak.tools.builtin.workspace import MAX_EDIT
 
 
@@ -212,13 +213,19 @@ def test_previews_show_the_change_and_make_none(call, root):
     assert (root / "a.txt").read_text() == "one\ntwo\n"
 
 
-def test_a_long_preview_is_shortened_and_hides_nothing(call, root):
+def test_a_long_preview_hides_nothing(call, root):
     text = call.preview("write", path="a.txt", content="x\n" * 100_000)
-    assert len(text.splitlines()) < 210
-    assert "99801 more lines" in text
+    assert text.count("\n+x") == 100_000
     shown = call.preview("write", path="a.txt", content="\x1b[2Jgone\u202e\n" + "y" * 5_000)
     assert "\\x1b[2Jgone\\u202e" in shown
-    assert "4000 more characters" in shown
+    assert "y" * 5_000 in shown
+
+
+def test_the_model_reads_a_long_diff_shortened():
+    diff = shortened(unified_diff("a.txt", "", "x\n" * 100_000 + "y" * 5_000))
+    assert len(diff.splitlines()) == 203
+    assert diff.endswith("... 99803 more lines of this diff left out ...\n")
+    assert "... 4000 more characters ..." in shortened(unified_diff("a.txt", "", "y" * 5_000))
 
 
 def test_effects_are_truthful(call, root):

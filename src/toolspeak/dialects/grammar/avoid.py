@@ -70,11 +70,15 @@ class Automaton:
     """The states of text that avoids `patterns` and ends at the first `end`; `states[i]` are the edges of state `i`.
 
     Built by subsets: a state is how far each pattern has come. Without an end the text may stop in every state.
+    A pattern with which the end begins (`</think` of `</thinking>`) may occur where the end does: behind it stands the
+    rest of the end and nothing else.
     """
 
     def __init__(self, patterns: Sequence[Pattern], end: str = "") -> None:
         self._patterns = [*patterns, *([exactly(end)] if end else [])]
         self._end = len(patterns) if end else -1
+        begun = [each for each in patterns if len(each.items) < len(end) and _begins(each, end)]
+        self._within_end = {number for number, each in enumerate(patterns) if each in begun}
         chars = {char for pattern in self._patterns for item in pattern.items for char in item.chars}
         self._alphabet = sorted(chars)
         everywhere = [(i, 0) for i, pattern in enumerate(self._patterns) if not pattern.anchored]
@@ -124,8 +128,16 @@ class Automaton:
                 moved.append((number, at if item.loop else at + 1))
         closed = self._closure(moved)
         complete = {number for number, at in closed if at == len(self._patterns[number].items)}
+        if self._end in complete:
+            return "end"
+        # Only in the end: no pattern begins anew, so that the end has to go on.
+        ending = frozenset((number, at) for number, at in closed if number == self._end and at > 1)
+        if self._end >= 0 and state.isdisjoint(self._restart):
+            return ending or "dead"
         if complete:
-            return "end" if self._end in complete else "dead"
+            lengths = {len(self._patterns[number].items) for number in complete}
+            ending = frozenset((number, at) for number, at in ending if at in lengths)
+            return ending if complete <= self._within_end and ending else "dead"
         return closed | self._restart
 
     def _closure(self, places: Sequence[tuple[int, int]]) -> State:
@@ -151,6 +163,11 @@ def _escaped(char: str) -> str:
         return f"\\x{ord(char):02x}"
     named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return named.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 32 else char)
+
+
+def _begins(pattern: Pattern, end: str) -> bool:
+    """Whether the end begins with what the pattern takes."""
+    return all(not item.loop and item.takes(char) for item, char in zip(pattern.items, end, strict=False))
 
 
 def contains(patterns: Sequence[Pattern]) -> list[str]:

@@ -35,19 +35,21 @@ def json_call(
     name_key: str,
     arguments_key: str,
     id_key: str = "",
+    id_first: bool = False,
     keyed: bool = False,
     before: str = "",
     after: str = "",
 ) -> Callable[[ToolSpec, Rules], Node]:
     """`{"name": …, "arguments": …}` between `before` and `after`; with `keyed`, `{name: …}`; with `id_key` the id
-    behind it."""
+    behind it, or in front."""
 
     def call(spec: ToolSpec, rules: Rules) -> Node:
         name, made = name_source(spec, live), arguments(spec, rules, live)
         if keyed:
             return series(before, "{", name, ": ", made, "}", after)
-        own = series(f', "{id_key}": "', ID, '"') if id_key else series()
-        return series(before, f'{{"{name_key}": ', name, f', "{arguments_key}": ', made, own, "}", after)
+        behind = series(f', "{id_key}": "', ID, '"') if id_key and not id_first else series()
+        front = series(f'"{id_key}": "', ID, '", ') if id_key and id_first else series()
+        return series(before, "{", front, f'"{name_key}": ', name, f', "{arguments_key}": ', made, behind, "}", after)
 
     return call
 

@@ -96,7 +96,8 @@ class Turn:
             case "auto":
                 body = choice(said, *(series(Text(self.avoid, trigger), rest) for trigger, rest in self.auto))
             case _:
-                body = self.calls
+                # Some templates write a line break in front of calls, and so do models.
+                body = series(_GAP, self.calls) if frame.lead == EMPTY else self.calls
         lead, thought = frame.lead, self._thought()
         if self.starts_in == "reasoning" and thought != NOTHING:
             return series(thought, body)
@@ -184,6 +185,8 @@ def reasoning_of(markers: Sequence[Marker]) -> tuple[tuple[str, str, str], ...]:
 _LOOPS: dict[str, tuple[Item, ...]] = {
     r"\s*": (SPACE,),
     r'[^"\\\x00-\x1f]+': (Item(frozenset('"\\'), True), Item(frozenset('"\\'), True, True)),
+    r"[ \t]*": (Item(frozenset(" \t"), loop=True),),
+    "[0-9]+": (Item(frozenset("0123456789")), Item(frozenset("0123456789"), loop=True)),
     r"[^<>|\s]{0,160}": (Item(frozenset("<>| \n"), True, True),),
 }
 _KEYS = ("parameters", "arguments", "args")
@@ -216,6 +219,8 @@ def _signature_patterns(parts: Sequence[str | re.Pattern[str]]) -> list[Pattern]
             runs = [(*run, *_LOOPS[part.pattern]) for run in runs]
         elif part.pattern.startswith(r"\{"):  # an object: its beginning is enough
             return [Pattern((*run, *items_of("{"))) for run in runs]
-        else:  # the key behind the name
+        elif part.pattern.startswith("(?:parameters"):  # the key behind the name
             runs = [(*run, *items_of(key)) for run in runs for key in _KEYS]
+        elif runs != [()]:  # what comes only narrows it; a tool's name in front is any text
+            break
     return [Pattern(run) for run in runs]

@@ -5,7 +5,8 @@ Adding one is a file with its factory and a line in the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 from toolspeak.tools import Tool, Toolset
@@ -35,14 +36,16 @@ WORKSPACE_TOOLS: Mapping[str, Callable[[Workspace], Tool]] = {
 """The tools that work on a workspace, in the order a model is told of them."""
 
 
-def workspace_tools(root: str | Path, *, active_file: str | None = None) -> Toolset:
+def workspace_tools(root: str | Path, *, active_file: str | None = None, env: Collection[str] = ()) -> Toolset:
     """The tools in the table, `active_file` and `read_result`, for the folder `root`.
 
-    `active_file` is the path, relative to the workspace, of the file the person has open.
+    `active_file` is the path, relative to the workspace, of the file the person has open. `env` are the names of
+    environment variables that commands get (see `shell_tool`).
     Raises UsageError when `root` is no folder.
     """
     workspace = Workspace(root)
-    made = [make(workspace) for make in WORKSPACE_TOOLS.values()]
+    makers = {**WORKSPACE_TOOLS, "shell": partial(shell_tool, env=env)}
+    made = [make(workspace) for make in makers.values()]
     return Toolset([*made, active_file_tool(active_file), read_result_tool()])
 
 

@@ -9,7 +9,7 @@ from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import seen
 from toolspeak.tools.builtin.change import alone, changes, preview, would_fail
-from toolspeak.tools.builtin.text import encode, text_chunks, visible
+from toolspeak.tools.builtin.text import encode, quoted, text_chunks, visible
 from toolspeak.tools.builtin.workspace import MAX_EDIT, Workspace
 
 
@@ -24,7 +24,7 @@ def append_tool(workspace: Workspace) -> Tool:
         except ToolError as error:
             return would_fail(error)
         if before is None:
-            return f"{visible(path)} is too large for a diff. This would be added at its end:\n{visible(content)}"
+            return f"{quoted(path)} is too large for a diff. This would be added at its end:\n{visible(content)}"
         text = before.decode()
         return preview(path, lambda: (text, text + content))
 

@@ -9,8 +9,8 @@ from typing import Any
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools.builtin import seen
-from toolspeak.tools.builtin.diff import unified_diff
-from toolspeak.tools.builtin.text import decode, visible
+from toolspeak.tools.builtin.diff import shortened, unified_diff
+from toolspeak.tools.builtin.text import decode, quoted, visible
 from toolspeak.tools.builtin.workspace import Workspace
 from toolspeak.tools.context import RunContext
 
@@ -32,7 +32,10 @@ def alone(workspace: Workspace, path: str) -> Lock:
 
 
 def apply(workspace: Workspace, ctx: RunContext[Any], path: str, change: Callable[[str], str]) -> str:
-    """Change an existing text file; the diff. `change` raises ToolError when it does not fit the text."""
+    """Change an existing text file; the diff as the model reads it.
+
+    `change` raises ToolError when it does not fit the text.
+    """
     with alone(workspace, path):
         data = workspace.read(path)
         before = decode(data, path)
@@ -42,7 +45,7 @@ def apply(workspace: Workspace, ctx: RunContext[Any], path: str, change: Callabl
             return "The file already has this content: nothing was changed."
         workspace.replace(path, encoded)
         seen.update(ctx, workspace.real(path), data, encoded)
-    return unified_diff(path, before, after)
+    return shortened(unified_diff(path, before, after))
 
 
 def preview(path: str, texts: Callable[[], tuple[str, str]]) -> str:
@@ -51,7 +54,7 @@ def preview(path: str, texts: Callable[[], tuple[str, str]]) -> str:
         before, after = texts()
     except ToolError as error:
         return would_fail(error)
-    return unified_diff(path, before, after) or f"{path} already has this content: nothing would be changed."
+    return unified_diff(path, before, after) or f"{quoted(path)} already has this content: nothing would be changed."
 
 
 def would_fail(error: ToolError) -> str:

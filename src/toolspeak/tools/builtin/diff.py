@@ -1,20 +1,20 @@
-"""What changes between two texts, as a unified diff of bounded length and cost."""
+"""What changes between two texts, as a unified diff of bounded cost."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
 
-from toolspeak.tools.builtin.text import split_lines, visible
+from toolspeak.tools.builtin.text import quoted, split_lines, visible
 
 MAX_LINES = 200
-"""Lines of a diff that are shown."""
+"""Lines of a diff that a model reads."""
 
 MAX_COMPARED = 2_000
 """Lines that are compared one by one; a larger change is shown as one block, as comparing takes quadratic time."""
 
 MAX_WIDTH = 1_000
-"""Characters of a line that are shown."""
+"""Characters of a line that a model reads."""
 
 CONTEXT = 3
 
@@ -22,7 +22,7 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def unified_diff(path: str, before: str, after: str) -> str:
-    """The diff, shortened to MAX_LINES; empty when the texts are equal.
+    """The whole diff; empty when the texts are equal.
 
     Characters one cannot see are spelled out, a carriage return as well unless all lines have one.
     """
@@ -30,16 +30,22 @@ def unified_diff(path: str, before: str, after: str) -> str:
         return ""
     if _only_crlf(before) and _only_crlf(after):
         before, after = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
-    shown: list[str] = []
-    left_out = 0
-    for line in _diff_lines(split_lines(before), split_lines(after)):
-        if len(shown) < MAX_LINES:
-            shown.append(line)
-        else:
-            left_out += 1
-    if left_out:
-        shown.append(f"... {left_out} more lines of this diff left out ...")
-    return "\n".join([f"--- {visible(path)}", f"+++ {visible(path)}", *shown]) + "\n"
+    lines = _diff_lines(split_lines(before), split_lines(after))
+    return "\n".join([f"--- {quoted(path)}", f"+++ {quoted(path)}", *lines]) + "\n"
+
+
+def shortened(diff: str) -> str:
+    """A diff (not an empty one) as a model reads it: MAX_LINES lines behind its head, of MAX_WIDTH characters each."""
+    lines = diff.removesuffix("\n").split("\n")
+    shown = [
+        line
+        if len(line) <= MAX_WIDTH + 1
+        else f"{line[: MAX_WIDTH + 1]}... {len(line) - MAX_WIDTH - 1} more characters ..."
+        for line in lines[: MAX_LINES + 2]
+    ]
+    if len(lines) > MAX_LINES + 2:
+        shown.append(f"... {len(lines) - MAX_LINES - 2} more lines of this diff left out ...")
+    return "\n".join(shown) + "\n"
 
 
 def _only_crlf(text: str) -> bool:
@@ -52,11 +58,11 @@ def _diff_lines(old: list[str], new: list[str]) -> Iterator[str]:
         yield f"@@ -{_span(first[1], last[2])} +{_span(first[3], last[4])} @@"
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
-                yield from (" " + _show(line) for line in old[i1:i2])
+                yield from (" " + _visible_line(line) for line in old[i1:i2])
                 continue
             for sign, lines in (("-", old[i1:i2]), ("+", new[j1:j2])):
                 for line in lines:
-                    yield sign + _show(line)
+                    yield sign + _visible_line(line)
                     if not line.endswith("\n"):
                         yield "\\ No newline at end of file"
 
@@ -101,7 +107,5 @@ def _span(start: int, end: int) -> str:
     return f"{start + 1 if length else start},{length}" if length != 1 else f"{start + 1}"
 
 
-def _show(line: str) -> str:
-    text = line.removesuffix("\n")
-    cut = text if len(text) <= MAX_WIDTH else f"{text[:MAX_WIDTH]}... {len(text) - MAX_WIDTH} more characters ..."
-    return visible(cut)
+def _visible_line(line: str) -> str:
+    return visible(line.removesuffix("\n"))

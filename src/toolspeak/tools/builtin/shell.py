@@ -6,7 +6,7 @@ import asyncio
 import fnmatch
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any
 
 from toolspeak.data.tools import EVERYTHING, Effects
@@ -20,16 +20,18 @@ from toolspeak.tools.builtin.workspace import Workspace
 OUTPUT_LIMIT = 16 * 1024
 """Bytes of output that are kept: the first half and the last."""
 
-SECRET_NAMES = (
-    "*_API_KEY", "*_TOKEN", "*_SECRET", "*PASSWORD*", "*PASSWD*", "*_SECRET_*", "*_ACCESS_KEY", "*_PRIVATE_KEY",
-)  # fmt: skip
-"""Environment variables a command does not get, in any case of letters."""
+INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "TMPDIR")
+"""Environment variables a command gets, as shell patterns; of the others those alone that its caller names. A list of
+what looks like a secret lets every secret with another name pass (DATABASE_URL, SSH_AUTH_SOCK)."""
 
 UNLIMITED = Effects(reads={EVERYTHING}, writes={EVERYTHING}, external=True)
 
 
-def shell_tool(workspace: Workspace, *, output_limit: int = OUTPUT_LIMIT) -> Tool:
-    """A command may do whatever the user may: the workspace is only where it starts."""
+def shell_tool(workspace: Workspace, *, output_limit: int = OUTPUT_LIMIT, env: Collection[str] = ()) -> Tool:
+    """A command may do whatever the user may: the workspace is only where it starts.
+
+    `output_limit` is in bytes. `env` are the names of environment variables that a command gets besides `INHERITED`.
+    """
 
     def would(command: str) -> str:
         return visible(command)
@@ -48,22 +50,13 @@ def shell_tool(workspace: Workspace, *, output_limit: int = OUTPUT_LIMIT) -> Too
         """
         _check(command, timeout)
         capture = Capture(output_limit)
-        exit_code, timed_out = await _run(command, str(workspace.root), timeout, capture)
+        exit_code, timed_out = await _run(command, str(workspace.root), timeout, capture, (*INHERITED, *env))
         result: dict[str, Any] = {"exit_code": exit_code, "output": capture.text()}
         if timed_out:
             result["timed_out"] = f"ended after {timeout:g} seconds; pass a longer timeout if it needs more time"
         return result
 
     return shell
-
-
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the variables that look like secrets."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if not any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in SECRET_NAMES)
-    }
 
 
 def _check(command: str, timeout: float) -> None:
@@ -79,7 +72,9 @@ def _check(command: str, timeout: float) -> None:
         raise ToolError("'command' contains a lone surrogate: leave it out.") from None
 
 
-async def _run(command: str, folder: str, timeout: float, capture: Capture) -> tuple[int | None, bool]:
+async def _run(
+    command: str, folder: str, timeout: float, capture: Capture, env: Collection[str]
+) -> tuple[int | None, bool]:
     """The exit code and whether the time was over. Whatever happens, nothing keeps running."""
     loop = asyncio.get_running_loop()
     read_end, write_end = os.pipe()
@@ -92,7 +87,12 @@ async def _run(command: str, folder: str, timeout: float, capture: Capture) -> t
         raise
     try:
         try:
-            environment = {**without_secrets(os.environ), "PWD": folder}
+            environment = {
+                name: value
+                for name, value in os.environ.items()
+                if any(fnmatch.fnmatchcase(name, pattern) for pattern in env)
+            }
+            environment["PWD"] = folder
             group = Group(["/bin/sh", "-c", command], cwd=folder, env=environment, output=write_end)
         except OSError as error:
             raise ToolError(f"The command could not be started: {error}.") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -16,9 +17,12 @@ CHUNK = 1024 * 1024
 """Bytes of a file that are looked at together."""
 
 _NOT_PLAIN = re.compile(r"[^\n\t -~]")
-_HIDDEN_CATEGORIES = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
-# Letters and marks that show nothing: fillers, and the variation selectors that emoji do not use.
-_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]")
+_HIDDEN_CATEGORIES = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"}
+# Letters, marks and symbols that show nothing: fillers, variation selectors, blank signs of Braille and hieroglyphs.
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U00013441\U00013442\U00016fe4\U000e0100-\U000e01ef]"
+)
 _REMEDY = "only UTF-8 text can be read and edited. `shell` can work on it, `write` with overwrite: true can replace it."
 _LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
 
@@ -90,14 +94,30 @@ def with_newlines(text: str, style: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with what cannot be seen spelled out, so that what a person approves is what they see.
+    """The text with what cannot be seen spelled out, so that what a person approves is what they see: controls,
+    characters of bidirectional text, fillers, and every space but the usual one.
 
-    Tab and newline stay. The joiners inside emoji do not: elsewhere nobody sees them.
+    Tab and newline stay, and a selector right behind a symbol, as emoji have it. The joiners inside emoji do not:
+    elsewhere nobody sees them.
     """
-    return _NOT_PLAIN.sub(lambda found: _spelled(found.group()), text)
+    return _NOT_PLAIN.sub(_spelled, text)
 
 
-def _spelled(character: str) -> str:
+def quoted(path: str) -> str:
+    """A path on one line: as it is, or as a JSON string where it could be taken for something else."""
+    shown = visible(path)
+    plain = shown == path and _PLAIN_PATH.fullmatch(path) and not _SPACES.search(path)
+    return path if plain else visible(json.dumps(path, ensure_ascii=False))
+
+
+_PLAIN_PATH = re.compile(r'[^\s"\\](?:[^"\\\n\t]*[^\s"\\])?')
+_SPACES = re.compile("  ")
+
+
+def _spelled(found: re.Match[str]) -> str:
+    character, at = found[0], found.start()
+    if character in "\ufe0e\ufe0f" and at and unicodedata.category(found.string[at - 1]) == "So":
+        return character
     if unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character):
         return character.encode("unicode_escape").decode()
     return character

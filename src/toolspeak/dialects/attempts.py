@@ -1,0 +1,111 @@
+"""A call that was meant and cannot be read: what tells it from prose about the format.
+
+A marker of calls whose body does not begin as its dialect writes it is an attempt if it begins a line, or follows the
+end of a sentence, and its own end marker follows, with nothing behind that on its line. If no end marker comes within
+the characters of a candidate, it is one if a line break, or a first word or bracket without a space, or the name of a
+known tool stands right behind it. A reply that ends in an end marker which nothing opened is one too. All else is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from toolspeak.data.messages import ToolCall
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects.body import CUT
+from toolspeak.dialects.end_marker import EndMarker
+from toolspeak.dialects.markers import Found
+from toolspeak.dialects.openings import Tag
+from toolspeak.dialects.scan import MAX_CANDIDATE, Problem
+from toolspeak.dialects.schema_text import example_tools, sample_arguments
+
+SEEN = 64
+"""Characters of the text in front of a marker that tell where it stands. Tags are shorter than that."""
+
+Place = Literal["line", "sentence", "indented"]
+
+_LINE_END = re.compile(r"[ \t]*")
+_MEANT = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
+_SENTENCE_ENDS = ".!?…。！？"
+_QUOTES = "\"'“‘„«`([{|"
+_INDENT = 4
+_SAMPLE = ToolSpec("tool_name", "", {"type": "object", "properties": {"argument": {}}, "required": ["argument"]})
+
+
+def place_of(before: str) -> Place:
+    """Where a marker stands, behind this text: at the start of a line or of a sentence, indented as code is, or in the
+    middle of a sentence."""
+    line = before[before.rfind("\n") + 1 :]
+    said = line.rstrip()
+    if not said:
+        return "indented" if len(line.expandtabs(_INDENT)) >= _INDENT else "line"
+    if said[-1] in _QUOTES:
+        return "sentence"
+    return "sentence" if len(said) < len(line) and said[-1] not in _SENTENCE_ENDS else "line"
+
+
+def attempted(tried: Found, end: EndMarker | None, window: str, names: Iterable[str], ending: bool) -> bool | None:
+    """Whether a marker that begins a line means a call, though `window`, from the marker on, is none; None asks for
+    more. `ending`: nothing follows the window."""
+    whole = ending or len(window) >= MAX_CANDIDATE
+    if tried.marker.begins_tag and tried.length == len(window):
+        return False if whole else None
+    stop = _end_of(end, window, tried.length) if end else -1
+    if stop >= 0:
+        blank = _LINE_END.match(window, stop)
+        behind = blank.end() if blank else stop
+        if behind == len(window):
+            return True if whole else None
+        return window[behind] in "\r\n<["
+    if not whole:
+        return None
+    if ending and not window[tried.length :].strip():
+        return True
+    return bool(_MEANT.match(window, tried.length)) or _begins_with(window[tried.length :].lstrip(), names)
+
+
+def _end_of(end: EndMarker, window: str, at: int) -> int:
+    while (at := end.find_candidate(window, at)) >= 0:
+        stop = end.match(window, at)
+        if stop >= 0:
+            return stop
+        at += 1
+    return -1
+
+
+def _begins_with(text: str, names: Iterable[str]) -> bool:
+    word = re.match(r"[\w.-]+", text)
+    return word is not None and word[0] in names
+
+
+def as_attempt(tried: Found, example: str, cut: bool) -> Found:
+    """The block that begins here, which nobody can read."""
+    marker = tried.marker
+    between = f"between {marker.text} and {marker.end}" if marker.end else f"behind {marker.text}"
+    unreadable = f"what stands {between} cannot be read as a call, so nothing ran; write it like this:\n{example}"
+    problem = Problem("truncated", CUT) if cut else Problem("unreadable", unreadable)
+    # A tag is part of the body that it begins.
+    length = 0 if isinstance(marker.opening, Tag) else len(marker.text) if marker.begins_tag else tried.length
+    return Found(marker, length, False, tried.notes, tried.reader, problem)
+
+
+def lone_end(before: str, ends: Iterable[str]) -> str:
+    """The end marker of calls with which a reply ends though nothing opened it; empty if there is none, or if it is
+    mentioned in a sentence."""
+    said = before.rstrip()
+    end = next((end for end in ends if said.endswith(end)), "")
+    front = said.removesuffix(end)
+    return end if end and (not front.strip() or place_of(front) == "line") else ""
+
+
+def lone_end_problem(end: str, example: str) -> Problem:
+    reason = f"the reply ends with {end}, but no call that begins can be read, so nothing ran; write it like this:"
+    return Problem("no_start", f"{reason}\n{example}")
+
+
+def sample_call(tools: Sequence[ToolSpec]) -> tuple[ToolCall, list[ToolSpec]]:
+    """A call that shows the form, and the tools it is of."""
+    shown = example_tools(tools)[:1] or [_SAMPLE]
+    return ToolCall("call_1", shown[0].name, sample_arguments(shown[0])), shown

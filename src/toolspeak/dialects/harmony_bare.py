@@ -1,0 +1,52 @@
+"""What a server leaves of a Harmony call when it drops the special tokens: `commentary to=functions.name json{…}`."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal
+
+from toolspeak.dialects.markers import start_of
+from toolspeak.dialects.scan import MAX_CANDIDATE
+
+RECIPIENT = "to=functions."
+BEGINNING = re.compile(start_of(RECIPIENT))
+_BEHIND = ("json", "code", "commentary", "analysis")
+FILLER = re.compile(r"\s*(?:assistant)?\s*(?:commentary|analysis|final)?\s*")
+
+
+@lru_cache(64)
+def stripped(names: tuple[str, ...]) -> re.Pattern[str] | None:
+    """Such a call of a known tool, up to its arguments."""
+    if not names:
+        return None
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.compile(rf"to=functions\.(?:{known})(?:\s*(?:{'|'.join(_BEHIND)}))*\s*(?=\{{)")
+
+
+def _beginnings(*words: str) -> str:
+    """Any beginning of one of these."""
+    nested: list[str] = []
+    for word in words:
+        pattern = ""
+        for char in reversed(word):
+            pattern = f"(?:{re.escape(char)}{pattern})?"
+        nested.append(pattern)
+    return "|".join(nested)
+
+
+_COMING = re.compile(
+    rf"to=functions\.[^\s<>{{}}]*(?:\s*(?:{'|'.join(_BEHIND)}))*\s*(?:{_beginnings(*_BEHIND)})|{_beginnings(RECIPIENT)}"
+)
+FILLER_COMING = re.compile(
+    rf"\s*(?:{_beginnings('assistant')}|(?:assistant)?\s*(?:{_beginnings('commentary', 'analysis', 'final')}))"
+)
+
+
+def decide(stripped: re.Pattern[str] | None, text: str, at: int) -> int | Literal["text", "undecided"]:
+    """Where the arguments begin of a call whose recipient stands at text[at]."""
+    found = stripped.match(text, at, at + MAX_CANDIDATE) if stripped else None
+    if found:
+        return found.end()
+    rest = text[at : at + MAX_CANDIDATE]
+    return "undecided" if len(rest) < MAX_CANDIDATE and _COMING.fullmatch(rest) else "text"

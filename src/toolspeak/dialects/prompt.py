@@ -1,0 +1,41 @@
+"""What is sent ahead of a conversation: the system text, and what a model is told of its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from toolspeak.data.messages import TextMessage
+from toolspeak.data.values import quick
+
+
+@quick()
+class Prompt:
+    """`system` are the texts of system messages, sent first and in this order. `user` stands in front of the text of a
+    message of the user: of the first one, or of the last one (`turn`)."""
+
+    system: tuple[str, ...] = ()
+    user: str = ""
+    turn: Literal["first", "last"] = "first"
+
+    @property
+    def text(self) -> str:
+        """All of it as one text."""
+        return "\n\n".join([*self.system, self.user] if self.user else self.system)
+
+    def before(self, history: Sequence[TextMessage], last: int | None = None) -> list[TextMessage]:
+        """The messages to send. `last` is where in the history the user spoke last; None: look for it."""
+        sent = [TextMessage("system", text) for text in self.system if text]
+        if not self.user:
+            return [*sent, *history]
+        places = [i for i, message in enumerate(history) if message.role == "user"]
+        if not places:
+            return [*sent, TextMessage("user", self.user), *history]
+        at = places[0] if self.turn == "first" else places[-1] if last is None else last
+        told = TextMessage(history[at].role, self.user + history[at].text)
+        return [*sent, *history[:at], told, *history[at + 1 :]]
+
+
+def joined(*parts: str) -> str:
+    """Paragraphs, without those that are empty."""
+    return "\n\n".join(part for part in parts if part)

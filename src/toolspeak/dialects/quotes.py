@@ -1,0 +1,108 @@
+"""A call that may be an example: where it stands, and what tells an example from a call.
+
+What stands in inline code, or in the middle of a sentence, or in a code block with other text, is an example. A code
+block, or an indented one, of nothing but calls is one if text follows it; it is a call if it ends the turn and no more
+than a short paragraph leads to it. Until that is known the block is held back. See the table in docs/design.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import field
+from typing import Any, Literal
+
+from toolspeak.data.deltas import CallMalformed, CallStarted, Delta
+from toolspeak.data.values import quick
+from toolspeak.dialects.scan import MAX_CANDIDATE
+
+Kind = Literal["fence", "code", "indented", "sentence", "span"]
+"""`fence`: a code block that begins with calls; `code`: one in which something stands before them. `span`: inline code
+of several lines."""
+
+MAX_LEAD = 256
+"""Characters in front of a code block at the end of a turn: behind more, or behind a colon, it is shown, not run."""
+
+NOT_RUN = "quoted_call"
+"""The code of a call that did not run because it stood where an example does."""
+
+_BLANK = re.compile(r"[ \t]*")
+_CLOSERS = ",;.:!?\"'”’»)]}`*_"
+_JOINTS = "(–—-&/"
+_FENCE_LINE = re.compile(r"\n[ \t]*```")
+
+
+@quick(frozen=False)
+class Quote:
+    """What is held back, from the place `offset` of the turn on: its text in `raw`, and in `deltas` what it is as
+    calls. `before`: the parser as it was. `state`: what reads on. `closed`: the code block around it has ended; `over`:
+    so has the last block of calls. `lead` says how much text leads to it: none, little or much."""
+
+    kind: Kind
+    offset: int
+    before: Any
+    state: Callable[[str, int, list[Delta]], int]
+    lead: Literal["none", "short", "long"]
+    closed: bool
+    over: bool = False
+    raw: list[str] = field(default_factory=list[str])
+    deltas: list[Delta] = field(default_factory=list[Delta])
+
+    @property
+    def text(self) -> str:
+        return "".join(self.raw)
+
+    @property
+    def gap(self) -> str:
+        """The white space that the last block took behind itself, as one without an end marker does."""
+        text = self.text
+        return text[len(text.rstrip()) :]
+
+    @property
+    def broken(self) -> bool:
+        """Whether one of its blocks could not be read."""
+        return any(isinstance(delta, CallMalformed) and delta.whole_block for delta in self.deltas)
+
+    def known(self, names: AbstractSet[str]) -> bool:
+        """Whether a call of a known tool stands in it."""
+        return any(isinstance(delta, CallStarted) and (not names or delta.name in names) for delta in self.deltas)
+
+    @property
+    def runs_at_end(self) -> bool:
+        """Whether these are calls if the turn ends here."""
+        if self.kind in ("span", "code"):
+            return False
+        if self.kind == "sentence":
+            return True
+        return self.lead != "long" and not (self.broken and _FENCE_LINE.search(self.text, 3))
+
+
+def lead_of(before: str, length: int) -> Literal["none", "short", "long"]:
+    """How much text leads to a code block: `length` characters, of which these are the last."""
+    said = before.rstrip()
+    if not said:
+        return "none"
+    return "long" if length > MAX_LEAD or said[-1] in ":：" else "short"
+
+
+def goes_on(rest: str, ending: bool) -> bool | None:
+    """Whether the sentence in which a call stands goes on behind it; None asks for more."""
+    blank = _BLANK.match(rest)
+    stop = blank.end() if blank else 0
+    if stop == len(rest):
+        return None if not ending and len(rest) < MAX_CANDIDATE else False
+    char = rest[stop]
+    return char.islower() or char in _JOINTS if stop else char in _CLOSERS
+
+
+def not_run(quote: Quote, example: str, index: int) -> CallMalformed:
+    """What the model is told of a call that stood where an example does, if nothing else in the turn is a call."""
+    name = next((delta.name for delta in quote.deltas if isinstance(delta, CallStarted)), None)
+    where = "in the middle of a sentence" if quote.kind == "sentence" else "in code"
+    called = f"the call of {name!r}" if name else "what looks like a call"
+    reason = (
+        f"{called} stood {where}, as an example does, so it did not run. To run it, write it alone, without a code "
+        f"fence or quotes around it:\n{example}\nIf it was an example, write your answer again, with text behind it."
+    )
+    return CallMalformed(index, "", NOT_RUN, reason, quote.offset, name, True)

@@ -1,0 +1,124 @@
+"""What a person who decides about a call reads: all of it, with nothing that hides a part of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from rich.cells import chop_cells
+from rich.console import Console
+
+from toolspeak.execute import ApprovalRequest
+from toolspeak.tools.builtin.text import visible
+from toolspeak.ui.console import write
+from toolspeak.ui.format import argument_lines, diff_style, is_diff
+
+_BESIDE_DIFF = 60
+"""Characters of one argument beside a diff, which shows the rest."""
+
+_LONG_SPACE = re.compile(r"(?<=\S) {9,}| {41,}")
+"""White space that can push what stands behind it off the screen; an indentation may be longer than a gap."""
+
+_MOST_BLANK_LINES = 3
+
+_PROMPT_ROWS = 4
+"""Rows of the screen that the prompt needs, at 40 columns too."""
+
+Line = tuple[str, str]
+"""A line's text, and its style."""
+
+
+class Question:
+    """The lines of a request, shown a screen at a time: what is still to be shown is counted, in characters."""
+
+    def __init__(self, request: ApprovalRequest) -> None:
+        self._lines = folded(_lines(request))
+        self._next = 0
+        self._rest: Line | None = None  # of a line that one screen does not hold
+        self.hidden = sum(len(text) for text, _ in self._lines)
+
+    def show(self, console: Console, rows: int | None = None) -> None:
+        """Writes as much as fits in `rows` (None: all of it) rows of the console."""
+        width = max(20, console.width if console.file.isatty() else 200)
+        while (self._rest or self._next < len(self._lines)) and (rows is None or rows > 0):
+            if self._rest is None:
+                self._rest, self._next = self._lines[self._next], self._next + 1
+            text, style = self._rest
+            fits = text if rows is None else "".join(chop_cells(text[: rows * width], width)[:rows])
+            write(console, fits, style)
+            if rows is not None:
+                rows -= max(1, len(chop_cells(fits, width)))
+            self.hidden -= len(fits)
+            self._rest = (text[len(fits) :], style) if len(fits) < len(text) else None
+
+
+def screen_rows(console: Console) -> int:
+    """Rows for a question, so that its first line and the prompt are on the screen together."""
+    return max(6, console.height - _PROMPT_ROWS)
+
+
+def _lines(request: ApprovalRequest) -> Iterator[Line]:
+    yield f"? {_one_line(request.tool.name)}  {_one_line(request.reason)}", "bold yellow"
+    for line in _arguments(request):
+        yield f"    {line}", ""
+    if request.repaired_from is not None:
+        yield "    the model wrote this, which is not valid:", "yellow"
+        for line in _split(request.repaired_from):
+            yield f"      {line}", "dim"
+    yield from preview_lines(request.preview)
+
+
+def preview_lines(preview: str) -> Iterator[Line]:
+    """What a call would change, a diff in colours."""
+    diff = is_diff(preview)
+    for number, line in enumerate(_split(preview) if preview else ()):
+        yield f"    {line}", diff_style(line, number) if diff else "bold"
+
+
+def _arguments(request: ApprovalRequest) -> list[str]:
+    """The arguments in full, unless the preview is a diff of what they do. One that is the preview itself (a command)
+    is left out."""
+    if is_diff(request.preview):
+        return [visible(line) for line in argument_lines(request.call.arguments, _BESIDE_DIFF)]
+    return [
+        f"{_one_line(name)}: {visible(json.dumps(value, ensure_ascii=False))}"
+        for name, value in request.call.arguments.items()
+        if not (isinstance(value, str) and visible(value) == visible(request.preview))
+    ]
+
+
+def _split(text: str) -> list[str]:
+    # Not splitlines(): that splits at characters which are shown as they are escaped.
+    return visible(text.replace("\r\n", "\n")).expandtabs(4).removesuffix("\n").split("\n")
+
+
+def _one_line(text: str) -> str:
+    return visible(text).replace("\n", "⏎").replace("\t", " ")
+
+
+def folded(lines: Iterator[Line]) -> list[Line]:
+    """The lines with long white space written as its length, and many empty ones as their number."""
+    shown: list[Line] = []
+    blank: list[Line] = []
+
+    def end_blank() -> None:
+        if len(blank) > _MOST_BLANK_LINES:
+            sign = blank[0][0].strip()
+            kind = {"+": "added empty lines", "-": "removed empty lines"}.get(sign, "empty lines")
+            shown.append((f"  ⋯ {len(blank):,} {kind}", "dim"))
+        else:
+            shown.extend(blank)
+        blank.clear()
+
+    for text, style in lines:
+        stripped = text.strip()
+        if stripped in ("", "+", "-"):
+            if blank and blank[0][0].strip() != stripped:
+                end_blank()
+            blank.append((text.rstrip(), style))
+            continue
+        end_blank()
+        shown.append((_LONG_SPACE.sub(lambda gap: f"⟨{len(gap[0]):,} spaces⟩", text), style))
+    end_blank()
+    return shown

@@ -1,0 +1,101 @@
+"""What the prompt says of approvals: which calls may wait for a yes, once, and only where somebody may be asked."""
+
+import asyncio
+import re
+
+import pytest
+
+from toolspeak import Agent, Effects, Rule, tool
+from toolspeak.agent.react import ReActDriver
+from toolspeak.dialects import DIALECTS
+from toolspeak.execute import Decision
+from toolspeak.execute.rules import may_be_asked
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.testing import asked
+
+
+@tool(read_only=True)
+def look() -> None: ...
+
+
+@tool(effects=lambda: Effects(writes={"note:"}))
+def write() -> None: ...
+
+
+@tool(read_only=True, external=True)
+def fetch() -> None: ...
+
+
+@tool
+def odd() -> None: ...
+
+
+TOOLS = (look, write, fetch, odd)
+
+
+async def yes(_request):
+    return Decision(True)
+
+
+def told(*tools, dialect="hermes", **options):
+    """What the prompt says of approval; a template may begin the tools on the same line."""
+    provider = ScriptedProvider(["Done."])
+    Agent(provider, tools or TOOLS, dialect=dialect, **options).run_sync("Go on.")
+    lines = [line for line in asked(provider).system.splitlines() if "approve" in line or "confirm" in line]
+    return [re.sub(r"(?<=approved it\.)<.*", "", line) for line in lines]
+
+
+@pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS])
+def test_it_is_said_once_whatever_the_dialect(dialect):
+    assert told(dialect=dialect) == ["A call of write, fetch or odd may wait until the user has approved it."]
+
+
+@pytest.mark.parametrize("approve", ["all", "all+repaired", "none"])
+def test_nothing_is_said_where_nobody_is_asked(approve):
+    assert told(approve=approve) == []
+
+
+def test_an_approver_is_somebody():
+    assert told(approve=yes) == ["A call of write, fetch or odd may wait until the user has approved it."]
+
+
+def test_one_tool_and_all_tools():
+    assert told(look) == []
+    assert told(look, odd) == ["A call of odd may wait until the user has approved it."]
+    assert told(write, odd) == ["A call of any tool may wait until the user has approved it."]
+
+
+def test_react_says_it_too():
+    provider = ScriptedProvider(['{"thought": "", "type": "final_answer", "answer": "Done."}'])
+    Agent(ReActDriver(provider), [look, write]).run_sync("Go on.")
+    assert "A call of write may wait until the user has approved it." in asked(provider).system
+
+
+@pytest.mark.parametrize(
+    ("rules", "names"),
+    [
+        ([Rule("approve")], []),
+        ([Rule("approve", "write")], ["fetch", "odd"]),
+        ([Rule("reject", "o*"), Rule("terminate", "write")], ["fetch"]),
+        ([Rule("escalate", "look"), Rule("approve")], ["look"]),
+        ([Rule("approve", effects="writes")], ["fetch", "odd"]),
+        ([Rule("approve", effects="external")], ["write", "odd"]),
+        ([Rule("approve", effects="undeclared")], ["write", "fetch"]),
+        ([Rule("approve", effects="reads"), Rule("approve", effects="destructive")], ["write", "fetch", "odd"]),
+        ([Rule("approve", paths=("*.md",)), Rule("approve", after="look")], ["write", "fetch", "odd"]),
+        ([Rule("approve", arguments={"a": "b"}), Rule("approve", definition="x")], ["write", "fetch", "odd"]),
+        (lambda _request: None, ["write", "fetch", "odd"]),
+    ],
+)
+def test_rules_that_leave_nothing_to_ask_are_known(rules, names):
+    assert [each.name for each in TOOLS if may_be_asked(None, rules, each.spec)] == names
+
+
+def test_rules_that_leave_nothing_to_ask_ask_nobody():
+    """What `may_be_asked` says is what happens."""
+    writing = '<tool_call>{"name": "%s", "arguments": {}}</tool_call>'
+    for rules in ([Rule("approve")], [Rule("reject")], [Rule("approve", effects="writes")], [Rule("escalate")]):
+        for each in TOOLS:
+            agent = Agent(ScriptedProvider([writing % each.name, "Done."]), [each], dialect="hermes", policy=rules)
+            waits = asyncio.run(agent.run("Go on.")).waiting != ()
+            assert waits <= may_be_asked(None, rules, each.spec), (rules, each.name)

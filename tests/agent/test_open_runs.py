@@ -1,0 +1,149 @@
+"""A session goes on only behind a run that has ended: no call of an earlier run comes later, behind its back."""
+
+import asyncio
+
+import pytest
+from agent_helpers import WatchedJournal, calling
+
+from toolspeak import Agent, Effects, Session, tool
+from toolspeak.data.events import ModelAsked, RunFinished, ToolStarted
+from toolspeak.errors import RunError
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.tools import Toolset
+
+DIALECT = "cogency-json"
+
+
+class Shop:
+    """A tool that costs money; `paid` is what was bought, `hang` keeps the next call at work until it is cancelled."""
+
+    def __init__(self):
+        self.paid, self.hang, self.entered = [], False, asyncio.Event()
+
+        @tool(effects=lambda thing: Effects(writes={f"order:{thing}"}, external=True))
+        async def pay(thing: str) -> str:
+            "Buys a thing."
+            if self.hang:
+                self.entered.set()
+                await asyncio.Event().wait()
+            self.paid.append(thing)
+            return f"paid for {thing}"
+
+        self.tools = Toolset([pay])
+        self.journal = WatchedJournal()
+
+    def calls(self, *things):
+        return calling(DIALECT, *(("pay", {"thing": thing}) for thing in things), tools=self.tools)
+
+    def session(self, *turns, session_id=None, **options):
+        self.model = ScriptedProvider(list(turns))
+        agent = Agent(self.model, self.tools, dialect=DIALECT, journal=self.journal, **options)
+        return Session(agent, session_id), agent
+
+
+def texts(messages):
+    return [result.text for message in messages for result in message.results]
+
+
+def test_a_task_behind_a_call_that_awaits_approval_is_refused_and_says_how_to_decide():
+    async def main():
+        shop = Shop()
+        session, agent = shop.session(shop.calls("bread"), "Bought.", "Sunny.")
+        waiting = await session.run("Buy bread.")
+        assert waiting.status == "awaiting_approval"
+        with pytest.raises(RunError, match=rf"{waiting.run_id}, waits for a decision about pay.*toolspeak resume"):
+            await session.run("What is the weather?")
+        assert len(shop.model.requests) == 1, "the refused task reaches no model"
+        done = await agent.resume(waiting.run_id, {waiting.waiting[0]: True})
+        assert (done.answer, shop.paid) == ("Bought.", ["bread"])
+        assert (await session.run("What is the weather?")).answer == "Sunny."
+        assert texts(await session.messages()) == ["paid for bread"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("suspended", [False, True], ids=["awaiting", "suspended"])
+def test_a_run_that_is_closed_never_runs_its_calls_and_the_model_reads_that(suspended):
+    async def main():
+        shop = Shop()
+        session, agent = shop.session(shop.calls("bread", "milk"), "Sunny.", approve="all" if suspended else None)
+        run = await session.start("Buy bread and milk.")
+        if suspended:
+            shop.journal.look = lambda record: isinstance(record.event, ModelAsked) and run.suspend()
+        first = await agent.finish(run)
+        shop.journal.look = lambda record: None
+        assert first.status == ("suspended" if suspended else "awaiting_approval")
+        with pytest.raises(RunError):
+            await session.run("What is the weather?")
+        assert (await session.run("What is the weather?", when_open="close")).answer == "Sunny."
+        not_run = "this call did not run: the conversation went on without it"
+        assert texts(await session.messages()) == [not_run, not_run]
+        assert not_run in str(shop.model.requests[-1].messages)
+        closed = [record.event for record in await shop.journal.read(first.run_id)][-1]
+        assert closed == RunFinished("no_answer", "", "closed")
+        for again in (first, first.run_id):
+            with pytest.raises(RunError):
+                await agent.resume(again, dict.fromkeys(first.waiting, True))
+        assert (shop.paid, shop.journal.all(ToolStarted)) == ([], [])
+
+    asyncio.run(main())
+
+
+def test_a_call_that_was_under_way_when_its_run_was_interrupted_has_an_unknown_outcome():
+    async def main():
+        shop = Shop()
+        session, agent = shop.session(shop.calls("bread", "bread"), "Sunny.", approve="all")
+        shop.hang = True
+        task = asyncio.create_task(session.run("Buy bread."))
+        await shop.entered.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        shop.hang = False
+        assert (await session.run("What is the weather?")).answer == "Sunny."
+        first, second = texts(await session.messages())
+        assert "was started, and its outcome is unknown" in first
+        assert "did not run" in second
+        run_id = shop.journal.records[0].run_id
+        with pytest.raises(RunError, match="it has ended"):
+            await agent.resume(run_id)
+        assert shop.paid == []
+
+    asyncio.run(main())
+
+
+def test_a_run_that_was_interrupted_in_a_turn_is_closed_by_the_next_task():
+    async def main():
+        shop = Shop()
+        session, agent = shop.session("Sunny.")
+
+        class Stops(Exception):
+            pass
+
+        def stop(record):
+            if isinstance(record.event, ModelAsked):
+                raise Stops
+
+        shop.journal.look = stop
+        with pytest.raises(Stops):
+            await session.run("Hello?")
+        shop.journal.look = lambda record: None
+        first = shop.journal.records[0].run_id
+        assert (await session.run("What is the weather?")).answer == "Sunny."
+        with pytest.raises(RunError, match="it has ended"):
+            await agent.resume(first)
+        assert [message.text for message in await session.messages()] == ["Hello?", "What is the weather?", "Sunny."]
+
+    asyncio.run(main())
+
+
+def test_a_fork_says_that_the_call_did_not_run_and_leaves_it_to_its_own_session():
+    async def main():
+        shop = Shop()
+        session, agent = shop.session(shop.calls("bread"), "Bought.")
+        waiting = await session.run("Buy bread.")
+        fork = await session.fork()
+        assert texts(await fork.messages()) == ["this call did not run: the conversation went on without it"]
+        await agent.resume(waiting, {waiting.waiting[0]: True})
+        assert texts(await session.messages()) == ["paid for bread"]
+
+    asyncio.run(main())

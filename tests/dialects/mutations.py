@@ -1,0 +1,213 @@
+"""Damaged replies of every dialect, read by our parsers and by vLLM's and SGLang's: calls lost, calls invented, wrong
+arguments run, text lost or leaked.
+
+    python tests/dialects/mutations.py [--peers .venv-peers/bin/python] [--dialects NAME …] [--show] [--out FILE]
+
+What a reply was meant to say is known from how it was damaged (`mutated.py`), not from any parser. A call that its tool
+does not take (its name, its types, what is required) does not run, whoever read it, and the model is told. A call that
+may be reported instead of run is lost only where the model is told nothing. Replies are read whole; an engine has a
+reasoning parser where the reply thinks. `--show` prints ours that are wrong; `--out` writes the figures that the table
+of docs/conformance.md is made of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mutated import TOOLS, Call, Case, Count, Reading, can_run, cases, judge
+
+from toolspeak.data.deltas import TurnEnded
+from toolspeak.data.messages import FinishReason, ToolCall
+from toolspeak.dialects import DIALECTS, PROTOCOLS, Dialect, TurnCollector, get_dialect
+from toolspeak.dialects.typed_text import as_mapping
+
+PEERS: dict[str, dict[str, tuple[str, str]]] = {
+    "hermes": {"vllm": ("hermes", "qwen3"), "sglang": ("hermes", "qwen3")},
+    "granite4": {"vllm": ("granite4", "granite")},
+    "ernie45": {"vllm": ("ernie45", "ernie45")},
+    "longcat": {"vllm": ("longcat", "")},
+    "jamba": {"vllm": ("jamba", "")},
+    "hunyuan-a13b": {"vllm": ("hunyuan_a13b", "hunyuan_a13b")},
+    "apertus": {"vllm": ("apertus", ""), "sglang": ("apertus2509", "apertus2509")},
+    "internlm2": {"vllm": ("internlm", "")},
+    "inkling": {"vllm": ("inkling", "inkling"), "sglang": ("inkling", "inkling")},
+    "dots": {"vllm": ("dots", ""), "sglang": ("dots", "dots")},
+    "llama3-json": {"vllm": ("llama3_json", ""), "sglang": ("llama3", "")},
+    "granite3": {"vllm": ("granite", "granite")},
+    "granite-20b-fc": {"vllm": ("granite-20b-fc", "")},
+    "phi4-mini": {"vllm": ("phi4_mini_json", "")},
+    "mistral-v3": {"vllm": ("mistral", ""), "sglang": ("mistral", "")},
+    "xlam": {"vllm": ("xlam", "")},
+    "gigachat3": {"vllm": ("gigachat3", ""), "sglang": ("gigachat3", "")},
+    "gigachat31": {"vllm": ("gigachat3", ""), "sglang": ("gigachat3", "")},
+    "cohere-command": {"sglang": ("cohere_command4", "cohere_command4")},
+    "deepseek-v3": {"vllm": ("deepseek_v3", "deepseek_r1"), "sglang": ("deepseekv3", "deepseek-r1")},
+    "deepseek-v31": {"vllm": ("deepseek_v31", "deepseek_v3"), "sglang": ("deepseekv31", "deepseek-v3")},
+    "kimi-k2": {"vllm": ("kimi_k2", "kimi_k2"), "sglang": ("kimi_k2", "kimi_k2")},
+    "mistral-args": {"vllm": ("mistral", "mistral"), "sglang": ("mistral", "mistral")},
+    "harmony": {"sglang": ("gpt-oss", "gpt-oss")},
+    "qwen3-coder": {"vllm": ("qwen3_coder", "qwen3"), "sglang": ("qwen3_coder", "qwen3")},
+    "step3p5": {"vllm": ("step3p5", "step3p5"), "sglang": ("step3p5", "step3p5")},
+    "mimo": {"vllm": ("mimo", "mimo"), "sglang": ("mimo", "mimo")},
+    "seed-oss": {"vllm": ("seed_oss", "seed_oss")},
+    "minimax-m2": {"vllm": ("minimax_m2", "minimax_m2"), "sglang": ("minimax-m2", "minimax")},
+    "minimax-m3": {"vllm": ("minimax_m3", "minimax_m3"), "sglang": ("minimax-m3", "minimax-m3")},
+    "step3": {"vllm": ("step3", "step3"), "sglang": ("step3", "step3")},
+    "minicpm5": {"vllm": ("minicpm5", ""), "sglang": ("minicpm5", "qwen3")},
+    "muse": {"vllm": ("muse_glimmer", "muse_glimmer"), "sglang": ("muse", "muse")},
+    "deepseek-v32": {"vllm": ("deepseek_v32", "deepseek_v3"), "sglang": ("deepseekv32", "deepseek-v3")},
+    "deepseek-v4": {"vllm": ("deepseek_v4", "deepseek_v4"), "sglang": ("deepseekv4", "deepseek-v4")},
+    "deepseek-v41": {"vllm": ("deepseek_v41", "deepseek_v41"), "sglang": ("deepseekv41", "deepseek-v41")},
+    "glm45": {"vllm": ("glm45", "glm45"), "sglang": ("glm45", "glm45")},
+    "glm47": {"vllm": ("glm47", "glm47"), "sglang": ("glm47", "glm45")},
+    "spark25": {"sglang": ("spark25", "")},
+    "ling3": {"vllm": ("ling3", "ling3"), "sglang": ("ling3", "ling3")},
+    "poolside-v1": {"vllm": ("poolside_v1", "poolside_v1"), "sglang": ("poolside_v1", "poolside_v1")},
+    "laguna-s": {"vllm": ("poolside_v1", "poolside_v1"), "sglang": ("poolside_v1", "poolside_v1")},
+    "hy-v3": {"vllm": ("hy_v3", "hy_v3"), "sglang": ("hunyuan", "hunyuan")},
+    "k2-horizon": {"vllm": ("k2_horizon", "k2_horizon"), "sglang": ("k2_horizon", "k2_horizon")},
+    "kimi-k3": {"vllm": ("kimi_k3", "kimi_k3"), "sglang": ("kimi_k3", "kimi_k3")},
+    "plamo3": {"vllm": ("plamo3", "plamo3")},
+    "pythonic": {"vllm": ("pythonic", ""), "sglang": ("pythonic", "")},
+    "llama4-pythonic": {"vllm": ("llama4_pythonic", "")},
+    "lfm2": {"vllm": ("lfm2", "qwen3"), "sglang": ("lfm2", "qwen3")},
+    "lfm25": {"vllm": ("lfm2", "qwen3"), "sglang": ("lfm2", "qwen3")},
+    "olmo3": {"vllm": ("olmo3", "olmo3")},
+    "gemma4": {"vllm": ("gemma4", "gemma4"), "sglang": ("gemma4", "gemma4")},
+    "functiongemma": {"vllm": ("functiongemma", "")},
+}
+"""By dialect and engine the tool parser and the reasoning parser, which is empty where the engine has none for it."""
+
+ENGINES = ("vllm", "sglang")
+
+
+def ours(dialect: Dialect, case: Case) -> Reading:
+    parser, collector = dialect.parser(TOOLS), TurnCollector(lambda index: f"call_{index}")
+    finish: FinishReason = "length" if case.cut else "stop"
+    for delta in [*parser.feed(case.text), *parser.close(finish), TurnEnded(finish)]:
+        collector.add(delta)
+    turn = collector.turn()
+    made = [call for call in turn.calls if isinstance(call, ToolCall)]
+    calls: list[Call] = [(call.name, dict(call.arguments)) for call in made]
+    ran = tuple(filter(can_run, calls))
+    # What was set aside is shown, though it is none of the answer: nothing of it is lost, and nothing leaks.
+    lost = any(said in turn.aside for said in case.said)
+    text = turn.text + turn.aside if lost else turn.text
+    return Reading(text, ran, len(ran) < len(turn.calls) or bool(turn.ignored))
+
+
+class Engine:
+    """Another engine's parsers, in a process of their own."""
+
+    def __init__(self, name: str, python: Path) -> None:
+        self.name = name
+        script = Path(__file__).parents[2] / "benchmarks" / "peers" / "reading.py"
+        command = [str(python), "-W", "ignore", str(script), name]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def read(self, parsers: tuple[str, str], case: Case) -> Reading:
+        tools = [{"name": tool.name, "parameters": dict(tool.parameters)} for tool in TOOLS]
+        reasoning = parsers[1] if case.thinks else ""
+        job = {"tool_parser": parsers[0], "reasoning_parser": reasoning, "text": case.text, "tools": tools}
+        answer = self._ask(job)
+        calls = [(name, _arguments(arguments)) for name, arguments in answer.get("calls", [])]
+        ran: tuple[Call, ...] = tuple(filter(can_run, calls))
+        return Reading(answer.get("text", ""), ran, len(ran) < len(calls))
+
+    def _ask(self, job: dict[str, Any]) -> dict[str, Any]:
+        source, sink = self._process.stdin, self._process.stdout
+        assert source is not None
+        assert sink is not None
+        source.write(json.dumps(job) + "\n")
+        source.flush()
+        line = sink.readline()
+        if not line:
+            raise SystemExit(f"{self.name}: its process ended; run `make bench-mutations`, which sets it up")
+        return json.loads(line)
+
+    def close(self) -> None:
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """Arguments that no tool takes for what no client can read: the model is told of it."""
+    try:
+        made: Any = json.loads(text)
+    except ValueError:
+        return {text: None}
+    return dict(as_mapping(made)) if isinstance(made, dict) else {text: None}
+
+
+def count_ours(dialect: Dialect, made: Sequence[Case], show: bool = False) -> Count:
+    total = Count()
+    for case in made:
+        seen = ours(dialect, case)
+        count = judge(case, seen)
+        total.add(count)
+        if show and any(count.figures):
+            print(f"{dialect.name} {case.kind} {count.figures}\n    {case.text!r}\n    {seen}", flush=True)
+    return total
+
+
+def count_engine(
+    engine: Engine, parsers: tuple[str, str], made: Sequence[Case], show: bool = False
+) -> list[int] | None:
+    """None where the engine does not read the first reply, one well-formed call: then it means another format."""
+    total = Count()
+    for i, case in enumerate(made):
+        if case.thinks and not parsers[1]:
+            continue
+        seen = engine.read(parsers, case)
+        count = judge(case, seen)
+        total.add(count)
+        if i == 0 and any(count.figures[:3]):
+            if show:
+                print(f"{engine.name} {parsers[0]} does not read {case.text!r}: {seen}", flush=True)
+            return None
+    return total.figures
+
+
+def rows(chosen: Iterable[Dialect], engines: Sequence[Engine], show: bool) -> Iterable[dict[str, Any]]:
+    for dialect in chosen:
+        made = list(cases(dialect))
+        row: dict[str, Any] = {"dialect": dialect.name, "cases": len(made)}
+        row["toolspeak"] = count_ours(dialect, made, show).figures
+        for engine in engines:
+            parsers = PEERS.get(dialect.name, {}).get(engine.name)
+            row[engine.name] = count_engine(engine, parsers, made, show) if parsers else None
+        yield row
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--peers", type=Path, help="the Python that vLLM and SGLang are installed for")
+    options.add_argument("--dialects", nargs="+", default=[], help="some of all")
+    options.add_argument("--show", action="store_true", help="print the replies that ours reads wrongly")
+    options.add_argument("--out", type=Path, help="a file for the figures, as JSON")
+    chosen = options.parse_args()
+    engines = [Engine(name, chosen.peers) for name in ENGINES] if chosen.peers else []
+    dialects = [get_dialect(name) for name in chosen.dialects] or [
+        *PROTOCOLS,
+        *(d for d in DIALECTS if d not in PROTOCOLS),
+    ]
+    made: list[dict[str, Any]] = []
+    for row in rows(dialects, engines, chosen.show):
+        made.append(row)
+        told = [f"{name} {row[name]}" for name in ("toolspeak", *ENGINES) if row.get(name) is not None]
+        print(f"{row['dialect']:18}{row['cases']:>5}  " + "  ".join(told), flush=True)
+    for engine in engines:
+        engine.close()
+    if chosen.out:
+        lines = ",\n".join(json.dumps(row) for row in made)
+        chosen.out.write_text(f"[\n{lines}\n]\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

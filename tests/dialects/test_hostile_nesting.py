@@ -1,0 +1,99 @@
+"""Promises 1, 2 and 4 of docs/design.md 4.1 where a text nests as deep as it likes: no exception, whatever the cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import pytest
+from dialect_strategies import TOOLS
+
+from toolspeak.data.deltas import CallMalformed, Delta, TextDelta, TurnEnded
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import Dialect, get_dialect
+from toolspeak.dialects.blocks import BlockParser
+from toolspeak.dialects.catalogue import DIALECTS
+from toolspeak.dialects.detect import AutoDialect
+from toolspeak.dialects.grammar.build import WithGrammar
+from toolspeak.dialects.leaked import LeakedCalls
+from toolspeak.dialects.repair import repaired
+from toolspeak.dialects.strict import StrictDialect
+from toolspeak.testing import join_deltas, parse_pieces
+
+DEPTH = 1000
+FREE = ToolSpec(
+    "free", "", {"type": "object", "properties": {"a": {}, "o": {"type": "object"}, "l": {"type": "array"}}}
+)
+KNOWN = (*TOOLS, FREE)
+NESTED = ("[", '{"a":', "{a:", '[{"a":', "f(a=[", "<a>", "<think>", "```\n")
+
+
+def begun(dialect: Dialect) -> str:
+    """A call up to its first argument's value."""
+    call = ToolCall("c", "free", {"a": "QQ"})
+    text = "".join(entry.text for entry in dialect.render([Message("assistant", (call,))], ()))
+    return text.partition("QQ")[0]
+
+
+def openers(dialect: Dialect) -> Iterator[tuple[str, str]]:
+    """What a text may begin with, and what then comes a thousand times."""
+    assert isinstance(dialect, WithGrammar)
+    markers = dialect.grammar_parts()[1]
+    first = {marker.kind: marker.text for marker in reversed(markers)}
+    call = begun(dialect)
+    prefix = "]<]minimax[>[" if dialect.name == "minimax-m3" else ""
+    for head in dict.fromkeys(("", first["calls"], call)):
+        for unit in (*NESTED, f"{prefix}<o>", call):
+            yield head, unit
+
+
+def reading(dialect: Dialect, pieces: Sequence[str]) -> list[Delta]:
+    return join_deltas(parse_pieces(dialect, pieces, KNOWN))
+
+
+def check(read: Callable[[Sequence[str]], list[Delta]], head: str, unit: str) -> None:
+    pieces = [piece for piece in (head, *[unit] * DEPTH) if piece]
+    assert read(pieces) == read(["".join(pieces)])
+
+
+def variants(dialect: Dialect) -> Iterator[Dialect]:
+    yield dialect
+    if type(dialect.parser()) is BlockParser:
+        yield StrictDialect(dialect)
+    if dialect.info.arguments.startswith(("JSON", "fenced JSON")):
+        yield repaired(dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_nothing_raises_however_deep_a_text_nests_and_however_it_is_cut(dialect: Dialect) -> None:
+    for head, unit in openers(dialect):
+        for each in variants(dialect):
+            check(partial(reading, each), head, unit)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_auto_and_native_turns_take_them_too(dialect: Dialect) -> None:
+    head = begun(dialect)
+    leaks = StrictDialect(AutoDialect(), broken=True)
+
+    def leaked(pieces: Sequence[str]) -> list[Delta]:
+        calls = LeakedCalls(lambda: leaks.parser(KNOWN))
+        deltas = [delta for piece in pieces for delta in calls.feed(TextDelta(piece))]
+        return join_deltas([*deltas, *calls.feed(TurnEnded("stop"))])
+
+    for unit in ("[", '{"a":', "<a>", head):
+        check(partial(reading, AutoDialect()), head, unit)
+        check(leaked, head, unit)
+
+
+@pytest.mark.parametrize("depth", [1, 100, 125, 126, 127, 128, DEPTH])
+def test_elements_past_the_cap_are_malformed_tag_by_tag_too(depth: int) -> None:
+    prefix, dialect = "]<]minimax[>[", get_dialect("minimax-m3")
+    text = f'{prefix}<tool_call>{prefix}<invoke name="free">{f"{prefix}<o>" * depth}x{f"{prefix}</o>" * depth}'
+    text += f"{prefix}</invoke>{prefix}</tool_call>"
+    deltas = reading(dialect, [piece for piece in re.split(r"(?<=[a-z]>)", text) if piece])
+    assert deltas == reading(dialect, [text])
+    codes = [delta.code for delta in deltas if isinstance(delta, CallMalformed)]
+    assert codes == (["too_deep"] if depth > 126 else [])

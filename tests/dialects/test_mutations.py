@@ -1,0 +1,20 @@
+"""Damaged replies (mutated.py): ours may get better than docs/conformance.md says, and not worse."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conformance_page import MUTATIONS
+from mutated import cases
+from mutations import count_ours
+
+from toolspeak.dialects import DIALECTS, Dialect
+
+COUNTED = {row["dialect"]: row["toolspeak"] for row in json.loads(MUTATIONS.read_text("utf-8"))}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_damaged_replies_are_read_no_worse_than_the_page_says(dialect: Dialect):
+    found = count_ours(dialect, list(cases(dialect))).figures
+    assert sum(found) <= sum(COUNTED[dialect.name]), "python tests/dialects/mutations.py --show --dialects NAME"

@@ -1,0 +1,64 @@
+"""What people paste into public threads: each is read, or reported as malformed, and never the answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, TextDelta
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import get_dialect
+from toolspeak.dialects.detect import AutoDialect
+from toolspeak.testing import check_splits, chunks, every_split, parse_pieces
+
+SAMPLES = Path(__file__).parent.parent / "samples"
+
+
+def rows() -> Iterator[Any]:
+    for path in sorted(SAMPLES.glob("threads*.jsonl")):
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            yield pytest.param(row, id=f"{row['id']}-{row['thread']}")
+
+
+ROWS = list(rows())
+
+
+def tools_of(row: Any) -> list[ToolSpec]:
+    return [ToolSpec(tool["name"], tool["description"], tool["parameters"]) for tool in row["tools"]]
+
+
+def read(dialect: Any, row: Any) -> dict[str, Any]:
+    """What is said, what runs, and how many calls the model is told about."""
+    deltas = parse_pieces(dialect, [row["input"]], tools_of(row))
+    selected = {index for delta in deltas if isinstance(delta, BatchEnded) for index in delta.selected}
+    done = [delta for delta in deltas if isinstance(delta, CallCompleted) and delta.index in selected]
+    return {
+        "content": "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)).strip(),
+        "calls": [{"name": call.name, "arguments": call.arguments} for call in done],
+        "malformed": sum(isinstance(delta, CallMalformed) for delta in deltas),
+    }
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_paste_is_read_or_reported(row: Any) -> None:
+    assert read(get_dialect(row["dialect"]), row) == row["expect"]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_auto_says_the_same_of_a_call(row: Any) -> None:
+    own = get_dialect(row["dialect"])
+    assert read(AutoDialect(own), row)["calls"] == row["expect"]["calls"]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_cut_changes_nothing(row: Any) -> None:
+    text = row["input"]
+    for dialect in (get_dialect(row["dialect"]), AutoDialect()):
+        check_splits(
+            dialect, text, tools_of(row), "stop", splits=[list(text), list(chunks(text, 3)), *every_split(text)]
+        )

@@ -1,0 +1,115 @@
+"""What is a call and what is an example of one: the table of docs/design.md 4.1, over every dialect of blocks."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from toolspeak import Agent, tool
+from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.testing import check_splits, chunks
+
+RUN = ToolSpec("run", "", {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]})
+TOOLS = [RUN]
+MESSAGES = ("harmony", "muse", "inkling", "functionary-v32", "kimi-k3")
+"""Their turns are messages with headers, which say what is a call."""
+ALONE = ("plamo3", "command-r-plus", "gigachat3", "dots")
+"""Their markers are a special token that no text holds, hold a fence, or end a message."""
+NAMES = [each.name for each in DIALECTS if each.name not in MESSAGES + ALONE]
+
+
+def written(dialect: Dialect) -> str:
+    (message,) = dialect.render([Message("assistant", (ToolCall("1", "run", {"command": "ls"}),))], TOOLS)
+    return message.text.strip()  # some begin a line of their own
+
+
+CALL, TEXT, TOLD = "call", "text", "told"
+LONG = "This is how the format works, and what it is good for. " * 6
+ROWS = [
+    ("{call}", CALL),
+    ("I look.\n{call}\n", CALL),
+    ("I look. {call}", CALL),
+    ("```xml\n{call}\n```", CALL),
+    ("I look.\n\n```xml\n{call}\n```\n", CALL),
+    ("```py\nprint(1)\n```\n{call}", CALL),
+    ("````md\n```\nx\n```\n````\n{call}", CALL),
+    ("The ``` marks code.\n{call}", CALL),
+    ("Like this:\n```xml\n{call}\n```\n", TOLD),
+    (LONG + "\n```xml\n{call}\n```\n", TOLD),
+    ("```xml\n{call}\n```\nThat is it.", TOLD),
+    ("```py\nx = 1\n{call}\n", TOLD),
+    ("Like this:\n```xml\n{call}\n```\nThat is it.", TEXT),
+    ("Like this:\n```xml\n{call}\n{call}\n```\nThat is it.", TEXT),
+    ("```py\nx = 1\n{call}\n```\nSo.", TEXT),
+    ("To list, use `{call}`, which lists.", TEXT),
+    ("To list, use {call} and so on.", TEXT),
+    ("To list, use {call}, which lists.", TEXT),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("row", "what"), ROWS)
+def test_the_table_holds_in_every_dialect(name: str, row: str, what: str):
+    dialect = get_dialect(name)
+    if written(dialect)[0].isalpha() and "use" in row:
+        return  # a word that begins a call begins a line
+    text = row.replace("{call}", written(dialect))
+    turn = read_turn(dialect, text, TOOLS)
+    check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 5))])
+    run = [call for call in turn.calls if isinstance(call, ToolCall)]
+    assert bool(run) == (what == CALL), turn.calls
+    if what != CALL:
+        assert turn.text == text
+        assert [getattr(call, "code", "") for call in turn.calls] == (["quoted_call"] if what == TOLD else [])
+
+
+INDENTED = "<function=run>\n    <parameter=command>\n    ls\n    </parameter>\n    </function>"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("qwen3-coder", f"You write:\n\n    {INDENTED}\n\nand the command runs."),
+        ("minimax-m2", 'Use <invoke name="run"><parameter name="command">ls</parameter></invoke> to do so.'),
+        ("hermes", '<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>'.join(["```\n", "\n```\nlike so"])),
+    ],
+)
+def test_an_example_in_prose_is_text(name: str, text: str):
+    turn = read_turn(get_dialect(name), text, TOOLS)
+    assert (turn.calls, turn.text) == ((), text)
+
+
+@tool(read_only=True)
+def run(command: str) -> str:
+    """Runs a command."""
+    raise AssertionError("an example ran")
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "minimax-m2", "cogency-json", "tool-call", "auto"])
+def test_a_run_goes_on_where_an_example_may_have_been_meant(name: str):
+    example = written(get_dialect("cogency-json" if name == "auto" else name))
+    reply = f"Like this:\n```\n{example}\n```"
+    provider = ScriptedProvider([reply, "x"])
+    result = Agent(provider, [run], dialect=name).run_sync("go")
+    assert result.answer == "x"
+    messages = [cast("TextMessage", each) for each in provider.requests[1].messages]
+    assert "did not run" in messages[-1].text
+    assert messages[-2].text == reply
+
+
+def test_a_call_behind_an_example_runs_alone():
+    call = written(get_dialect("hermes"))
+    turn = read_turn(get_dialect("hermes"), f"Not\n```\n{call}\n```\nbut\n{call}", TOOLS)
+    assert [type(each) for each in turn.calls] == [ToolCall]
+    assert turn.text == f"Not\n```\n{call}\n```\nbut\n"
+
+
+def test_under_repair_an_example_stays_one():
+    call = written(get_dialect("hermes"))
+    turn = read_turn(get_dialect("hermes", strict_detection=True), f"Like this:\n```\n{call}\n```\nso", TOOLS)
+    assert turn.calls == ()
+    assert not [each for each in turn.ignored if not isinstance(each.call, MalformedCall)]

@@ -1,0 +1,315 @@
+"""Calls in reasoning: hidden by its end, run where it has none and they end the turn, and never lost without a word."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from dialect_strategies import TOOLS
+from family_checks import examples, parse_growth
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from growth import LINEAR
+from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, ReasoningDelta
+from toolspeak.data.messages import FinishReason, MalformedCall, Message, ToolCall
+from toolspeak.dialects import (
+    DIALECTS,
+    PROTOCOLS,
+    AutoDialect,
+    Dialect,
+    ParsedTurn,
+    Section,
+    StrictDialect,
+    get_dialect,
+    open_parser,
+    read_turn,
+    repaired,
+)
+from toolspeak.testing import check_deltas, check_splits, chunks, every_split, join_deltas
+
+OPENERS = {
+    "harmony": [("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")],
+    "inkling": [("<|content_thinking|>", "<|end_message|>")],
+    "muse": [(" to=self<|message|>", "<|eom|><|start|>assistant to=user<|message|>")],
+}
+"""Of the dialects whose turns are messages, in which reasoning is one of them."""
+
+
+def thoughts_of(dialect: Dialect) -> list[tuple[str, str]]:
+    """How reasoning begins and ends."""
+    if dialect.name in OPENERS:
+        return OPENERS[dialect.name]
+    format_ = getattr(dialect.parser(TOOLS), "format", None)
+    markers = format_.table.markers if format_ is not None else ()
+    return [(f"{each.text}{each.label}", each.end) for each in markers if each.kind == "reasoning"]
+
+
+NEW_MESSAGE = ("harmony", "inkling", "apertus")
+"""A call is a message of its own: one that begins ends the reasoning before it, whatever comes. Apertus's inner part
+holds calls beside thoughts."""
+
+CASES = [(dialect, opened, closed) for dialect in DIALECTS for opened, closed in thoughts_of(dialect)]
+IDS = [f"{dialect.name} {opened}" for dialect, opened, _ in CASES]
+each_thought = pytest.mark.parametrize(("dialect", "opened", "closed"), CASES, ids=IDS)
+ENCLOSING = [case for case in CASES if case[0].name not in NEW_MESSAGE]
+each_enclosing = pytest.mark.parametrize(
+    ("dialect", "opened", "closed"), ENCLOSING, ids=[f"{dialect.name} {opened}" for dialect, opened, _ in ENCLOSING]
+)
+PUBLISHED = [dialect.name for dialect in PROTOCOLS]
+
+
+def written(dialect: Dialect, *names: str, **arguments: str) -> str:
+    calls = tuple(ToolCall("callid000", name, arguments or {"file": "a"}) for name in names)
+    text = dialect.render([Message("assistant", calls)], TOOLS)[0].text
+    if dialect.name == "muse":
+        return text.split("<|message|>")[1]
+    return f"<|start|>assistant{text}" if dialect.name == "harmony" else text
+
+
+def runnable(turn: ParsedTurn) -> list[tuple[str, object]]:
+    return [(call.name, dict(call.arguments)) for call in turn.calls if isinstance(call, ToolCall)]
+
+
+def told(turn: ParsedTurn) -> list[tuple[str, str]]:
+    return [(call.code, call.reason) for call in turn.calls if isinstance(call, MalformedCall)]
+
+
+def test_every_dialect_that_has_reasoning_is_looked_at():
+    assert len({dialect.name for dialect, _, _ in CASES}) >= 47
+
+
+# --- The rule -----------------------------------------------------------------------------------
+
+
+@each_thought
+def test_a_call_that_ends_a_turn_in_open_thoughts_runs(dialect: Dialect, opened: str, closed: str):
+    text = f"{opened}I look.\n{written(dialect, 'read')}"
+    for reply in (text, f"{text}\n"):
+        turn = read_turn(dialect, reply, TOOLS)
+        if dialect.name in PUBLISHED:
+            ((code, reason),) = told(turn)
+            assert (runnable(turn), code) == ([], "in_thoughts")
+            assert "in your thoughts" in reason
+        else:
+            assert (runnable(turn), told(turn)) == ([("read", {"file": "a"})], [])
+            assert turn.reasoning.strip() == "I look."
+        assert turn.text.strip() == ""
+    check_splits(dialect, text, TOOLS, "stop")
+
+
+@each_enclosing
+def test_closed_thoughts_hide_their_calls(dialect: Dialect, opened: str, closed: str):
+    call = written(dialect, "read")
+    text = f"{opened}Maybe {call} no.{closed}Answer"
+    turn = read_turn(dialect, text, TOOLS)
+    assert (turn.calls, turn.text.strip()) == ((), "Answer")
+    assert turn.reasoning == f"Maybe {call} no."
+    assert turn.message.text == "Answer"
+    meant = f"{opened}Maybe {call}{closed}{'' if dialect.name == 'muse' else call}"
+    if dialect.name != "muse":
+        assert (
+            len(runnable(read_turn(dialect, meant, TOOLS))),
+            told(read_turn(dialect, meant, TOOLS)),
+        ) == (1, [])
+    check_splits(dialect, text, TOOLS, "stop")
+
+
+@each_enclosing
+def test_one_with_something_behind_it_does_not_run_and_the_model_is_told(dialect: Dialect, opened: str, closed: str):
+    call = written(dialect, "read")
+    for text in (f"{opened}Maybe {call} or not", f"{opened}Maybe {call}{closed}"):
+        turn = read_turn(dialect, text, TOOLS)
+        ((code, reason),) = told(turn)
+        assert (runnable(turn), code, turn.text.strip()) == ([], "in_thoughts", "")
+        assert ("in your thoughts" in reason, turn.message.text) == (True, "")
+        check_splits(dialect, text, TOOLS, "stop")
+
+
+@each_enclosing
+def test_a_tool_that_nobody_knows_does_not_run_and_the_model_is_told(dialect: Dialect, opened: str, closed: str):
+    text = f"{opened}Maybe {written(dialect, 'fetch')}"
+    turn = read_turn(dialect, text, TOOLS)
+    assert (runnable(turn), [code for code, _ in told(turn)]) == ([], ["in_thoughts"])
+    check_splits(dialect, text, TOOLS, "stop")
+
+
+@each_enclosing
+def test_without_tools_every_name_is_known(dialect: Dialect, opened: str, closed: str):
+    if dialect.name in PUBLISHED or dialect.name == "xlam":
+        pytest.skip("does not run it, or knows bare calls by the tools alone")
+    assert len(runnable(read_turn(dialect, f"{opened}Maybe {written(dialect, 'fetch')}"))) == 1
+
+
+@each_enclosing
+def test_nor_does_one_of_a_turn_that_was_cut_off(dialect: Dialect, opened: str, closed: str):
+    text = f"{opened}Maybe {written(dialect, 'read')}"
+    for finish in cast("list[FinishReason]", ["length", "content_filter", "error"]):
+        turn = read_turn(dialect, text, TOOLS, finish=finish)
+        assert (runnable(turn), [code for code, _ in told(turn)]) == ([], ["in_thoughts"])
+        assert "cut off" in told(turn)[0][1]
+
+
+@each_enclosing
+def test_every_cut_of_the_turn_off_runs_nothing_that_is_not_whole(dialect: Dialect, opened: str, closed: str):
+    text = f"{opened}Maybe {written(dialect, 'read', file='some text')}"
+    for stop in range(len(text)):
+        turn = read_turn(dialect, text[:stop], TOOLS)
+        assert all(arguments in ({"file": "some text"}, {}) for _, arguments in runnable(turn)), text[:stop]
+        parser = dialect.parser(TOOLS)
+        check_deltas([*parser.feed(text[:stop]), *parser.close("stop")])
+
+
+@each_enclosing
+@pytest.mark.parametrize("reads", ["a dialect", "auto", "auto that knows it", "strict", "repaired"])
+def test_whoever_reads_it(dialect: Dialect, opened: str, closed: str, reads: str):
+    if reads == "a dialect":
+        reader: Dialect = dialect
+    elif reads == "auto":
+        reader = AutoDialect()
+    elif reads == "auto that knows it":
+        reader = AutoDialect(dialect)
+    else:
+        try:
+            reader = StrictDialect(dialect) if reads == "strict" else repaired(dialect)
+        except Exception as error:  # noqa: BLE001 - a dialect without such a reader says why
+            pytest.skip(str(error))
+    if reads == "auto" and (opened[0] not in "<[" or dialect.name in ("muse", *PUBLISHED)):
+        pytest.skip("words that begin reasoning are prose while the dialect is not known")
+    call = written(dialect, "read")
+    runs = dialect.name not in PUBLISHED
+    if reads == "strict" and not runs:
+        pytest.skip("a published protocol")
+    for text, count in ((f"{opened}I look.\n{call}", 1 * runs), (f"{opened}Maybe {call} no.{closed}Answer", 0)):
+        turn = read_turn(reader, text, TOOLS)
+        assert len(runnable(turn)) == count, text
+        check_splits(reader, text, TOOLS, "stop", splits=[tuple(chunks(text, size)) for size in (1, 3, 7)])
+
+
+@each_enclosing
+def test_where_the_prompt_opened_them(dialect: Dialect, opened: str, closed: str):
+    call = written(dialect, "read")
+    turn = read_turn(dialect, f"I look.\n{call}", TOOLS, starts_in="reasoning")
+    assert len(runnable(turn)) == (dialect.name not in PUBLISHED)
+    behind = "" if dialect.name == "muse" else call
+    turn = read_turn(dialect, f"Maybe {call}.{closed}{behind}", TOOLS, starts_in="reasoning")
+    assert len(runnable(turn)) == (dialect.name != "muse")
+
+
+@each_enclosing
+def test_where_reasoning_stays_in_the_text(dialect: Dialect, opened: str, closed: str):
+    if dialect.name in PUBLISHED:
+        pytest.skip("does not run it")
+    for text, count in (
+        (f"{opened}I look.\n{written(dialect, 'read')}", 1),
+        (f"{opened}Maybe {written(dialect, 'read')} no.{closed}Answer", 0),
+    ):
+        parser = open_parser(dialect, TOOLS, keep_reasoning=True)
+        deltas = [*parser.feed(text), *parser.close("stop")]
+        assert len([delta for delta in deltas if isinstance(delta, CallCompleted)]) == count
+        assert not [delta for delta in deltas if isinstance(delta, CallMalformed | ReasoningDelta)]
+
+
+# --- What a draft is ----------------------------------------------------------------------------
+
+HERMES = get_dialect("hermes")
+A, B = (f'<tool_call>{{"name": "read", "arguments": {{"file": "{name}"}}}}</tool_call>' for name in "ab")
+TURNS: list[tuple[str, list[str], list[str]]] = [
+    (f"<think>x {A}\n{B}\n", ["a", "b"], []),
+    (f"<think>x {A} or {B}", ["b"], []),
+    (f'<think>x <tool_call>{{"name": "read", "arguments": {{"file": "… {A}', ["a"], []),
+    (f'<think>x <tool_call>{{"name": "read", "arguments": {{"file": "a… </tool_call>\n{A}\n{B}', ["a", "b"], []),
+    (f"<think>x {A}</think>y", [], []),
+    (f"<think>x {A}</think>{B}", ["b"], []),
+    (f"x<think>y {A} z", [], []),
+    (f"x<think>y {A}", ["a"], []),
+    (f"{A}<think>x {B} y</think>", ["a"], []),
+    (f"{A}<think>x {B}", ["a", "b"], []),
+    (f"<think>x <think>y</think> {A}", ["a"], []),
+    (f"<think>x <think>y {A}</think> z</think>", [], ["in_thoughts"]),
+    (f"<think>x\n```\n{A}\n```", [], ["in_thoughts"]),
+    (f"<think>x `{A}`", [], []),
+    ('<think>the format is <tool_call>{"name"', [], ["in_thoughts"]),
+    ("<think>the format is <tool_call> and so on", [], []),
+    (f"<think>x {A}<tool_response>\n[]</tool_response>", [], ["in_thoughts"]),
+    (f"<think>x {A}<|im_end|>", ["a"], []),
+    (f"<think>x {A}</think>\n\n", [], ["in_thoughts"]),
+    (f"<think>x {A}\n<|im_end|>y<|im_end|>z", [], ["in_thoughts"]),
+    ("<think>" + A.replace('"a"', '"</think>"'), [], ["no_start"]),
+]
+
+
+@pytest.mark.parametrize(("text", "files", "codes"), TURNS)
+def test_a_draft_is_a_run_of_blocks(text: str, files: list[str], codes: list[str]):
+    turn = read_turn(HERMES, text, TOOLS)
+    assert [arguments for _, arguments in runnable(turn)] == [{"file": file} for file in files]
+    assert [code for code, _ in told(turn)] == codes
+    check_splits(HERMES, text, TOOLS, "stop", splits=every_split(text, 2))
+    check_splits(HERMES, text, TOOLS, "length", splits=every_split(text, 2))
+    for dialect in (AutoDialect(), AutoDialect(HERMES), StrictDialect(AutoDialect(), broken=True)):
+        check_splits(dialect, text, TOOLS, "stop", splits=[tuple(chunks(text, size)) for size in (1, 2, 5)])
+
+
+def test_a_thought_leaves_again_once_something_stands_behind_a_draft():
+    parser = HERMES.parser(TOOLS)
+    first = parser.feed(f"<think>x {A}")
+    assert join_deltas(first) == [ReasoningDelta("x ")]
+    assert join_deltas(parser.feed(" no.")) == [ReasoningDelta(f"{A} no.")]
+    assert join_deltas(parser.feed(" So")) == [ReasoningDelta(" So")]
+
+
+def test_a_call_in_open_thoughts_comes_with_its_batch_when_the_turn_ends():
+    parser = HERMES.parser(TOOLS)
+    assert not [delta for delta in parser.feed(f"<think>x {A}") if not isinstance(delta, ReasoningDelta)]
+    deltas = [*parser.close("stop")]
+    assert [type(delta).__name__ for delta in join_deltas(deltas)] == [
+        "CallStarted",
+        "ArgumentsDelta",
+        "CallCompleted",
+        "BatchEnded",
+    ]
+    assert deltas[-1] == BatchEnded((0,), True)
+
+
+def test_a_call_of_thoughts_is_not_repaired():
+    turn = read_turn(repaired(HERMES), "<think>x <tool_call>{'name': 'read', 'arguments': {}}</tool_call> y", TOOLS)
+    assert (runnable(turn), [code for code, _ in told(turn)]) == ([], ["in_thoughts"])
+
+
+def test_the_last_call_counts_where_only_one_does():
+    """In `auto`, which takes the block for Hermes's; `tool-call` itself runs none in thoughts."""
+    protocol = get_dialect("tool-call")
+    turn = read_turn(protocol, f"{A}<think>x {B}", TOOLS)
+    assert runnable(turn) == []
+    assert [code for code, _ in told(turn)] == ["in_thoughts"]
+
+
+# --- In every cut, of any text ------------------------------------------------------------------
+
+PIECES = [A, B, "<think>", "</think>", "`", "```\n", "x", " ", '<tool_call>{"', "<tool_call>", "</tool_call>", "{", '"']
+
+
+@given(
+    pieces=st.lists(st.sampled_from(PIECES), max_size=9),
+    finish=st.sampled_from(["stop", "length"]),
+    starts_in=st.sampled_from(["text", "reasoning"]),
+    reads=st.sampled_from(["hermes", "auto", "strict", "tool-call"]),
+)
+@example(pieces=["<tool_call>", "<think>"], finish="stop", starts_in="text", reads="strict")
+@example(pieces=['<tool_call>{"', "<think>"] * 2, finish="stop", starts_in="text", reads="strict")
+@examples(400)
+def test_any_text_in_any_cut(pieces: list[str], finish: FinishReason, starts_in: Section, reads: str):
+    dialect = StrictDialect(AutoDialect(), broken=True) if reads == "strict" else get_dialect(reads)
+    text = "".join(pieces)
+    splits = [tuple(chunks(text, size)) for size in (1, 2, 3, 11)]
+    check_splits(dialect, text, TOOLS, finish, starts_in=starts_in, splits=splits)
+
+
+@pytest.mark.parametrize("name", ["hermes", "auto", "qwen3-coder", "deepseek-v31", "glm45", "xlam", "muse"])
+@pytest.mark.parametrize("piece", ["call", "start", "half"])
+def test_time_is_linear(name: str, piece: str):
+    dialect = get_dialect(name)
+    call = written(HERMES if name == "auto" else dialect, "read")
+    opened = " to=self<|message|>" if name == "muse" else "<think>"
+    repeated = {"call": f"{call} ", "start": call[: len(call) // 3], "half": call[: len(call) // 2]}[piece]
+    assert parse_growth(dialect, opened, repeated, 16) < LINEAR

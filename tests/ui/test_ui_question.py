@@ -1,0 +1,112 @@
+"""A request on a screen: all of it, a screen at a time, and nothing in it hides the rest."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import chop_cells
+
+from toolspeak.data.messages import ToolCall
+from toolspeak.data.tools import Effects, ToolSpec
+from toolspeak.execute import ApprovalRequest
+from toolspeak.tools.builtin.diff import unified_diff
+from toolspeak.tools.builtin.text import quoted, visible
+from toolspeak.ui import Question, make_console
+
+DIFF = "--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def request(arguments: dict[str, object], preview: str) -> ApprovalRequest:
+    return ApprovalRequest(ToolCall("c", "t", arguments), ToolSpec("t", "", {}), Effects(), preview, "writes x")
+
+
+def screens(asked: ApprovalRequest, width: int, rows: int) -> list[str]:
+    """What is written for each screen, as plain text."""
+    question, found = Question(asked), []
+    while True:
+        stream = Terminal()
+        console = make_console(stream)
+        console.width, console.height = width, rows
+        question.show(console, rows)
+        found.append(re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()))
+        if not question.hidden:
+            return found
+
+
+def whole(asked: ApprovalRequest) -> str:
+    stream = io.StringIO()
+    Question(asked).show(make_console(stream))
+    return stream.getvalue()
+
+
+@given(st.text("ab \n\t字é\u00ad\u202e\x1b+-", max_size=600), st.sampled_from([40, 80]), st.integers(6, 30))
+def test_the_screens_together_are_the_whole_and_none_is_longer_than_a_screen(text: str, width: int, rows: int):
+    asked = request({"command": text}, visible(text))
+    found = screens(asked, width, rows)
+    for screen in found:
+        lines = screen.removesuffix("\n").split("\n")
+        assert sum(max(1, len(chop_cells(line, width))) for line in lines) <= rows
+    assert "".join(found).replace("\n", "") == whole(asked).replace("\n", "")
+    assert found[0].startswith("? t  writes x\n")
+
+
+def test_arguments_are_shown_in_full_unless_the_preview_shows_them():
+    long = "x" * 100_000
+    assert f'a: "{long}"' in whole(request({"a": long}, ""))
+    assert f'a: "{long}"' in whole(request({"a": long}, "(no preview: it failed)"))
+    beside = whole(request({"a": long}, DIFF))
+    assert f'a: "{"x" * 60}"… (+99,940 characters)' in beside
+    assert "+y" in beside
+    command = whole(request({"command": "rm\nx", "timeout": 5}, "rm\nx"))
+    assert (command.count("rm"), "timeout: 5" in command) == (1, True)
+
+
+HIDDEN = (
+    "\u00ad\u034f\u061c\u115f\u17b4\u180e\u200b\u202e\u2066\u2800\u3164\ue000\ufe0f\ufeff\uffa0\U000e0041\U000e0100"
+    "\u00a0\u2003\x07\x1b\x9b\r"
+)
+
+
+@pytest.mark.parametrize("hidden", HIDDEN, ids=ascii)
+def test_what_nobody_sees_is_spelled_out(hidden: str):
+    spelled = re.compile(rf"\\(?:[xuU]0*{ord(hidden):x}|r)")
+    for asked in (
+        request({"command": f"rm{hidden}x"}, visible(f"rm{hidden}x")),
+        request({"path": f"a{hidden}b"}, ""),
+        request({"path": f"a{hidden}b"}, unified_diff(f"a{hidden}b", "", f"x{hidden}y\n")),
+    ):
+        shown = whole(asked)
+        assert hidden not in shown
+        assert spelled.search(shown)
+
+
+def test_long_white_space_is_counted_and_an_indentation_stays():
+    command = "echo hello" + " " * 9000 + "; rm -rf ~" + "\n" * 300 + "rm -rf /"
+    shown = whole(request({"command": command}, command))
+    assert "echo hello⟨9,000 spaces⟩; rm -rf ~" in shown
+    assert "⋯ 299 empty lines" in shown
+    assert shown.endswith("    rm -rf /\n")
+    code = "def f():\n" + " " * 20 + "return  1\n"
+    assert " " * 20 + "return  1" in whole(request({"text": code}, code))
+    added = unified_diff("a", "", "x\n" + "\n" * 300 + "y\n")
+    assert "⋯ 300 added empty lines" in whole(request({"path": "a"}, added))
+
+
+def test_a_path_cannot_forge_a_diff():
+    path = "a.txt\n+++ b.txt\n@@ -1 +1 @@\n-x"
+    diff = unified_diff(path, "", "real\n")
+    assert diff.count("\n") == 4
+    assert diff.startswith('--- "a.txt\\n+++ b.txt')
+    for plain in ("a.txt", "dir/b c.md", "ü.txt", "--- x"):
+        assert quoted(plain) == plain
+    for odd in (" a", "a ", "a  b", 'a"b', "a\\b", "a\tb", "", "a\u202eb"):
+        assert quoted(odd).startswith('"'), odd
