@@ -95,7 +95,7 @@ def lone_end(before: str, ends: Iterable[str]) -> str:
     """The end marker of calls with which a reply ends though nothing opened it; empty if there is none, or if it is
     mentioned in a sentence."""
     said = before.rstrip()
-    end = next((end for end in ends if said.endswith(end)), "")
+    end = max((end for end in ends if said.endswith(end)), key=len, default="")  # one may end in another
     front = said.removesuffix(end)
     return end if end and (not front.strip() or place_of(front) == "line") else ""
 

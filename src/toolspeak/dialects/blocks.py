@@ -267,8 +267,8 @@ class BlockParser(TextParser):
         self._calls += block.count
         indexes = [self._calls - 1] if block.problem is not None else range(first, self._calls)
         self._batch.add(indexes, malformed, block.all_notes, out, broken=block.problem is not None)
-        if self._raws is not None and block.problem is None:
-            self._raws.append(block.body.raw.value())
+        if self._raws is not None:
+            self._raws.append(block.body.raw.value() if block.problem is None else None)
         block.body.release()
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:

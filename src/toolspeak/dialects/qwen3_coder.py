@@ -107,6 +107,6 @@ SEED_OSS = element_dialect(
     forms=("named_function", "json"),
     reasoning=("<seed:think>", "</seed:think>"),
     results=None,
-    live=("seed:tool_call", "seed:think", "function="),
+    live=("seed:tool_call", "seed:think", "function=", "function>"),
     rules=_RULES,
 )

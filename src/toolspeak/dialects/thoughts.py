@@ -49,7 +49,7 @@ class ThinkingParser(TurnParser):
     _draft: Draft | None = None
     _said: bool = False  # whether the turn has any text, up to the last reasoning
     _hidden: Draft | None = None  # the last draft that stayed one
-    _raws: list[str] | None = None  # of the blocks that ended, in a draft's reader
+    _raws: list[str | None] | None = None  # of the blocks that ended, in a draft's reader; None for a broken one
 
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
         super().__init__(format.batch)
@@ -84,9 +84,9 @@ class ThinkingParser(TurnParser):
         """A parser that reads what stands in reasoning as if it stood in text."""
 
     @property
-    def raws(self) -> list[str]:
-        """The bodies of the blocks that were read to their end so far, of a draft's reader."""
-        return self._raws or []
+    def first_raw(self) -> str | None:
+        """The body of the first block if it was read to its end, of a draft's reader."""
+        return self._raws[0] if self._raws else None
 
     @property
     @abstractmethod
@@ -326,8 +326,9 @@ class Draft:
         self._pieces.append(text)
         self._length += len(text)
         deltas = self.reader.feed(text)
-        self.deltas += deltas
-        self._over = self.reader.broken_at is not None or any(map(_is_none, deltas))
+        stop = next((i for i, delta in enumerate(deltas) if _is_none(delta)), len(deltas))
+        self.deltas += deltas[: stop + 1]  # what a longer piece has behind that is none of the draft
+        self._over = stop < len(deltas) or self.reader.broken_at is not None
         return not self._over
 
     def mark(self, found: Found) -> None:
@@ -366,8 +367,8 @@ class Draft:
         """The text of its block, or of the first one where something stands behind that."""
         if not self._over:
             return self.text[self._found.length :].rstrip().removesuffix(self._found.marker.end or "")
-        if self.reader.raws:
-            return self.reader.raws[0]
+        if self.reader.first_raw is not None:
+            return self.reader.first_raw
         stops = [each.offset for each in self.deltas if isinstance(each, CallMalformed) and each.whole_block]
         stop = stops[0] if stops else self.reader.broken_at
         return "" if stop is None else self.text[self._found.length : stop - self.start]

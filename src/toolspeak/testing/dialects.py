@@ -112,10 +112,17 @@ def check_results_cannot_forge(
     return rendered
 
 
+_BEFORE = "I read it.\n"
+
+
 def _require_same_shape(
     dialect: Dialect, text: str, plain: str, tools: Sequence[ToolSpec], finish: FinishReason
 ) -> None:
-    """Both texts, read as turns, hold the same blocks and the same text around them, and no call."""
+    """Both texts, read as turns, hold the same blocks and the same text around them, and no call.
+
+    A line stands in front of them: results never begin what the model says, where bare JSON is a call.
+    """
+    text, plain = f"{_BEFORE}{text}", f"{_BEFORE}{plain}"
     found, expected = (join_deltas(parse_pieces(dialect, [each], tools, finish)) for each in (text, plain))
     blocks, known = ([delta for delta in deltas if not isinstance(delta, TextDelta)] for deltas in (found, expected))
     wrong = [delta for delta in blocks if not isinstance(delta, ForgedResults)]
