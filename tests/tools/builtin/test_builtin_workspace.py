@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import stat
@@ -221,6 +222,35 @@ def test_replacing_is_by_a_new_file_and_leaves_nothing_behind(workspace, root):
     with pytest.raises(ToolError):
         workspace.replace("folder", b"x")
     assert sorted(os.listdir(root)) == ["a.txt", "folder"]
+
+
+def test_what_another_program_has_changed_meanwhile_is_left_as_it_is(workspace, root):
+    """Such a program knows nothing of the lock; whoever wanted to replace what it changed is told."""
+    (root / "a.txt").write_text("another's")
+    for before in (b"ours", b"another", None):
+        with pytest.raises(ToolError, match=r"'a\.txt' was (changed|made) by another program"):
+            workspace.replace("a.txt", b"new", before)
+    with pytest.raises(ToolError, match=r"'b\.txt' was changed by another program"):
+        workspace.replace("b.txt", b"new", b"deleted meanwhile")
+    assert (root / "a.txt").read_text() == "another's"
+    assert os.listdir(root) == ["a.txt"]
+    workspace.replace("a.txt", b"new", b"another's")
+    workspace.replace("b.txt", b"new", None)
+    assert [(root / name).read_text() for name in ("a.txt", "b.txt")] == ["new", "new"]
+
+
+@pytest.mark.parametrize("descriptors", [True, False])
+def test_a_folder_that_another_process_holds_is_waited_for_and_then_named(root, descriptors):
+    workspace = Workspace(root, descriptors=descriptors, lock_seconds=0)
+    (root / "sub").mkdir()
+    holder = os.open(root / "sub", os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    with pytest.raises(ToolError, match=r"'sub/a\.txt' was not changed: another process"), workspace.alone("sub/a.txt"):
+        pass
+    with workspace.alone("a.txt"):
+        os.close(holder)
+    with workspace.alone("sub/a.txt"):
+        pass
 
 
 @pytest.mark.parametrize("path", ["n" * 300, "a.txt/b", "missing/b"])

@@ -8,7 +8,7 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import seen
-from toolspeak.tools.builtin.change import alone, changes, preview, would_fail
+from toolspeak.tools.builtin.change import changes, preview, would_fail
 from toolspeak.tools.builtin.text import encode, quoted, text_chunks, visible
 from toolspeak.tools.builtin.workspace import MAX_EDIT, Workspace
 
@@ -40,7 +40,7 @@ def append_tool(workspace: Workspace) -> Tool:
         """
         data = encode(content, "content")
         real = workspace.real(path)
-        with alone(workspace, path):
+        with workspace.alone(path, create=True):
             before = _before(workspace, path)
             size = workspace.append(path, data)
             if before is not None and size == len(before) + len(data):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
 from typing import Any
 
 from toolspeak.data.tools import Effects
@@ -21,29 +20,19 @@ def changes(workspace: Workspace, path: str, *, idempotent: bool = False, destru
     return Effects(reads=key, writes=key, idempotent=idempotent, destructive=destructive)
 
 
-# A fixed number, so that nothing grows with the files of a long run; two files may share a lock.
-_LOCKS = tuple(Lock() for _ in range(64))
-
-
-def alone(workspace: Workspace, path: str) -> Lock:
-    """Held while a call reads, changes and replaces a file: of calls that run at the same time, on purpose
-    (`parallel`) or in another run of this process, none undoes what another did."""
-    return _LOCKS[hash(workspace.scope(path)) % len(_LOCKS)]
-
-
 def apply(workspace: Workspace, ctx: RunContext[Any], path: str, change: Callable[[str], str]) -> str:
     """Change an existing text file; the diff as the model reads it.
 
     `change` raises ToolError when it does not fit the text.
     """
-    with alone(workspace, path):
+    with workspace.alone(path):
         data = workspace.read(path)
         before = decode(data, path)
         after = change(before)
         encoded = after.encode()
         if encoded == data:
             return "The file already has this content: nothing was changed."
-        workspace.replace(path, encoded)
+        workspace.replace(path, encoded, data)
         seen.update(ctx, workspace.real(path), data, encoded)
     return shortened(unified_diff(path, before, after))
 

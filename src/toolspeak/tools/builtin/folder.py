@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import stat
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Self
+
+_fcntl = importlib.import_module("fcntl") if os.name == "posix" else None
 
 DESCRIPTORS = {
     os.open,
@@ -24,6 +29,9 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | _NO_LINK | os.O_RDONLY
 # Without O_NONBLOCK, opening a FIFO nobody writes to would wait for ever; O_BINARY keeps CRLF on Windows.
 _FILE = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+
+
+_NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 class Folder:
@@ -104,6 +112,41 @@ class Folder:
         """Give the file `old` the name `new`, replacing what was there."""
         os.replace(self._at(old), self._at(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
+    def add(self, old: str, new: str) -> None:
+        """Give the file `old` the name `new`, which must be free: raises FileExistsError when it is not."""
+        try:
+            os.link(self._at(old), self._at(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:  # FAT, some network file systems and Android have no hard links
+                raise
+            with suppress(FileNotFoundError):
+                self.stat(new)
+                raise FileExistsError(errno.EEXIST, "made in between", new) from None
+            self.rename(old, new)
+        else:
+            self.unlink(old)
+
+    @contextmanager
+    def alone(self, seconds: float) -> Generator[None, None, None]:
+        """Hold the folder's lock, which one process and thread at a time can hold (flock(2)).
+
+        Raises TimeoutError when another has held it for so many seconds. Nothing is held where a folder cannot be
+        locked: on Windows and some network file systems.
+        """
+        if _fcntl is None:
+            yield
+            return
+        name = self._path if self._descriptor is None else "."
+        # Opened anew: the lock belongs to what was opened, so that two threads hold each other off too.
+        descriptor = os.open(name, _FOLDER, dir_fd=self._descriptor)
+        try:
+            _lock(partial(_fcntl.flock, descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB), seconds)
+            yield
+        finally:
+            with suppress(OSError):
+                _fcntl.flock(descriptor, _fcntl.LOCK_UN)  # closing is not enough once somebody has forked
+            os.close(descriptor)
+
     def unlink(self, name: str) -> None:
         os.unlink(self._at(name), dir_fd=self._descriptor)
 
@@ -121,3 +164,18 @@ class Folder:
 
     def _at(self, name: str) -> str:
         return name if self._descriptor is not None else os.path.join(self._path, name)
+
+
+def _lock(lock: Callable[[], object], seconds: float) -> None:
+    end, wait = time.monotonic() + seconds, 0.001
+    while True:
+        try:
+            lock()
+            return
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise TimeoutError(errno.ETIMEDOUT, "locked by another process") from None
+        except OSError:
+            return
+        time.sleep(wait)
+        wait = min(2 * wait, 0.02)

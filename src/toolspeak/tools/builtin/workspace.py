@@ -10,10 +10,11 @@ import sys
 import time
 import unicodedata
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from threading import Lock
+from typing import BinaryIO, Literal
 
 from toolspeak.data.tools import UNVERSIONED
 from toolspeak.errors import ToolError, UsageError
@@ -26,6 +27,9 @@ MAX_EDIT = 64 * 1024 * 1024
 _TICK = 20_000_000
 """Nanoseconds in which a change may be followed by one that has the same time: kernels count in steps of 1 to 10 ms."""
 
+# A fixed number, so that nothing grows with the folders of a long run; two folders may share a lock.
+_LOCKS = tuple(Lock() for _ in range(64))
+
 _REASONS = {
     errno.ENOENT: "does not exist: `list` shows what does.",
     errno.ENOTDIR: "lies in something that is no folder: `list` shows what is there.",
@@ -33,9 +37,14 @@ _REASONS = {
     errno.ELOOP: "was replaced by a symbolic link while it was opened: nothing was done.",
     errno.EACCES: "may not be accessed: permission denied.",
     errno.EPERM: "may not be changed: operation not permitted.",
+    errno.ETIMEDOUT: "was not changed: another process is changing files in its folder; try again.",
     errno.EROFS: "is on a read-only file system.",
     errno.ENAMETOOLONG: "has a name that is too long: choose a shorter one.",
     errno.ENOSPC: "could not be written: the disk is full.",
+}
+_NOT_WRITABLE = {
+    errno.EACCES: "was not written: permission denied for its folder, or one above; choose another folder.",
+    errno.ENOTDIR: "was not written: something above it is a file, not a folder; choose another path.",
 }
 _KINDS = {
     stat.S_IFDIR: "is a folder, not a file: use `list`.",
@@ -45,6 +54,10 @@ _KINDS = {
     stat.S_IFCHR: "is a device, not a file: only regular files can be used.",
     stat.S_IFBLK: "is a device, not a file: only regular files can be used.",
 }
+
+
+_CHANGED = "{!r} was changed by another program meanwhile: nothing was written; read it again."
+_MADE = "{!r} was made by another program meanwhile: nothing was written; read it first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +79,9 @@ class Workspace:
     message. A hard link cannot be told from a file of its own: reading one is allowed, writing splits it off.
     """
 
-    def __init__(self, root: str | Path, *, descriptors: bool = DESCRIPTORS) -> None:
-        """Raises UsageError when `root` is no folder. `descriptors=False` is the way for platforms without them."""
+    def __init__(self, root: str | Path, *, descriptors: bool = DESCRIPTORS, lock_seconds: float = 10.0) -> None:
+        """Raises UsageError when `root` is no folder. `descriptors=False` is the way for platforms without them.
+        `lock_seconds` is how long `alone` waits for another process."""
         given = os.path.abspath(root)
         real = os.path.realpath(given)
         if not os.path.isdir(real):
@@ -75,6 +89,7 @@ class Workspace:
         self.root = Path(real)
         self._given = given
         self._descriptors = descriptors
+        self._lock_seconds = lock_seconds
         self._ignores_case = sys.platform in ("win32", "darwin")
 
     # Names
@@ -157,30 +172,47 @@ class Workspace:
 
     # Writing
 
-    def replace(self, path: str, data: bytes) -> None:
+    @contextmanager
+    def alone(self, path: str, *, create: bool = False) -> Generator[None, None, None]:
+        """Held while a call reads, changes and replaces a file: of calls that run at the same time, in this process or
+        in another, none undoes what another did. `create` makes the file's folder when it is missing.
+
+        Raises ToolError when another process holds the folder for longer than `lock_seconds`.
+        """
+        parts = self.resolve(path)
+        # Threads wait here, without asking again and again.
+        with _LOCKS[hash(parts[:-1]) % len(_LOCKS)], ExitStack() as held:
+            with _explained(path, writing=create):
+                folder = held.enter_context(self.folder(parts[:-1], create=create))
+                held.enter_context(folder.alone(self._lock_seconds))
+            yield
+
+    def replace(self, path: str, data: bytes, before: bytes | Literal["any"] | None = "any") -> None:
         """Put `data` in the place of the file at once: a reader sees the old content or the new, never a part.
 
         Missing folders are made. An existing file keeps its mode, and its owner where that is permitted;
         a file behind a link is replaced, not the link. The content is on the disk when this returns.
+        `before` is what the file must still hold; None: there must be none. Otherwise ToolError is raised and nothing
+        is changed.
         """
         parts = self.resolve(path)
         if not parts:
             raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
-        with _explained(path), self.folder(parts[:-1], create=True) as folder:
-            _replace(folder, parts[-1], data, path)
+        with _explained(path, writing=True), self.folder(parts[:-1], create=True) as folder:
+            _replace(folder, parts[-1], data, path, before)
 
     def append(self, path: str, data: bytes) -> int:
         """Add `data` at the end of the file, made when missing; the new size in bytes."""
         parts = self.resolve(path)
         if not parts:
             raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
-        with _explained(path), self.folder(parts[:-1], create=True) as folder:
+        with _explained(path, writing=True), self.folder(parts[:-1], create=True) as folder:
             before = _existing(folder, parts[-1], path)
             if before is not None and before.st_nlink > 1:
                 # The file's other names may lie outside (a package cache, say), so it is split off.
-                whole = self.read(path) + data
-                _replace(folder, parts[-1], whole, path)
-                return len(whole)
+                old = self.read(path)
+                _replace(folder, parts[-1], old + data, path, old)
+                return len(old) + len(data)
             # Never created and found at once: what appears in between is looked at before it is written to.
             flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if before is None else 0)
             with os.fdopen(folder.open(parts[-1], flags), "ab") as file:
@@ -188,10 +220,13 @@ class Workspace:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                size = os.fstat(file.fileno()).st_size
-            if before is None:
-                folder.sync()
-            return size
+                written = os.fstat(file.fileno())
+            with suppress(FileNotFoundError):
+                if os.path.samestat(written, folder.stat(parts[-1])):
+                    if before is None:
+                        folder.sync()
+                    return written.st_size
+            raise ToolError(f"{path!r} was replaced by another program meanwhile: read it, and see what it lacks.")
 
     # The walk
 
@@ -238,12 +273,13 @@ class Workspace:
 
 
 @contextmanager
-def _explained(path: str) -> Generator[None, None, None]:
+def _explained(path: str, *, writing: bool = False) -> Generator[None, None, None]:
     """An OSError becomes a ToolError that names the path as the model wrote it."""
     try:
         yield
     except OSError as error:
-        reason = _REASONS.get(error.errno or 0) or f"failed: {error.strerror or error}."
+        reasons = _REASONS | _NOT_WRITABLE if writing else _REASONS
+        reason = reasons.get(error.errno or 0) or f"failed: {error.strerror or error}."
         raise ToolError(f"{path!r} {reason}") from error
 
 
@@ -267,25 +303,42 @@ def _existing(folder: Folder, name: str, shown: str) -> os.stat_result | None:
     return found
 
 
-def _replace(folder: Folder, name: str, data: bytes, shown: str) -> None:
-    before = _existing(folder, name, shown)
+def _replace(folder: Folder, name: str, data: bytes, shown: str, before: bytes | Literal["any"] | None) -> None:
+    found = _existing(folder, name, shown)
     # Not derived from the file's name: that may already be as long as a name can be.
     temporary = f".toolspeak-{secrets.token_hex(8)}.tmp"
     # A new file gets the umask's mode from the system; content of an existing one is hidden until its mode is set.
-    descriptor = folder.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
+    descriptor = folder.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if found is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            if before is not None and hasattr(os, "fchmod"):
-                _keep_owner_and_mode(file.fileno(), before)
+            if found is not None and hasattr(os, "fchmod"):
+                _keep_owner_and_mode(file.fileno(), found)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        folder.rename(temporary, name)
+        if before is None:
+            folder.add(temporary, name)
+        else:
+            if before != "any" and not _holds(folder, name, before):
+                raise ToolError(_CHANGED.format(shown))
+            folder.rename(temporary, name)
+    except FileExistsError:
+        with suppress(OSError):
+            folder.unlink(temporary)
+        raise ToolError(_MADE.format(shown)) from None
     except BaseException:
         with suppress(OSError):
             folder.unlink(temporary)
         raise
     folder.sync()
+
+
+def _holds(folder: Folder, name: str, data: bytes) -> bool:
+    try:
+        with os.fdopen(folder.open(name, os.O_RDONLY), "rb") as file:
+            return file.read(len(data) + 1) == data
+    except FileNotFoundError:
+        return False
 
 
 def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:

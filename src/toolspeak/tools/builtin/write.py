@@ -8,7 +8,7 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolError
 from toolspeak.tools import RunContext, Tool, tool
 from toolspeak.tools.builtin import seen
-from toolspeak.tools.builtin.change import alone, changes, preview
+from toolspeak.tools.builtin.change import changes, preview
 from toolspeak.tools.builtin.text import decode, encode, visible
 from toolspeak.tools.builtin.workspace import Workspace
 
@@ -43,14 +43,14 @@ def write_tool(workspace: Workspace) -> Tool:
         """
         data = encode(content, "content")
         real = workspace.real(path)
-        with alone(workspace, path):
+        with workspace.alone(path, create=True):
             before = workspace.read_if_exists(path)
             if before == data:
                 seen.record(ctx, real, seen.digest(data))
                 return {"bytes": len(data), "unchanged": True}
             if before is not None and not overwrite and (reason := _unknown(ctx, real, path, before)):
                 raise ToolError(reason)
-            workspace.replace(path, data)
+            workspace.replace(path, data, before)
             seen.record(ctx, real, seen.digest(data))
         return {"bytes": len(data)}
 
