@@ -135,7 +135,11 @@ def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
     model, kept = book(folder, calls(write("a.txt")), calls(write("b.txt")), "Done."), folder.parent / "rules"
     with at_terminal(folder, model, "--rules", str(kept)) as process:
         process.read_until(ASKS)
-        process.type("t\n")
+        process.type("r\n")
+        shown = process.read_until("Which?")
+        assert f"in later runs with --rules {kept} too" in plain(shown)
+        assert "1  this very call\n    2  every call of write\n" in plain(shown)
+        process.type("2\n")
         code, screen = process.finish()
     assert (code, screen.count(ASKS)) == (0, 1)
     assert (folder / "b.txt").exists()
@@ -150,6 +154,50 @@ def test_this_tool_always_is_kept_in_a_file_until_it_is_revoked(folder: Path):
         folder, "the task", "--model", book(folder, calls(write("d.txt")), "Done."), "--rules", str(kept)
     )
     assert (again.returncode, (folder / "d.txt").exists()) == (3, False)
+
+
+def shell(command: str) -> tuple[str, dict[str, Any]]:
+    return ("shell", {"command": command})
+
+
+def test_a_yes_to_commands_that_begin_so_is_none_to_others(folder: Path):
+    kept = folder.parent / "rules"
+    steps = ["git status && echo one > /dev/null", "echo two", "git status -s | head -1", "echo $(touch x)", "touch y"]
+    model = book(folder, *(calls(shell(step)) for step in steps), "Done.")
+    with at_terminal(folder, model, "--rules", str(kept)) as process:
+        process.read_until(ASKS)
+        process.type("r\n")
+        assert "2  commands that begin with 'git status' or 'echo one', whatever follows\n" in plain(
+            process.read_until("Which?")
+        )
+        process.type("2\n")
+        process.read_until(ASKS)  # echo two
+        process.type("r\n")
+        process.read_until("Which?")
+        process.type("\n")  # none of these: the question again
+        process.read_until(ASKS)
+        process.type("r\n")
+        process.read_until("Which?")
+        process.type("1\n")
+        process.read_until(ASKS)  # head
+        process.type("r\n")
+        process.read_until("Which?")
+        process.type("2\n")
+        for _ in "$(touch x)", "touch y":
+            process.read_until(ASKS)
+            process.type("n\n")
+        code, _ = process.finish()
+    assert (code, (folder / "x").exists(), (folder / "y").exists()) == (0, False, False)
+    listed = completed_text(("rules", str(kept)), cwd=folder).stdout.splitlines()
+    assert [line.split(" while")[0] for line in listed] == [
+        "1  approve shell where each command begins with 'git status' or 'echo one'",
+        "2  approve shell with command='echo two' and nothing else",
+        "3  approve shell where each command begins with 'git status' or 'head'",
+    ]
+    again = book(folder, calls(shell("echo one | head -1; git status; echo two")), "Done.")
+    assert without_terminal(folder, "the task", "--model", again, "--rules", str(kept)).returncode == 3
+    again = book(folder, calls(shell("echo one | head -1; git status")), "Done.")
+    assert without_terminal(folder, "the task", "--model", again, "--rules", str(kept)).returncode == 0
 
 
 def test_quit_ends_the_run(folder: Path):

@@ -10,21 +10,31 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Literal
 
 from rich.console import Console
 
 from toolspeak.cli.edit import edited, editor, read, written
+from toolspeak.data.approvals import Rule
 from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
 from toolspeak.execute import ApprovalRequest, Approver, Decision
 from toolspeak.execute.approval import approve_none
 from toolspeak.execute.threads import in_thread
+from toolspeak.tools.builtin.text import visible
 from toolspeak.ui import Question, make_console, screen_rows, write
 
 DEVICE = "/dev/tty"
-PROMPT = "  Run it? (y)es, (n)o and why, (e)dit, (a)ll from now on, (t)his tool always, (q)uit the run: "
+PROMPT = "  Run it? (y)es, (n)o and why, (e)dit, (r)emember a yes, (a)ll from now on, (q)uit the run: "
 _HIDDEN_PROMPT = "  {hidden:,} more characters. (s)how them before a yes; or (n)o and why, (e)dit, (q)uit the run: "
 _UNCLEAR = "  That is neither a yes nor a no. Type y to run it, or n and your reason."
+_ALL = "  Nothing is asked from now on until this command ends, but for calls that had to be mended."
+_REMEMBERED = {
+    "call": "this very call",
+    "commands": "commands that begin with {begins}, whatever follows",
+    "tool": "every call of {tool}",
+}
+_WHICH = "  Which? (nothing: none of these) "
 _LINE_PROMPT = "  Other arguments, as JSON on one line (nothing: leave them): "
 _LINE = 4096  # the longest line a terminal hands over at once
 
@@ -38,15 +48,16 @@ def has_terminal() -> bool:
         return False
 
 
-def terminal_approver(console: Console | None = None) -> Approver:
+def terminal_approver(console: Console | None = None, kept_in: str = "") -> Approver:
     """Asks the person at the terminal; without a terminal, says no to every call with that reason.
 
+    `kept_in` is the path of the file that keeps the rules of "remember"; without one they last as long as the command.
     It reads standard input if that is a terminal, else the terminal device. Questions are written to `console`
     (default: standard error) if that is a terminal, else to the device too.
     """
     if not has_terminal():
         return approve_none("it needs a yes, and there is no terminal to ask at")
-    return TerminalApprover(console or make_console(sys.stderr))
+    return TerminalApprover(console or make_console(sys.stderr), kept_in)
 
 
 class TerminalApprover:
@@ -57,12 +68,13 @@ class TerminalApprover:
     - `n`, with a reason behind it or not;
     - `e`: other arguments, which are checked, shown and asked about again;
     - `a`: yes to everything from now on, but for repaired calls;
-    - `t`: yes, and a rule is kept that says yes to this tool;
+    - `r`: yes, and a rule is kept: for this very call, for commands that begin so, or for this tool, as is asked then;
     - `q`: no, and the run ends.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, kept_in: str = "") -> None:
         self._console = console
+        self._kept_in = kept_in
         self._all = False
         self._draft: str | None = None  # what was edited and cannot be used: the next edit begins with it
 
@@ -73,19 +85,39 @@ class TerminalApprover:
                     Question(request).show(console)
                     return Decision(True, by="user")
                 asked, self._draft = request, None
-                question = _first_screen(asked, console)
-                while (answer := await self._answer(question, fd, console)).edit:
+                question, always = _first_screen(asked, console), None
+                while (answer := await self._answer(question, fd, console)).edit or answer.remember:
+                    if answer.remember:
+                        always = await self._remembered(asked, fd, console)
+                        if always is not None:
+                            break
+                        continue
                     edited_request = await self._edit(asked, fd, console)
                     if edited_request is not asked:
                         asked, question = edited_request, _first_screen(edited_request, console)
+                if answer.all:
+                    write(console, _ALL, "dim")
         except OSError as error:
             return Decision(False, f"nobody could be asked: {error.strerror or error}", by="user")
         self._all = self._all or answer.all
-        always = request.always() if answer.tool else None
         decision = Decision(answer.yes, answer.reason, by="user", always=always, ends_run=answer.ends)
         if asked is request or not answer.yes:
             return decision
         return replace(decision, arguments=asked.call.arguments, digest=asked.digest)
+
+    async def _remembered(self, asked: ApprovalRequest, fd: int, console: Console) -> Rule | None:
+        """The rule that the person chooses; None for none of them."""
+        kept = f"in later runs with --rules {self._kept_in} too, until `toolspeak rules` revokes it"
+        write(console, f"  Without a question from now on, {kept if self._kept_in else 'until this command ends'}:")
+        offered: list[Literal["call", "commands", "tool"]] = ["call", *(["commands"] if asked.begins else []), "tool"]
+        begins = " or ".join(map(repr, asked.begins))
+        for number, each in enumerate(offered, 1):
+            text = _REMEMBERED[each].format(begins=begins, tool=asked.tool.name)
+            write(console, f"    {number}  {visible(text)}")
+        while line := (await _prompted(_WHICH, fd, console)).strip():
+            if line.isdecimal() and 1 <= int(line) <= len(offered):
+                return asked.always(offered[int(line) - 1])
+        return None
 
     async def _edit(self, asked: ApprovalRequest, fd: int, console: Console) -> ApprovalRequest:
         """The question about the arguments the person writes; the same one if there is nothing to ask about."""
@@ -144,7 +176,7 @@ class _Answer:
     reason: str = ""
     edit: bool = False
     all: bool = False
-    tool: bool = False
+    remember: bool = False
     ends: bool = False
 
 
@@ -166,8 +198,8 @@ def _understand(line: str) -> _Answer | None:
             return _Answer(False, edit=True)
         case "a" | "all":
             return _Answer(True, all=True)
-        case "t" | "tool":
-            return _Answer(True, tool=True)
+        case "r" | "remember":
+            return _Answer(True, remember=True)
         case "q" | "quit":
             return _Answer(False, "the user ended the run", ends=True)
         case _:

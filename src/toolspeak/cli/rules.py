@@ -50,6 +50,8 @@ def _line(each: StandingRule) -> str:
     said = [f"{rule.action} {rule.tool}"]
     said += [f"on {path}" for path in rule.paths]
     said += [f"with {name}={value!r}" for name, value in (rule.arguments or {}).items()]
+    said += ["and nothing else"] if rule.exact else []
+    said += [f"where each command begins with {' or '.join(map(repr, rule.begins))}"] if rule.begins else []
     said += [f"after {rule.after}"] if rule.after else []
     said += ["while its definition is what it was"] if rule.definition else []
     said += [f"(said by {each.by})"] if each.by else []

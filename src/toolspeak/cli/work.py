@@ -169,7 +169,7 @@ async def _work(
     more_tools: Iterable[Tool],
 ) -> int:
     live = make_console(sys.stdout if sys.stdout.isatty() and not shown.as_json else sys.stderr)
-    approver = _approver(setup.approve, live, shown.as_json)
+    approver = _approver(setup, live, shown.as_json)
     tools = workspace_tools(setup.workspace, active_file=setup.active_file or None, env=setup.env.split())
     agent = Agent(
         setup.model,
@@ -219,10 +219,8 @@ def _written_in(dialect: str) -> str:
     return DEFAULT_DIALECT if dialect == "auto" else dialect
 
 
-def _approver(
-    approve: Approve, live: Console, as_json: bool
-) -> Approver | Literal["all", "all+repaired", "none"] | None:
-    match approve:
+def _approver(setup: Setup, live: Console, as_json: bool) -> Approver | Literal["all", "all+repaired", "none"] | None:
+    match approve := setup.approve:
         case "none":
             return "none"
         case "all" | "all+repaired":
@@ -231,7 +229,7 @@ def _approver(
             return approve if as_json else InStep(announcing)
         case "ask":
             # With nobody to ask the run pauses: that is no refusal, and the exit code says so.
-            return InStep(terminal_approver(live)) if has_terminal() else None
+            return InStep(terminal_approver(live, setup.rules)) if has_terminal() else None
 
 
 def _print_record(item: Watched) -> None:

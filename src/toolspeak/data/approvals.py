@@ -21,7 +21,12 @@ class Rule:
 
     `tool` and `after` are patterns of tool names (`*`, `?`, `[…]`); `after` asks for such a call earlier in the run.
     `arguments` are values the call must have, a text being a pattern. `change` goes with "modify": the arguments to
-    set. `definition` is the digest of the tool's definition that the rule holds for; "" is any.
+    set. `definition` is the digest of the tool's definition that the rule holds for; "" is any. `exact`: `arguments`
+    are all that the call has, and their texts are no patterns.
+
+    `begins` is for tools that run command lines (`ToolSpec.command_line`): every command of the line begins with the
+    words of one of these (`git status`, `pytest`). A line that is not certain to hold only plain commands never fits:
+    one with substitutions, redirections, background commands, groups, assignments.
 
     `paths` are patterns of the resources that a call touches: whole keys (`file:/srv/src/*`, `db:users`), paths from
     the root (`/srv/src/*`, meaning `file:`), or a name without a slash (`*.env`), which is that of the last part. `*`
@@ -38,6 +43,8 @@ class Rule:
     change: Mapping[str, JSON] | None = None
     reason: str = ""
     definition: str = ""
+    begins: tuple[str, ...] = ()
+    exact: bool = False
 
 
 @value()

@@ -83,7 +83,8 @@ class ToolSpec:
     """A tool as a model is told of it.
 
     `parameters` is a JSON Schema of type object. `effects` is the upper bound over all arguments.
-    `aliases` maps other names a model may use for a parameter to its real name.
+    `aliases` maps other names a model may use for a parameter to its real name. `command_line` is the parameter that
+    /bin/sh runs, "" if there is none.
     """
 
     name: str
@@ -91,6 +92,7 @@ class ToolSpec:
     parameters: Mapping[str, JSON]
     effects: Effects = UNDECLARED
     aliases: Mapping[str, str] = field(default_factory=no_extra)
+    command_line: str = ""
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
     @property

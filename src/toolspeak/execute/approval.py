@@ -13,6 +13,7 @@ from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
+from toolspeak.execute.commands import prefixes_of
 from toolspeak.tools.context import StateView
 
 
@@ -59,9 +60,32 @@ class ApprovalRequest:
         """The same question, with one more reason why it is asked."""
         return replace(self, reason="; ".join(part for part in (reason, self.reason) if part)) if reason else self
 
-    def always(self) -> Rule:
-        """A rule that says yes to every call of this tool, for as long as its definition stays what it is."""
-        return Rule("approve", tool=literal(self.tool.name), definition=definition_digest(self.tool))
+    @property
+    def command_line(self) -> str | None:
+        """What the call gives to /bin/sh; None if it runs no commands."""
+        line = self.call.arguments.get(self.tool.command_line) if self.tool.command_line else None
+        return line if isinstance(line, str) else None
+
+    @property
+    def begins(self) -> tuple[str, ...]:
+        """How the commands begin that this call runs, one for each; () if it runs none, or not only such that can be
+        told by their beginning."""
+        return prefixes_of(self.command_line or "")
+
+    def always(self, what: Literal["tool", "commands", "call"] = "tool") -> Rule:
+        """A rule that says yes to every call of this tool, for as long as its definition stays what it is; or only to
+        those whose commands begin as this one's (`begins`), or to this very call.
+
+        Raises UsageError for "commands" where `begins` is empty.
+        """
+        rule = Rule("approve", tool=literal(self.tool.name), definition=definition_digest(self.tool))
+        if what == "call":
+            return replace(rule, arguments=self.call.arguments, exact=True)
+        if what == "commands":
+            if not self.begins:
+                raise UsageError("this call does not run plain commands that could be told by how they begin")
+            return replace(rule, begins=self.begins)
+        return rule
 
 
 Revise: TypeAlias = Callable[[Mapping[str, JSON]], Awaitable[ApprovalRequest]]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import EVERYTHING, Effects, ToolSpec, covers
+from toolspeak.data.values import same_json
 from toolspeak.errors import FormatError, UsageError
 from toolspeak.execute.approval import (
     Answer,
@@ -20,6 +22,7 @@ from toolspeak.execute.approval import (
     approval_reason,
     definition_digest,
 )
+from toolspeak.execute.commands import all_begin, prefix_words
 
 _LETS_PASS: frozenset[Action] = frozenset({"approve", "modify"})
 _NEVER_RAN = frozenset({"blocked", "rejected", "skipped", "malformed", "unknown_tool", "invalid_arguments"})
@@ -68,7 +71,9 @@ def may_be_asked(
 
 def _fits_always(rule: Rule, tool: ToolSpec) -> bool:
     """Whether the rule fits all of the tool's calls that would be asked about by their effects."""
-    if rule.arguments or rule.paths or rule.after or (rule.definition and rule.definition != definition_digest(tool)):
+    if rule.arguments or rule.exact or rule.begins or rule.paths or rule.after:
+        return False
+    if rule.definition and rule.definition != definition_digest(tool):
         return False
     effects = tool.effects
     match rule.effects:
@@ -85,7 +90,15 @@ def _fits_always(rule: Rule, tool: ToolSpec) -> bool:
 
 
 def check_rule(rule: Rule) -> None:
-    """Raises UsageError for a path pattern whose root is not said, and for "modify" without a change."""
+    """Raises UsageError for a path pattern whose root is not said, a prefix of commands under which any command could
+    run or in a rule that refuses, and for "modify" without a change."""
+    for prefix in rule.begins:
+        prefix_words(prefix)
+    if rule.begins and rule.action != "approve":
+        raise UsageError(
+            f"a rule says begins=… only if its action is 'approve', not {rule.action!r}: a line can say "
+            "the same in many ways, so it would refuse too little"
+        )
     for pattern in rule.paths:
         if "/" in pattern and ":" not in pattern and not pattern.startswith("/"):
             raise UsageError(
@@ -102,7 +115,8 @@ def fitting(rule: Rule, request: ApprovalRequest) -> Action | None:
     if not (
         fnmatchcase(request.tool.name, rule.tool)
         and _has_effects(rule, effects)
-        and _has_arguments(rule.arguments or {}, call.arguments)
+        and _has_arguments(rule, call.arguments)
+        and (not rule.begins or _all_begin(rule.begins, request))
         and (not rule.definition or rule.definition == definition_digest(request.tool))
         and (not rule.after or any(fnmatchcase(name, rule.after) for name in _ran_before(request)))
     ):
@@ -127,7 +141,15 @@ def _has_effects(rule: Rule, effects: Effects) -> bool:
             return bool(effects.writes) and effects.destructive
 
 
-def _has_arguments(wanted: Mapping[str, JSON], given: Mapping[str, JSON]) -> bool:
+def _all_begin(prefixes: Sequence[str], request: ApprovalRequest) -> bool:
+    line = request.command_line
+    return line is not None and all_begin(line, prefixes)
+
+
+def _has_arguments(rule: Rule, given: Mapping[str, JSON]) -> bool:
+    wanted = rule.arguments or {}
+    if rule.exact:
+        return same_json(wanted, given)
     for name, pattern in wanted.items():
         if name not in given:
             return False
@@ -237,11 +259,19 @@ class StandingRules:
         return gone
 
     def decide(self, request: ApprovalRequest) -> Answer | None:
-        """The answer of the oldest rule that fits."""
+        """The answer of the oldest rule that fits; a yes where several together let each command of a line pass."""
         for each in self._rules.values():
             action = fitting(each.rule, request)
             if action is not None:
                 return _answer(action, each.rule, request, f"rule {each.id}")
+        # Of `git status && pytest` one rule may know the first command, and another one the second.
+        parts = [
+            each
+            for each in self._rules.values()
+            if each.rule.begins and fitting(replace(each.rule, begins=()), request) == "approve"
+        ]
+        if parts and _all_begin([prefix for each in parts for prefix in each.rule.begins], request):
+            return Decision(True, by=f"rules {', '.join(each.id for each in parts)}")
         return None
 
     def dumps(self) -> str:

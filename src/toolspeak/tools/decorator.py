@@ -34,6 +34,7 @@ def tool(
     max_concurrent: int | None = None,
     preview: Callable[..., str] | None = None,
     verify: Callable[..., Any] | None = None,
+    command_line: str = "",
 ) -> Tool: ...
 
 
@@ -54,6 +55,7 @@ def tool(
     max_concurrent: int | None = None,
     preview: Callable[..., str] | None = None,
     verify: Callable[..., Any] | None = None,
+    command_line: str = "",
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -75,6 +77,7 @@ def tool(
     max_concurrent: int | None = None,
     preview: Callable[..., str] | None = None,
     verify: Callable[..., Any] | None = None,
+    command_line: str = "",
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function, method, partial or callable object; bare, with options, or as a call.
 
@@ -89,7 +92,8 @@ def tool(
     parameters that shows what a call would change; a parameter annotated as RunContext gets the call's, or None where
     there is none. `verify` is a function, plain or async, of some of the tool's parameters (and a RunContext) that is
     asked what became of a call whose run was interrupted: `Happened(value)` or True if it took effect, False if it did
-    not, None if that cannot be known.
+    not, None if that cannot be known. `command_line` is the parameter that /bin/sh runs: a person may then allow
+    commands by how they begin.
 
     Raises ToolDefinitionError, naming the parameter or option and the remedy.
     """
@@ -110,12 +114,16 @@ def tool(
         declaration.check(where)
         signature = read_signature(function, where)
         schema, reader = typed.describe_parameters(signature, aliases or {}, where)
+        if command_line and command_line not in reader.names:
+            known = ", ".join(reader.names) or "none"
+            raise ToolDefinitionError(f"{where}: command_line={command_line!r} is none of its parameters: {known}")
         spec = ToolSpec(
             tool_name,
             signature.description if description is None else description,
             schema,
             declaration.bound,
             dict(aliases or {}),
+            command_line,
         )
         return Tool(
             spec,

@@ -37,7 +37,14 @@ def shell_tool(workspace: Workspace, *, output_limit: int = OUTPUT_LIMIT, env: C
         return visible(command)
 
     # No limit of its own: the argument is the limit, and what the command wrote until then is not lost.
-    @tool(name="shell", aliases={"cmd": "command"}, effects=UNLIMITED, preview=would, timeout=math.inf)
+    @tool(
+        name="shell",
+        aliases={"cmd": "command"},
+        effects=UNLIMITED,
+        preview=would,
+        timeout=math.inf,
+        command_line="command",
+    )
     async def shell(command: str, timeout: float = 60) -> dict[str, Any]:
         """Run a command line with /bin/sh in the workspace folder, without input.
 

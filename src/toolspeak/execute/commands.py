@@ -1,0 +1,154 @@
+"""Command lines for /bin/sh as rules see them: which commands one runs, and how each begins.
+
+Not every line that sh takes is read: only words, quotes, and `;`, `&&`, `||`, `|` and line breaks between commands.
+Whatever else gives a character a meaning (`$`, backticks, backslashes, redirections, groups, `&`, `#`, `~`, braces)
+makes the line one that no rule fits. Parsers of bash answer another question: dash reads `a &> b` as `a &` and
+`> b`, and `$'…'` as a dollar sign. `shlex` does not tell a quoted `;` from one between commands.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from toolspeak.errors import UsageError
+
+_TOKEN = re.compile(
+    r"""(?P<blank>[ \t]+)
+      | (?P<silenced>(?:[12]?>>?[ ]?/dev/null|2>&1)(?![^ \t\n;|&]))   # output to nowhere, or both kinds together
+      | (?P<joint>&&|\|\||[;|\n])
+      | (?P<word>(?:[A-Za-z0-9_@%+=:,./*?-]|'[^'\n]*'|"[^"$`\\\n]*")++)(?!>)""",
+    re.VERBOSE,
+)
+_QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_RESERVED = _words("if then else elif fi do done case esac while until for in time function select coproc")
+
+_RUNS_OTHERS = _words(
+    """
+    . source eval exec command builtin alias unalias export set unset trap hash enable readonly local declare typeset
+    env sudo doas su runuser chroot nsenter unshare setsid nohup nice ionice taskset timeout time stdbuf script expect
+    xargs parallel find fd watch entr flock at batch crontab systemd-run strace ltrace gdb lldb valgrind perf
+    sh bash dash zsh ksh fish csh tcsh busybox python pypy perl ruby node deno bun php lua tclsh Rscript julia osascript
+    pwsh awk gawk mawk nawk sed ed ex vi vim nvim emacs less more man tar rsync ssh scp sftp socat nc ncat
+    npx uvx pipx tox nox just timeit pdb cProfile profile runpy trace code
+    git:config git:rebase git:bisect git:submodule git:filter-branch git:difftool git:mergetool git:clone
+    """
+)
+"""Programs that run what their arguments or their input say, and builtins that change what later words mean."""
+
+_BY_SUBCOMMAND = _words(
+    """
+    git hg svn jj gh glab docker podman kubectl helm npm pnpm yarn uv pip poetry conda cargo rustup go dotnet mvn
+    gradle bundle composer mix systemctl apt apt-get brew dnf yum terraform aws gcloud az
+    """
+)
+"""Programs whose second word says what they do. An option before it can make it anything (`git -c alias.x=…`)."""
+
+_THEN_ANOTHER = _words(
+    """
+    python:-m uv:run uv:tool npm:run npm:exec npm:x pnpm:run pnpm:exec pnpm:dlx yarn:run yarn:exec yarn:dlx poetry:run
+    conda:run bundle:exec mix:run docker:run docker:exec docker:compose podman:run podman:exec kubectl:exec kubectl:run
+    cargo:run go:run go:generate dotnet:run dotnet:exec
+    """
+)
+"""Programs with a first argument behind which stands the name of what they run."""
+
+_OPTIONS_THAT_RUN = {
+    "git": ("-c", "-O", "--conf", "--ex", "--op", "--out", "--rece", "--upl"),
+    "make": ("SHELL", "-E", "--eval"),
+    "rg": ("--pre", "--hostname-bin"),
+    "sort": ("--comp",),
+}
+"""How words begin that have a program run others, or write where it is told; some programs take shortened options."""
+
+_PLAIN = re.compile(r"[a-z][a-z0-9_:-]*")
+"""A word that is likelier a subcommand than a file."""
+
+
+def commands_of(line: str) -> tuple[tuple[str, ...], ...] | None:
+    """The words of each command that /bin/sh runs for this line; None if that is not certain."""
+    commands: list[list[str]] = [[]]
+    at, line = 0, line.strip(" \t\n")
+    while at < len(line):
+        token = _TOKEN.match(line, at)
+        if token is None:
+            return None
+        at = token.end()
+        if token.lastgroup == "joint":
+            commands.append([])
+        elif token.lastgroup == "word":
+            text = token[0]
+            if not commands[-1] and (text in _RESERVED or any(mark in text for mark in "=*?")):
+                return None  # a control structure, an assignment, a program that a pattern names
+            commands[-1].append(_QUOTED.sub(lambda quoted: quoted[1] or quoted[2] or "", text))
+    return tuple(map(tuple, commands)) if all(commands) else None
+
+
+def prefix_words(prefix: str) -> tuple[str, ...]:
+    """The words of a prefix that a rule may hold. Raises UsageError for one under which any command could run."""
+    commands = commands_of(prefix) or ()
+    if len(commands) != 1 or "*" in prefix or "?" in prefix:
+        raise UsageError(f"{prefix!r} is not how one plain command begins: write its first words, as in 'git status'")
+    words = rest = commands[0]
+    while rest[1:] and f"{_name(rest[0])}:{rest[1]}" in _THEN_ANOTHER:
+        rest = rest[2:]
+        if not rest or not _PLAIN.fullmatch(rest[0]):
+            raise UsageError(f"commands that begin with {prefix!r} run whatever stands behind it: name that too")
+    program, argument = _name(rest[0]), rest[1] if len(rest) > 1 else ""
+    if not program or "/" in program or program in _RUNS_OTHERS or f"{program}:{argument}" in _RUNS_OTHERS:
+        raise UsageError(f"commands that begin with {prefix!r} can run any other: allow each by itself")
+    if program in ("cd", "pushd") and not argument:
+        raise UsageError(f"{prefix!r} does not say where to: what runs there would depend on it")
+    if program in _BY_SUBCOMMAND and not _PLAIN.fullmatch(argument):
+        raise UsageError(f"{prefix!r} does not say what {program} does: its second word does, as in 'git status'")
+    return words
+
+
+def prefixes_of(line: str) -> tuple[str, ...]:
+    """How the commands of a line begin, as prefixes to keep: one for each; none if one of them may not have any."""
+    found: dict[str, None] = {}
+    for words in commands_of(line) or ():
+        for length in range(1, len(words) + 1):
+            prefix = shlex.join(words[:length])
+            try:
+                prefix_words(prefix)
+            except UsageError:
+                continue
+            if length == 1 and len(words) > 1 and _PLAIN.fullmatch(words[1]):
+                prefix = shlex.join(words[:2])
+            found[prefix] = None
+            break
+        else:
+            return ()
+    return tuple(found) if all_begin(line, found) else ()
+
+
+def all_begin(line: str, prefixes: Iterable[str]) -> bool:
+    """Whether each of the line's commands begins with the words of one of these."""
+    known: list[tuple[str, ...]] = []
+    for prefix in prefixes:
+        try:
+            known.append(prefix_words(prefix))
+        except UsageError:
+            continue  # of a file that was written by hand
+    commands = commands_of(line) or ()
+    return bool(commands) and all(_is_under(words, known) for words in commands)
+
+
+def _is_under(words: tuple[str, ...], prefixes: list[tuple[str, ...]]) -> bool:
+    runs = _OPTIONS_THAT_RUN.get(words[0], ())
+    if any(word.startswith(runs) for word in words):
+        return False
+    return any(words[: len(prefix)] == prefix for prefix in prefixes)
+
+
+def _name(program: str) -> str:
+    """Without a version: python3.12, pip3."""
+    return program.rstrip("0123456789.-") or program
