@@ -635,3 +635,17 @@ def test_the_timeline_shows_what_waited_for_what(folder: Path, tmp_path: Path):
     assert drawn.count("<rect") == 3
     assert drawn.count('<path class="edge"') == 2
     assert f"the timeline is in {picture}" in done.stderr
+
+
+def test_a_tools_traceback_goes_to_the_file_that_the_environment_names(folder: Path, tmp_path: Path):
+    model = book(folder, calls(("read", {"path": "gone.txt"})), "It is not there.")
+    env = {**environment(), "TOOLSPEAK_LOG": str(tmp_path / "the.log")}
+    done = without_terminal(folder, "the task", "--model", model, env=env)
+    assert done.returncode == 0, done.stderr
+    logged = (tmp_path / "the.log").read_text(encoding="utf-8")
+    assert "toolspeak.execute: the tool read raised in the call" in logged
+    assert "Traceback" in logged
+    assert "Traceback" not in done.stderr
+    done = without_terminal(folder, "the task", "--model", model, env={**env, "TOOLSPEAK_LOG": "no/such/folder/x"})
+    assert done.returncode == 2
+    assert "TOOLSPEAK_LOG" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from email.utils import formatdate
 from typing import Any
 
@@ -85,6 +86,14 @@ def test_a_status_that_may_pass(known: Known, status: int):
     assert found == ["Hél😀"]
     assert clock.slept == [0.25, 0.5]  # half of the longest, as chance says here
     assert len({exchange.body for exchange in server.exchanges}) == 1
+
+
+def test_a_request_that_is_sent_again_is_logged(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "toolspeak.providers")
+    ask(OPENAI, refusal(503, "too busy"), OPENAI.turn)
+    (record,) = [each for each in caplog.records if each.name == "toolspeak.providers"]
+    assert record.levelno == logging.INFO
+    assert "too busy" in record.getMessage()
 
 
 @every_api

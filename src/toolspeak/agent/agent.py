@@ -26,6 +26,7 @@ from toolspeak.agent.resume import Place, Resumption, opening_of
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
+from toolspeak.agent.steps import Trail
 from toolspeak.agent.suspend import suspend_run
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import PAUSED, Limits, RunStarted
@@ -307,7 +308,7 @@ class Agent:
             parent_run_id=run.state.parent_run_id,
         )
         opening = opening_of(run.state, decided, self.secrets, self.rules, self._settings.recording)
-        return Run(settings, run.run_id, opening, run.state, run.memory)
+        return Run(settings, run.run_id, opening, run.state, run.memory, trail=run.trail)
 
     async def suspend(self, run_id: str) -> bool:
         """Asks for a run of the agent's journal to be suspended, whichever process is at work on it: it hears of it
@@ -324,7 +325,7 @@ class Agent:
         for record in records:
             await journal.append(record)
         state = fold(records)
-        return result_from(state.run_id, state, memory, journal)
+        return result_from(state.run_id, state, memory, journal, Trail(records))
 
     async def aclose(self) -> None:
         """Closes the model's connections."""

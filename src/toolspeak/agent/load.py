@@ -10,33 +10,50 @@ from toolspeak.agent.history import unstarted_result
 from toolspeak.agent.log import Log
 from toolspeak.agent.memory import remembered
 from toolspeak.agent.state import RunState
-from toolspeak.data.events import HistoryCompacted, Record, RunStarted, ToolFinished
+from toolspeak.data.events import Event, HistoryCompacted, Record, RunStarted, ToolFinished
 from toolspeak.data.messages import Message
+from toolspeak.data.values import quick
 from toolspeak.errors import RunError
 from toolspeak.journal.base import Journal
 from toolspeak.tools.kept import keep
 
 
-async def load_with_memory(journal: Journal, run_id: str) -> tuple[RunState, dict[str, Any]]:
-    """The run's state, and its tools' memory with the results that `read_result` pages through."""
+@quick()
+class Loaded:
+    """Where a run stands: its state, its `records`, the messages of the runs it follows, and what its tools remember
+    (with the results that `read_result` pages through). `opening` is what is recorded when it goes on."""
+
+    state: RunState
+    records: Sequence[Record]
+    before: Sequence[Message]
+    memory: dict[str, Any]
+    opening: Sequence[Event] = ()
+
+
+async def load_whole(journal: Journal, run_id: str) -> Loaded:
+    """The run as the journal has it. Raises RunError if the journal does not have it."""
     records = await journal.read(run_id)
-    state = await load_state(journal, run_id, known=records)
+    state, before = await _load(journal, run_id, known=records)
     memory: dict[str, Any] = remembered(state.memory)
     for record in records:
         if isinstance(record.event, ToolFinished) and record.event.whole is not None:
             keep(memory, record.event.result.call_id, record.event.whole)
-    return state, memory
+    return Loaded(state, records, before, memory)
 
 
-async def load_state(
-    journal: Journal, run_id: str, count: int | None = None, *, whole: bool = False, known: Sequence[Record] = ()
-) -> RunState:
+async def load_state(journal: Journal, run_id: str, count: int | None = None, *, whole: bool = False) -> RunState:
     """The state after the run's first `count` records (None: all of them), behind the runs it follows.
 
     `whole`: with the history as it was said, without the compactions that the model's window made necessary.
-    `known` are the run's records, if they were read before.
     Raises RunError if the journal does not have them.
     """
+    return (await _load(journal, run_id, count, whole=whole))[0]
+
+
+async def _load(
+    journal: Journal, run_id: str, count: int | None = None, *, whole: bool = False, known: Sequence[Record] = ()
+) -> tuple[RunState, Log[Message]]:
+    """`load_state`, with the messages of the runs before. `known` are the run's records, if they were read already."""
     chain: list[Sequence[Record]] = []
     wanted: str | None = run_id
     while wanted is not None:
@@ -52,7 +69,7 @@ async def load_state(
     before: Log[Message] = Log()
     for records in reversed(chain[1:]):
         before = closed(fold(records, before))
-    return fold(chain[0], before)
+    return fold(chain[0], before), before
 
 
 def closed(state: RunState) -> Log[Message]:

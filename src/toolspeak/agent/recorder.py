@@ -9,6 +9,7 @@ from typing import TypeAlias
 from toolspeak.agent.fold import apply
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
+from toolspeak.agent.steps import Trail
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import Event, ModelAsked, Record, SubRunUsed
 from toolspeak.data.messages import Message
@@ -26,11 +27,16 @@ class Recorder:
     """Records one run's events, one after the other, whichever of its tasks they come from.
 
     `current` is the run's state, None before its first record; `before` are the messages of the runs it follows,
-    `lease` what the run is held by, `publish` is told of every record.
+    `trail` its records until now, `lease` what the run is held by, `publish` is told of every record.
     """
 
     def __init__(
-        self, settings: RunSettings, run_id: str, state: RunState | None = None, before: Sequence[Message] = ()
+        self,
+        settings: RunSettings,
+        run_id: str,
+        state: RunState | None = None,
+        before: Sequence[Message] = (),
+        trail: Trail | None = None,
     ) -> None:
         self.current = state
         self.lease: Lease | None = None
@@ -38,6 +44,7 @@ class Recorder:
         self._settings = settings
         self._run_id = run_id
         self._before = before
+        self.trail = Trail(before=before) if trail is None else trail
         self._lock = asyncio.Lock()
 
     @property
@@ -71,6 +78,7 @@ class Recorder:
             )
             await settings.journal.append(record, self.lease)
             self.current = apply(state, record, self._before)
+            self.trail.add(record)
             if self.publish is not None:  # before the next one is recorded, so that a watcher sees the journal's order
                 waits = self.publish(record)
                 if waits is not None:

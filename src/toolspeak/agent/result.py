@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from toolspeak.agent.fold import WRAP_UP
 from toolspeak.agent.paused import dump_run
 from toolspeak.agent.run import Run
 from toolspeak.agent.state import RunState
+from toolspeak.agent.steps import RunStep, Trail
 from toolspeak.data.events import PAUSED, ApprovalRequested, RunStatus
 from toolspeak.data.messages import Message, Usage
 from toolspeak.data.values import quick
-from toolspeak.execute import Wait, hints, waits
+from toolspeak.execute import ToolExecution, Wait, hints, waits
 from toolspeak.journal.base import Journal
 
 
@@ -19,8 +21,9 @@ from toolspeak.journal.base import Journal
 class RunResult:
     """How a run ended, or where it waits.
 
-    `reason` says why in a word (see `RunFinished`). `waiting` are the ids of the calls that wait for approval;
-    hand the result to `Agent.resume` with their decisions; `requests` say what each would do and why it waits.
+    `reason` says why in a word (see `RunFinished`), `error` in a sentence. `waiting` are the ids of the calls that
+    wait for approval; hand the result to `Agent.resume` with their decisions; `requests` say what each would do and why
+    it waits.
     `journal` holds the run's records, `output` is the answer as the type the agent was told (None if there is none).
     """
 
@@ -33,7 +36,24 @@ class RunResult:
     state: RunState
     memory: dict[str, Any]
     journal: Journal
+    trail: Trail
     output: Any = None
+
+    @property
+    def error(self) -> str:
+        """Why there is no answer, in a sentence: what failed, who stopped the run, which limit was reached; "" for a
+        run that has answered or waits."""
+        return why_unanswered(self.state) if self.status in ("failed", "no_answer") else ""
+
+    @property
+    def steps(self) -> tuple[RunStep, ...]:
+        """The run's steps: each model turn with what it read, what it wrote, and its calls with their results."""
+        return self.trail.steps
+
+    @property
+    def failed(self) -> tuple[ToolExecution, ...]:
+        """The calls that failed, in their order; `exception` has the traceback of those whose tool raised."""
+        return tuple(call for step in self.steps for call in step.executions if call.has_error)
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -67,15 +87,15 @@ class RunResult:
         return dump_run(await self.journal.read(self.run_id), self.memory)
 
     def __str__(self) -> str:
-        return self.answer
+        return self.answer or (f"({self.status}: {self.error})" if self.error else "")
 
 
 def result_of(run: Run, state: RunState) -> RunResult:
     """The result of a run that has ended or waits."""
-    return result_from(run.run_id, state, run.memory, run.journal)
+    return result_from(run.run_id, state, run.memory, run.journal, run.trail)
 
 
-def result_from(run_id: str, state: RunState, memory: dict[str, Any], journal: Journal) -> RunResult:
+def result_from(run_id: str, state: RunState, memory: dict[str, Any], journal: Journal, trail: Trail) -> RunResult:
     """The result of a run that stands at this state."""
     open_requests = state.undecided if state.status in PAUSED else {}
     return RunResult(
@@ -88,4 +108,31 @@ def result_from(run_id: str, state: RunState, memory: dict[str, Any], journal: J
         state=state,
         memory=memory,
         journal=journal,
+        trail=trail,
     )
+
+
+_REASONS = {
+    "empty_answer": "the model's replies were empty",
+    "forged_results": "the model made up results of tools, again and again",
+    "invalid_output": "the model's answers are not of the type that was asked for",
+    "no_answer": "an interceptor ended the run before its first step",
+    "content_filter": "the model API held the answer back (content filter)",
+    "refusal": "the model refused to answer",
+    "cancelled": "the model API cancelled the turn",
+}
+
+
+def why_unanswered(state: RunState) -> str:
+    """Why a run that has ended has no answer, in a sentence."""
+    stop = state.stop
+    if state.error:
+        return state.error
+    if stop is not None:
+        call = next((each for each in state.started_calls if each.call_id == stop.call_id), None)
+        at = "" if call is None or stop.reason == "stopped" else f"{call.name}: "
+        return f"{at}{stop.message}" or f"the run was ended ({stop.reason})"
+    if state.limit is not None:
+        allowed = getattr(state.limits, state.limit)
+        return WRAP_UP[state.limit].format(allowed=allowed, used=allowed) + " The model gave no answer after that."
+    return _REASONS.get(state.reason, state.reason.replace("_", " "))

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from toolspeak.agent.decisions import decided
-from toolspeak.agent.load import load_with_memory
+from toolspeak.agent.load import Loaded, load_whole
 from toolspeak.agent.recording import Recording
 from toolspeak.agent.state import RunState
 from toolspeak.data.events import PAUSED, Event, RunResumed, RunStatus
 from toolspeak.data.messages import Message
-from toolspeak.data.values import quick
+from toolspeak.data.values import changed, quick
 from toolspeak.errors import RunError
 from toolspeak.execute import Decision, Secrets, StandingRules
 from toolspeak.journal.base import Journal
@@ -43,18 +43,19 @@ class Resumption:
     rules: StandingRules
     recording: Recording | None = None
 
-    async def load(self) -> tuple[RunState, Sequence[Event], dict[str, Any]]:
-        """Where it stands, what is recorded first, and its tools' memory.
+    async def load(self) -> Loaded:
+        """Where it stands.
 
         Called while the run is held, so nobody else goes on with it.
 
         Raises RunError for a run that is not known or has ended, and for a decision about a call that does not wait.
         """
-        state, memory = await load_with_memory(self.journal, self.run_id)
-        memory = cast("dict[str, Any]", self.secrets.reveal(memory))
+        loaded = await load_whole(self.journal, self.run_id)
+        state, memory = loaded.state, cast("dict[str, Any]", self.secrets.reveal(loaded.memory))
         if state.status not in UNFINISHED:
             raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
-        return state, opening_of(state, self.decisions, self.secrets, self.rules, self.recording), memory
+        opening = opening_of(state, self.decisions, self.secrets, self.rules, self.recording)
+        return changed(loaded, memory=memory, opening=opening)
 
 
 def opening_of(

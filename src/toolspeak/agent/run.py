@@ -16,12 +16,14 @@ from toolspeak.agent.frame import RunFrame
 from toolspeak.agent.history import without_secrets
 from toolspeak.agent.hold import Hold
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering
+from toolspeak.agent.load import Loaded
 from toolspeak.agent.memory import Memory
 from toolspeak.agent.pricing import check_priced
 from toolspeak.agent.record import seconds_left, time_is_over
 from toolspeak.agent.recorder import Recorder, Watched
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
+from toolspeak.agent.steps import Trail
 from toolspeak.agent.turns import Turns
 from toolspeak.data.events import (
     PAUSED,
@@ -43,8 +45,8 @@ from toolspeak.execute import (
 )
 from toolspeak.journal.base import Journal
 
-Load: TypeAlias = Callable[[], Awaitable[tuple[RunState, Sequence[Event], dict[str, Any]]]]
-"""Reads where a run stands, once it is held, and says what is recorded first and what its tools remember."""
+Load: TypeAlias = Callable[[], Awaitable[Loaded]]
+"""Reads where a run stands, once it is held."""
 
 _FINAL = frozenset({"answered", "no_answer", "failed"})
 
@@ -54,7 +56,8 @@ class Run:
 
     `opening` is recorded first: a new run's `RunStarted`, or what was decided while it waited. `memory` is
     what the tools keep between calls (which files were read, say). `before` are the messages of the runs it follows.
-    `load` finds out where the run stands, in place of `state`, `opening` and `before`.
+    `load` finds out where the run stands, in place of `state`, `opening` and `before`. `trail` are its records
+    until now.
     """
 
     def __init__(
@@ -66,9 +69,10 @@ class Run:
         memory: dict[str, Any] | None = None,
         before: Sequence[Message] = (),
         load: Load | None = None,
+        trail: Trail | None = None,
     ) -> None:
         self._settings = settings
-        self._recorder = recorder = Recorder(settings, run_id, state, before)
+        self._recorder = recorder = Recorder(settings, run_id, state, before, trail)
         self.record = recorder.record
         self._opening = opening
         self._load = load
@@ -94,6 +98,11 @@ class Run:
     def state(self) -> RunState:
         """Where the run stands. Raises RunError before it has started."""
         return self._recorder.state
+
+    @property
+    def trail(self) -> Trail:
+        """The run's records until now, and its steps."""
+        return self._recorder.trail
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -207,8 +216,10 @@ class Run:
     async def _open(self) -> None:
         """Records how the run begins, and enters what surrounds it."""
         if self._load is not None:
-            self._recorder.current, self._opening, remembered = await self._load()
-            self.memory.update(remembered)
+            loaded = await self._load()
+            self._recorder.current, self._opening = loaded.state, loaded.opening
+            self._recorder.trail.goes_on(loaded.records, loaded.before)
+            self.memory.update(loaded.memory)
         state = self._recorder.current
         if state is not None:
             check_priced(state.limits, self._settings.driver.name, self._settings.prices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import cast
@@ -19,12 +20,15 @@ def cli() -> None:
     """Any model can use tools.
 
     Exit codes: 0 answered, 1 ended without an answer, 2 usage, 3 awaiting approval, 4 suspended, 130 interrupted.
+
+    With TOOLSPEAK_LOG=FILE everything is logged there: the tracebacks of tools that crash, requests sent again.
     """
 
 
 def main() -> None:
     """The entry point: turns our errors into one line on standard error, and into exit codes."""
     _open_closed_outputs()
+    _log()
     try:
         cli.main(standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):  # click makes the one of the other
@@ -42,6 +46,22 @@ def main() -> None:
     except OSError as error:
         click.echo(f"toolspeak: {error}; what ran before stays done", err=True)
         sys.exit(NO_ANSWER)
+
+
+def _log() -> None:
+    """Sends what the library logs to the file that is named in the environment, and nothing to the terminal."""
+    logger, place = logging.getLogger("toolspeak"), os.environ.get("TOOLSPEAK_LOG")
+    if not place:
+        logger.addHandler(logging.NullHandler())
+        return
+    try:
+        handler = logging.FileHandler(place, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        click.echo(f"toolspeak: TOOLSPEAK_LOG: {error}", err=True)
+        sys.exit(USAGE)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
 
 
 def _open_closed_outputs() -> None:

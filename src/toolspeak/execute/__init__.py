@@ -18,7 +18,15 @@ from toolspeak.execute.executor import Executor
 from toolspeak.execute.gates import Concurrency
 from toolspeak.execute.hooks import Answer, Block, HookContext, HookError, HookNotes, Level, Passage, applied, in_order
 from toolspeak.execute.interceptors import Interceptor, Proceed
-from toolspeak.execute.observe import Observer, ToolCallBlocked, ToolCallCompleted, ToolCallStarted, ToolExecution
+from toolspeak.execute.observe import (
+    NO_ASIDE,
+    Aside,
+    Observer,
+    ToolCallBlocked,
+    ToolCallCompleted,
+    ToolCallStarted,
+    ToolExecution,
+)
 from toolspeak.execute.pause import BatchPaused, Pause
 from toolspeak.execute.recall import ANSWERED_FROM
 from toolspeak.execute.report import Wait, hints, waits
@@ -31,12 +39,14 @@ from toolspeak.execute.timers import Timers
 
 __all__ = [
     "ANSWERED_FROM",
+    "NO_ASIDE",
     "NO_DOUBTS",
     "Action",
     "Answer",
     "ApprovalRequest",
     "Approve",
     "Approver",
+    "Aside",
     "Batch",
     "BatchApprover",
     "BatchContext",

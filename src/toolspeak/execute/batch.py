@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Any, TypeAlias
 
 from toolspeak.data.events import Event
-from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
+from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.data.values import quick
 from toolspeak.execute.approval import ApprovalRequest
 from toolspeak.execute.ids import key_of
-from toolspeak.execute.observe import ToolExecution
+from toolspeak.execute.observe import NO_ASIDE, Aside, ToolExecution
 from toolspeak.execute.pause import Pause
 from toolspeak.execute.scope import RunScope
 from toolspeak.tools.context import StateView
@@ -54,7 +54,8 @@ class Batch:
     """The results, complete and in call order; or no results and the calls that wait for a decision,
     in which case nothing was executed. `waited` are the seconds an approver took: they moved the deadline on.
     `lingering` are the run's calls that were abandoned in their threads and have not ended yet, by id. `calls` are
-    those of the results, as they ran; `times` when each started and completed, in Unix seconds."""
+    those of the results, as they ran; `times` when each started and completed, in Unix seconds; `asides` what is in
+    no result, by call id."""
 
     results: tuple[ToolResult, ...]
     pending: tuple[ApprovalRequest, ...] = ()
@@ -63,12 +64,21 @@ class Batch:
     run_id: str = ""
     calls: tuple[ToolCall | MalformedCall, ...] = ()
     times: tuple[tuple[float, float], ...] = ()
+    asides: Mapping[str, Aside] = field(default_factory=no_extra)
 
     @property
     def executions(self) -> tuple[ToolExecution, ...]:
         """Each call with its result and times, in call order."""
+        asides = self.asides
         return tuple(
-            ToolExecution(key_of(self.run_id, result.call_id), call, result, started, completed)
+            ToolExecution(
+                key_of(self.run_id, result.call_id),
+                call,
+                result,
+                started,
+                completed,
+                asides.get(result.call_id, NO_ASIDE),
+            )
             for call, result, (started, completed) in zip(self.calls, self.results, self.times, strict=True)
         )
 

@@ -7,6 +7,7 @@ under the same idempotency key. For the others a person is asked, or the model i
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import partial
@@ -20,8 +21,11 @@ from toolspeak.data.values import quick
 from toolspeak.execute.approval import Approver, BatchApprover, StandingApprover
 from toolspeak.execute.threads import in_thread
 from toolspeak.tools.context import RunContext
+from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.verify import Happened
+
+_LOG = logging.getLogger("toolspeak.execute")
 
 InDoubt: TypeAlias = Literal["ask", "report", "repeat"]
 """What is done with a call in doubt that must not simply run again: ask the person (the run pauses if it has no
@@ -97,13 +101,16 @@ async def _verify(tool: Tool, arguments: Mapping[str, Any], context: RunContext[
     verify = tool.verify
     if verify is None:
         return None
+    told = f"tool {tool.name!r}: verify failed, so nobody knows what became of its call"
     try:
         async with asyncio.timeout(_VERIFY_SECONDS):
             outcome = await in_thread(partial(verify, arguments, context))
             if outcome.error is not None:
+                log_crash(_LOG, told, outcome.error)
                 return None
             found = await outcome.value if isawaitable(outcome.value) else outcome.value
-    except Exception:  # noqa: BLE001 - the author's code; not knowing is the careful answer
+    except Exception as error:  # noqa: BLE001 - the author's code; not knowing is the careful answer
+        log_crash(_LOG, told, error)
         return None
     if found is True:
         return Happened("done before the run was interrupted")

@@ -196,10 +196,20 @@ class Executor:
                 await early.drop()
         lingering = context.scope.lingering
         running = tuple([call.call_id for call in lingering.running()]) if lingering.calls else ()
-        batch = Batch(results, (), admission.waited, running, context.run_id, tuple(ran), tuple(execution.times))
+        batch = Batch(
+            results,
+            (),
+            admission.waited,
+            running,
+            context.run_id,
+            tuple(ran),
+            tuple(execution.times),
+            context.scope.asides,
+        )
         stop = admission.stop or execution.stop
         if stop is not None:
-            raise _stopped(stop, batch)
+            error = _stopped(stop, batch)
+            raise error from (error.execution.exception if isinstance(error, ToolFailed) and error.execution else None)
         return batch
 
 

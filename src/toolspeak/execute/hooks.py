@@ -5,6 +5,7 @@ A level is what is wrapped: a call, a model request, a step, a run.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
@@ -16,6 +17,9 @@ from toolspeak.errors import AgentStop, UsageError
 from toolspeak.execute.results import describe
 from toolspeak.tools.content import jsonable
 from toolspeak.tools.context import StateView
+from toolspeak.tools.crashes import log_crash
+
+_LOG = logging.getLogger("toolspeak.execute")
 
 ValueT = TypeVar("ValueT")
 OutcomeT = TypeVar("OutcomeT")
@@ -107,6 +111,7 @@ class HookError(Exception):
         what = {"call": "the tool itself", "model": "the model", "step": "the step", "run": "the run"}[level]
         told = f" ({what} had run)" if ran else ""
         super().__init__(f"the interceptor {self.name} failed{told}: {describe(error)}")
+        log_crash(_LOG, f"the interceptor {self.name} failed in {hook!r} of a {level}", error)
 
     def fact(self, call_id: str | None = None) -> InterceptorFailed:
         return InterceptorFailed(self.name, self.level, self.hook, describe(self.error), call_id)

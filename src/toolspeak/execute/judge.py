@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import cast
 
@@ -14,6 +15,9 @@ from toolspeak.errors import AgentStop
 from toolspeak.execute.approval import Answer, ApprovalRequest, Policy, approval_reason
 from toolspeak.execute.results import describe
 from toolspeak.execute.rules import StandingRules
+from toolspeak.tools.crashes import log_crash
+
+_LOG = logging.getLogger("toolspeak.execute")
 
 
 @quick()
@@ -76,6 +80,7 @@ class Judge:
         except AgentStop:
             raise
         except Exception as error:  # noqa: BLE001 - foreign code: a person decides when it cannot
+            log_crash(_LOG, f"the policy failed at a call of {request.call.name}, so a person is asked", error)
             problem = f"the policy failed: {describe(error)}"
         return Escalate(problem)
 

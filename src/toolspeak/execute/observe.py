@@ -12,19 +12,32 @@ from typing import TypeAlias
 from toolspeak.data.messages import JSON, JsonPart, MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.data.values import quick
 
-_LOG = logging.getLogger("toolspeak")
+_LOG = logging.getLogger("toolspeak.execute")
+
+
+@quick()
+class Aside:
+    """What of a call is no fact, and lives as long as its process: the exception its tool raised, and the whole of a
+    result that the model got shortened."""
+
+    exception: Exception | None = None
+    whole: ToolResult | None = None
+
+
+NO_ASIDE = Aside()
 
 
 @quick()
 class ToolExecution:
     """One call and what came of it. `id` is the same when the call is taken up again after a pause; `started` and
-    `completed` are Unix seconds, equal for a call whose function was not entered."""
+    `completed` are Unix seconds, equal for a call whose function was not entered. `result` is what the model gets."""
 
     id: str
     call: ToolCall | MalformedCall
     result: ToolResult
     started: float
     completed: float
+    aside: Aside = NO_ASIDE
 
     @property
     def name(self) -> str:
@@ -37,15 +50,22 @@ class ToolExecution:
 
     @property
     def value(self) -> JSON:
-        """What the tool returned: text or JSON, as much of it as the model gets; None for a failure."""
+        """What the tool returned: text or JSON, whole also where the model's copy was shortened (as long as this is the
+        process that ran it); None for a failure."""
         if self.has_error:
             return None
-        if self.result.structured is not None:
-            return self.result.structured
-        if len(self.result.content) == 1 and isinstance(self.result.content[0], JsonPart):
-            return self.result.content[0].value
-        texts = [part.text for part in self.result.content if isinstance(part, TextPart)]
+        whole = self.aside.whole or self.result
+        if whole.structured is not None:
+            return whole.structured
+        if len(whole.content) == 1 and isinstance(whole.content[0], JsonPart):
+            return whole.content[0].value
+        texts = [part.text for part in whole.content if isinstance(part, TextPart)]
         return "".join(texts) if texts else None
+
+    @property
+    def exception(self) -> Exception | None:
+        """What the tool's function raised, with its traceback; None if it did not, or did in another process."""
+        return self.aside.exception
 
     @property
     def has_error(self) -> bool:
@@ -136,7 +156,7 @@ class DecisionValidationFailed:
 ToolEvent: TypeAlias = ToolCallStarted | ToolCallCompleted | ToolCallBlocked
 ObserverEvent: TypeAlias = ToolEvent | DecisionExtractionFailed | DecisionValidationFailed
 Observer: TypeAlias = Callable[[ObserverEvent], object]
-"""Is called in the event loop and must not take long; what it raises is logged (logger `toolspeak`) and changes
+"""Is called in the event loop and must not take long; what it raises is logged (logger `toolspeak.execute`) and changes
 nothing."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,20 +12,23 @@ from time import time
 from toolspeak.data.events import StopRequested, ToolFinished
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
 from toolspeak.data.values import quick
-from toolspeak.errors import AgentStop, ReplayDiverged
+from toolspeak.errors import AgentStop, ReplayDiverged, ToolError
 from toolspeak.execute.course import Course
 from toolspeak.execute.entries import Ready, Settled, stopped_result
 from toolspeak.execute.hooks import HookNotes
 from toolspeak.execute.interceptors import passage_of
 from toolspeak.execute.invoke import Invocation, seconds_of
 from toolspeak.execute.lingering import Abandoned
+from toolspeak.execute.observe import Aside
 from toolspeak.execute.pause import NotStarted
 from toolspeak.execute.results import describe, finish_result, result_of
 from toolspeak.execute.tape import Taped
 from toolspeak.execute.threads import Outcome
 from toolspeak.execute.turns import Turn, forget_cancellations, obstacle_of, started_fact
+from toolspeak.tools.crashes import log_crash, without_our_frames
 from toolspeak.tools.kept import kept
 
+_LOG = logging.getLogger("toolspeak.execute")
 _BY_CHANCE = frozenset({"skipped", "unknown_outcome"})
 """The codes of calls that another time, or a process that had not died, would have let run."""
 
@@ -48,7 +52,9 @@ class Passing:
                     result = course.doubts.told(entry.call, await self._run_call(turn, entry))
                 else:
                     result = self._refused(entry)
-                result = finish_result(result, settings.secrets, settings.cap, memory)
+                result, whole = finish_result(result, settings.secrets, settings.cap, memory)
+                if whole is not None or turn.error is not None:
+                    course.scope.asides[result.call_id] = Aside(turn.error, whole)
             if turn.notes is not None:
                 for failed in turn.notes.failed:
                     await course.emit(replace(failed, error=settings.secrets.hide_text(failed.error)))
@@ -216,7 +222,11 @@ class Passing:
         if timed_out:
             return self._timed_out(turn, entry, invocation)
         if isinstance(outcome.error, Exception):
-            return failure(call, "exception", secrets.hide_text(describe(outcome.error)))
+            error = without_our_frames(outcome.error)
+            level = logging.DEBUG if isinstance(error, ToolError) else logging.WARNING
+            log_crash(_LOG, f"the tool {call.name} raised in the call {call.id}", error, secrets.hide_text, level)
+            turn.error = error
+            return failure(call, "exception", secrets.hide_text(describe(error)))
         if isinstance(outcome.error, asyncio.CancelledError):
             return self._interrupted(turn, call, outcome.error)
         raise outcome.error

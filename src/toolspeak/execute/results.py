@@ -64,14 +64,19 @@ def describe(error: BaseException) -> str:
     return message if isinstance(error, ToolError) else f"{type(error).__name__}: {message}"
 
 
-def finish_result(result: ToolResult, secrets: Secrets, cap: ResultCap, memory: dict[str, Any]) -> ToolResult:
-    """The result as it is recorded: without secrets, then within the cap (a cut could halve a secret)."""
+def finish_result(
+    result: ToolResult, secrets: Secrets, cap: ResultCap, memory: dict[str, Any]
+) -> tuple[ToolResult, ToolResult | None]:
+    """The result as it is recorded: without secrets, then within the cap (a cut could halve a secret). And the whole of
+    one that was longer."""
     try:
-        return cap_result(hide_secrets(result, secrets), cap, memory)
+        whole = hide_secrets(result, secrets)
+        capped = cap_result(whole, cap, memory)
+        return capped, None if capped is whole else whole
     except Exception as error:  # noqa: BLE001 - JSON made by hand may be too deep, or none at all
         message = f"the tool's value cannot be shown: {describe(error)}"
         content = (TextPart(secrets.hide_text(message)),)
-        return ToolResult(result.call_id, result.name, "failure", content, "unserialisable")
+        return ToolResult(result.call_id, result.name, "failure", content, "unserialisable"), None
 
 
 def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> ToolResult:

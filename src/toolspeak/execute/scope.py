@@ -7,6 +7,7 @@ from dataclasses import field
 from toolspeak.data.values import quick
 from toolspeak.execute.gates import Concurrency, Gate
 from toolspeak.execute.lingering import Lingering
+from toolspeak.execute.observe import Aside
 from toolspeak.execute.recall import Recall
 from toolspeak.execute.timers import Timers
 from toolspeak.tools.tool import Tool
@@ -15,12 +16,13 @@ from toolspeak.tools.tool import Tool
 @quick(frozen=False, eq=False)
 class RunScope:
     """Lives in one event loop, as long as its run: the places for calls, the calls that were abandoned in their
-    threads, the results of reads that still hold, and the `timers`, if somebody closes them at the run's end (else each
-    batch has its own)."""
+    threads, the results of reads that still hold, what of the run's calls is in no record (`asides`, by call id), and
+    the `timers`, if somebody closes them at the run's end (else each batch has its own)."""
 
     lingering: Lingering = field(default_factory=Lingering)
     recall: Recall = field(default_factory=Recall)
     timers: Timers | None = None
+    asides: dict[str, Aside] = field(default_factory=dict[str, Aside])
     _run: Gate | None = None
     _threads: Gate | None = None
     _tools: dict[str, Gate] = field(default_factory=dict[str, Gate])

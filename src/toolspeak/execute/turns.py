@@ -14,7 +14,7 @@ from toolspeak.execute.entries import Ready, Settled
 from toolspeak.execute.gates import Gate
 from toolspeak.execute.hooks import HookNotes
 from toolspeak.execute.ids import key_of
-from toolspeak.execute.observe import Observed, Observer, ToolCallStarted, ToolExecution, ended, tell
+from toolspeak.execute.observe import NO_ASIDE, Observed, Observer, ToolCallStarted, ToolExecution, ended, tell
 from toolspeak.execute.schedule import ScheduleName, plan
 from toolspeak.execute.scope import RunScope
 from toolspeak.execute.secrets import Secrets, hide_effects
@@ -22,8 +22,8 @@ from toolspeak.execute.secrets import Secrets, hide_effects
 
 @quick(frozen=False, eq=False)
 class Turn:
-    """One call on its way, `call` as it runs or would have; `returned` is what its function brought, `result` what was
-    recorded. `started` and `completed` are Unix seconds, 0 where there is none yet."""
+    """One call on its way, `call` as it runs or would have; `returned` is what its function brought, `error` what it
+    raised, `result` what was recorded. `started` and `completed` are Unix seconds, 0 where there is none yet."""
 
     call: ToolCall | MalformedCall
     entry: Ready | Settled
@@ -36,6 +36,7 @@ class Turn:
     result: ToolResult | None = None
     task: asyncio.Task[None] | None = None
     notes: HookNotes | None = None
+    error: Exception | None = None
     started: float = 0.0
     completed: float = 0.0
 
@@ -93,6 +94,7 @@ class Watch:
 
     def __init__(self, observers: Sequence[Observer], context: BatchContext) -> None:
         self._observers = observers
+        self._asides = context.scope.asides
         self._run = Observed(context.run_id, context.step, context.agent, context.parent_run_id)
 
     def started(self, turn: Turn, call: ToolCall) -> None:
@@ -103,5 +105,6 @@ class Watch:
         if isinstance(entry, Settled) and entry.recorded:
             return
         key = key_of(self._run.run_id, result.call_id)
-        execution = ToolExecution(key, turn.call, result, turn.started or turn.completed, turn.completed)
+        aside = self._asides.get(result.call_id, NO_ASIDE)
+        execution = ToolExecution(key, turn.call, result, turn.started or turn.completed, turn.completed, aside)
         tell(self._observers, ended(execution, entry.by if isinstance(entry, Settled) else "", self._run))

@@ -21,7 +21,7 @@ CAP_SECONDS = 8.0
 LONGEST_SECONDS = 60.0
 """The longest wait that a server may ask for (Retry-After); a request that is to wait longer fails at once."""
 
-_LOG = logging.getLogger("toolspeak")
+_LOG = logging.getLogger("toolspeak.providers")
 
 
 class Clock(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects, covers
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
+from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.signature import signature_of
+
+_LOG = logging.getLogger("toolspeak.tools")
 
 
 @quick()
@@ -79,7 +83,8 @@ class Declaration:
         def effects_of(arguments: Mapping[str, Any]) -> Effects:
             try:
                 found = declared(arguments)
-            except Exception:  # noqa: BLE001 - the author's code; not knowing is the careful answer
+            except Exception as error:  # noqa: BLE001 - the author's code; not knowing is the careful answer
+                log_crash(_LOG, f"{where}: effects failed, so the call counts as one that may touch everything", error)
                 found = None
             if isinstance(found, Effects):
                 found = self._flagged(found)

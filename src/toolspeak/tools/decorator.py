@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
@@ -9,10 +10,13 @@ from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError
 from toolspeak.tools import typed
 from toolspeak.tools.context import RunContext, injected
+from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.declaration import Declaration, by_name
 from toolspeak.tools.signature import default_name, injected_parameters, read_signature
 from toolspeak.tools.tool import Preview, Tool, check_name
 from toolspeak.tools.verify import Verify
+
+_LOG = logging.getLogger("toolspeak.tools")
 
 
 @overload
@@ -150,7 +154,8 @@ def _limiter(
         try:
             said = ask(arguments)
             return said if said is not None and said > 0 else None
-        except Exception:  # noqa: BLE001 - the author's code; the executor's own limit is the careful answer
+        except Exception as error:  # noqa: BLE001 - the author's code; the executor's own limit is the careful answer
+            log_crash(_LOG, f"{where}: timeout failed, so the executor's own limit holds", error)
             return None
 
     return seconds
@@ -176,6 +181,7 @@ def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: st
         try:
             return str(show({**arguments, **injected(wanted, context)}))
         except Exception as error:  # noqa: BLE001 - a preview is shown to a person who can still decide without it
+            log_crash(_LOG, f"{where} failed", error)
             return f"(no preview: {type(error).__name__}: {error})"
 
     return safe

@@ -1,0 +1,52 @@
+"""Logging an exception of somebody's own code (a tool, its preview, an interceptor) with its traceback."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import TypeVar
+
+ErrorT = TypeVar("ErrorT", bound=BaseException)
+_OURS = ("toolspeak.execute.", "toolspeak.tools.decorator", "toolspeak.tools.declaration")
+
+
+def without_our_frames(error: ErrorT) -> ErrorT:
+    """The exception with a traceback that begins in its author's code. So nothing of a run is held by it."""
+    error.__traceback__ = _theirs(error.__traceback__)
+    return error
+
+
+def log_crash(
+    logger: logging.Logger,
+    message: str,
+    error: BaseException,
+    hide: Callable[[str], str] | None = None,
+    level: int = logging.WARNING,
+) -> None:
+    """Logs the message with the exception's traceback. `hide` puts placeholders in the place of secrets; where there is
+    none the traceback has the lines of code and the exception's type, and not its message, which may quote one."""
+    if not logger.isEnabledFor(level):
+        return
+    if hide is None:
+        lines = traceback.format_tb(_theirs(error.__traceback__))
+        logger.log(level, "%s\n%s%s", message, "".join(lines), type(error).__qualname__)
+        return
+    try:
+        whole = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - a broken __str__ of the exception
+        log_crash(logger, hide(message), error, level=level)
+        return
+    told = hide(whole)
+    if told == whole:
+        logger.log(level, "%s", hide(message), exc_info=error)
+    else:
+        logger.log(level, "%s\n%s", hide(message), told)
+
+
+def _theirs(whole: TracebackType | None) -> TracebackType | None:
+    found = whole
+    while found is not None and found.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+        found = found.tb_next
+    return found or whole
