@@ -8,7 +8,7 @@
     │   └── ToolDefinitionError  a function that cannot become a tool
     ├── FormatError              stored data that this version cannot read
     ├── ToolError                raised by a tool: its message goes to the model
-    │   └── Unserialisable       (tools/content.py) a tool returned what no model can read
+    │   └── Unserialisable       (tools/content.py) a value that must be JSON is none
     ├── AgentStop                raised by a tool or an interceptor: ends the run
     ├── ToolFailed               (Executor(throw_on_failure=True)) a call failed
     ├── ProviderError            the model API failed (status, retryable)

@@ -1,10 +1,14 @@
 """A model's mistake is data: nothing raises, the model is told, and every call keeps its result."""
 
+from typing import Any
+
 import pytest
 from agent_helpers import DIALECTS, TOOLS, adding, assert_pairs, calling, play, texts
 
+from toolspeak import tool
 from toolspeak.data.events import ModelAnswered, ToolStarted
 from toolspeak.providers.scripted import ScriptedTurn
+from toolspeak.tools import Toolset
 
 BODY = {"cogency-json": ("<execute>", "</execute>"), "cogency-xml": ("<execute>", "</execute>"),
         "tool-call": ("<tool_call>", "</tool_call>")}  # fmt: skip
@@ -233,3 +237,26 @@ def test_how_the_stream_is_cut_changes_nothing(dialect, chunk):
 def test_starting_in_reasoning():
     result, _, _ = play([f"I could {adding(1, 2)} but no</think>No tool needed."], starts_in="reasoning")
     assert result.answer == "No tool needed."
+
+
+def test_a_write_that_returns_what_json_cannot_hold_took_effect_and_is_not_said_to_have_failed():
+    class Money:
+        def __str__(self):
+            return "12.50"
+
+    paid = []
+
+    @tool
+    def pay(amount: float) -> Any:
+        "Pays."
+        paid.append(amount)
+        return {"paid": Money(), "balance": float("nan")}
+
+    turns = [calling("cogency-json", ("pay", {"amount": 12.5}), tools=Toolset([pay])), "Paid."]
+    result, _, provider = play(turns, [pay], throw_on_failure=True)
+    assert (result.answer, paid, result.failed) == ("Paid.", [12.5], ())
+    told = texts(provider.requests[1])[-1]
+    assert '"status": "success"' in told
+    assert '"paid": "12.50"' in told
+    assert "The call ran" in told
+    assert result.steps[0].executions[0].value == {"paid": "12.50", "balance": "nan"}

@@ -152,14 +152,30 @@ def test_stop_iteration_does_not_escape():
     assert (result.code, result.text) == ("exception", "StopIteration: done")
 
 
-def test_a_value_json_cannot_hold_is_a_failure():
+def test_a_call_whose_value_json_cannot_hold_has_run_and_is_a_success():
     @tool(read_only=True)
     async def odd():
         return object()
 
-    result = result_of([odd], a_call("odd"))
-    assert (result.status, result.code) == ("failure", "unserialisable")
-    assert "object" in result.text
+    result = result_of([odd], a_call("odd"), options={"throw_on_failure": True})
+    assert (result.status, result.code) == ("success", None)
+    assert "The call ran." in result.text
+    assert "result is of type object" in result.text
+
+
+def test_a_call_whose_value_fails_to_be_converted_has_run_and_is_a_success(caplog):
+    class Row:
+        def tolist(self):
+            raise ZeroDivisionError("no rows")
+
+    @tool
+    def insert():
+        return Row()
+
+    result = result_of([insert], a_call("insert"))
+    assert (result.status, result.code) == ("success", None)
+    assert result.text == "[The call ran, but what it returned cannot be shown: ZeroDivisionError: no rows]"
+    assert 'raise ZeroDivisionError("no rows")' in caplog.text
 
 
 def test_a_synchronous_tool_that_returns_an_awaitable_is_awaited():

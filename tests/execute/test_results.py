@@ -148,12 +148,22 @@ def test_empty_values_pass(value):
     assert result.extra == {}
 
 
-def test_json_too_deep_to_measure_is_a_failure_of_its_call():
+def test_long_json_with_a_note_behind_it_stays_json():
+    result = shown({"rows": list(range(5_000)), "share": float("nan")}, 1_000)
+    part, note, shortened = result.content
+    assert part.value["share"] == "nan"
+    assert "result.share is nan" in note.text
+    assert "Shortened" in shortened.text
+    assert sum(len(json.dumps(each.value if each is part else each.text)) for each in result.content) < 1_100
+
+
+def test_json_too_deep_to_show_is_told_of_and_the_call_has_run():
     deep = []
     for _ in range(100_000):
         deep = [deep]
-    result = shown(JsonPart(deep), 100)
-    assert (result.status, result.code) == ("failure", "unserialisable")
+    result = shown(JsonPart(deep), 1_000)
+    assert (result.status, result.code) == ("success", None)
+    assert "The call ran" in result.text
     while deep:  # taken apart by hand: Python frees it recursively otherwise
         deep = deep[0]
 

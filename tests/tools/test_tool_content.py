@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, field_serializer
 
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, TextPart
 from toolspeak.errors import ToolError
-from toolspeak.tools.content import Unserialisable, to_content
+from toolspeak.tools.content import Unserialisable, jsonable, to_content
 
 
 class Colour(Enum):
@@ -158,12 +158,88 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("value", "said"), REFUSED)
-def test_refused_with_type_and_place(value, said):
+def test_what_must_be_json_is_refused_with_type_and_place(value, said):
     with pytest.raises(Unserialisable) as caught:
-        to_content(value)
+        jsonable(value)
     assert isinstance(caught.value, ToolError)
     for words in said:
         assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("value", "said"), REFUSED)
+def test_what_json_cannot_hold_is_shown_as_text_with_type_and_place(value, said):
+    parts, structured = to_content(value)
+    note = parts[-1].text
+    assert "The call ran." in note
+    for words in said:
+        assert words in note
+    assert " at 0x" not in json.dumps(structured)
+
+
+class Scalar:
+    """As NumPy's scalars are: no number of Python's, with `item` and `tolist`."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def item(self):
+        return self.value
+
+    tolist = item
+
+
+class Array(Scalar):
+    """As NumPy's arrays are: `item` is for a single element alone."""
+
+    def item(self):
+        raise ValueError("can only convert an array of size 1 to a Python scalar")
+
+    def tolist(self):
+        return self.value
+
+
+class Tensor:
+    """Some have `item` alone."""
+
+    def item(self):
+        return 1.5
+
+
+PLAIN_OF_THEIR_OWN = [
+    (Scalar(3), 3),
+    (Tensor(), 1.5),
+    (Array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+    ({"n": Scalar(1), "rows": [Array([True])]}, {"n": 1, "rows": [[True]]}),
+    (Model(**{"in": Scalar(3)}), {"in": 3}),
+    (Point(Array([Scalar(1)])), {"x": [1], "y": None}),
+    ({Scalar(1): 2}, {"1": 2}),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), PLAIN_OF_THEIR_OWN)
+def test_scalars_and_arrays_are_what_they_make_of_themselves(value, expected):
+    assert to_content(value) == ((JsonPart(expected),), expected)
+    assert jsonable(value) == expected
+
+
+def test_text_stands_where_json_cannot_hold_a_value():
+    class Table:
+        def __str__(self):
+            return "a\n1"
+
+    (part, note), structured = to_content({"table": Table(), "share": float("nan"), "rows": 2})
+    assert part.value == structured == {"table": "a\n1", "share": "nan", "rows": 2}
+    assert "result.table is of type Table; result.share is nan" in note.text
+    (part,), structured = to_content(Table())
+    assert structured == "a\n1"
+    assert part.text.startswith("a\n1\n[The call ran.")
+    (part, note), _ = to_content([float("inf")] * 100)
+    assert part.value == ["inf"] * 100
+    assert "and 97 more" in note.text
+    (part, _), _ = to_content({1: "a", "1": "b"})
+    assert part.value == {"1": "a", "1 (2)": "b"}
+    (part,), _ = to_content(10**5000)
+    assert part.text.startswith(hex(10**5000))
 
 
 def test_the_same_value_twice_is_no_cycle():

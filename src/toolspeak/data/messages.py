@@ -30,7 +30,7 @@ FailureCode = Literal[
     "timeout",
     "cancelled",
     "exception",
-    "unserialisable",
+    "unserialisable",  # in older journals: what a tool returns is no failure
     "unknown_outcome",
 ]
 """Why a call failed, for programs; the model reads the content."""

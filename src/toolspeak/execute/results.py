@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,15 +15,16 @@ from toolspeak.data.messages import (
     TextPart,
     ToolCall,
     ToolResult,
-    failure,
 )
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolError
 from toolspeak.execute.secrets import Secrets
 from toolspeak.execute.shorten import json_text, shorten_json
-from toolspeak.tools.content import Unserialisable, to_content
+from toolspeak.tools.content import to_content
+from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.kept import keep
 
+_LOG = logging.getLogger("toolspeak.execute")
 _LEFT_OUT = "\n[… {count} bytes left out here. {how}]\n"
 _SHORTENED = "[Shortened: {count} of {total} bytes of JSON are left out, where it says so. {how}]"
 _ASK_AGAIN = (
@@ -42,15 +44,19 @@ class ResultCap:
 
 
 def result_of(call: ToolCall, value: Any, secrets: Secrets) -> ToolResult:
-    """The result of a call whose tool returned `value`: whole, without secrets; a failure if it cannot be shown."""
+    """The result of a call whose tool returned `value`: whole, without secrets. It is a success whatever the value is,
+    for the call ran: one that cannot be shown is told of."""
     try:
         content, structured = to_content(value)
         return hide_secrets(ToolResult(call.id, call.name, "success", content, structured=structured), secrets)
-    except Unserialisable as error:
-        message = describe(error)
     except Exception as error:  # noqa: BLE001 - a value's own conversion may raise anything
-        message = f"the tool's value cannot be shown: {describe(error)}"
-    return failure(call, "unserialisable", secrets.hide_text(message))
+        log_crash(_LOG, f"what the tool {call.name} returned cannot be shown", error, secrets.hide_text)
+        told = TextPart(secrets.hide_text(_unshowable(error)))
+        return ToolResult(call.id, call.name, "success", (told,))
+
+
+def _unshowable(error: Exception) -> str:
+    return f"[The call ran, but what it returned cannot be shown: {describe(error)}]"
 
 
 def describe(error: BaseException) -> str:
@@ -74,9 +80,8 @@ def finish_result(
         capped = cap_result(whole, cap, memory)
         return capped, None if capped is whole else whole
     except Exception as error:  # noqa: BLE001 - JSON made by hand may be too deep, or none at all
-        message = f"the tool's value cannot be shown: {describe(error)}"
-        content = (TextPart(secrets.hide_text(message)),)
-        return ToolResult(result.call_id, result.name, "failure", content, "unserialisable"), None
+        told = TextPart(secrets.hide_text(_unshowable(error)))
+        return replace(result, content=(told,), structured=None), None
 
 
 def cap_result(result: ToolResult, cap: ResultCap, memory: dict[str, Any]) -> ToolResult:
@@ -126,16 +131,18 @@ def _cap_structured(result: ToolResult, cap: ResultCap) -> ToolResult:
 def _shorten(
     parts: Sequence[ContentPart], whole: int, max_bytes: int, how: str
 ) -> tuple[tuple[ContentPart, ...], int] | None:
-    """A JSON result made shorter, with a note that says so, and the number of bytes left out."""
-    if len(parts) != 1 or not isinstance(parts[0], JsonPart):
+    """A JSON result made shorter, with a note that says so behind its own, and the number of bytes left out."""
+    if not parts or not isinstance(parts[0], JsonPart) or not all(isinstance(part, TextPart) for part in parts[1:]):
         return None
+    own = sum(len(_bytes_of(part)) for part in parts[1:])
+    whole -= own
     note = _SHORTENED.format(count=whole, total=whole, how=how)
-    short = shorten_json(parts[0].value, max_bytes - len(_encode(note)))
+    short = shorten_json(parts[0].value, max_bytes - own - len(_encode(note)))
     if short is None:
         return None
     left_out = whole - len(_encode(json_text(short)))
     note = _SHORTENED.format(count=left_out, total=whole, how=how)
-    return (replace(parts[0], value=short), TextPart(note)), left_out
+    return (replace(parts[0], value=short), *parts[1:], TextPart(note)), left_out
 
 
 def _whole_text(parts: Sequence[ContentPart]) -> str:

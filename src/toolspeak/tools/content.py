@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Any, cast
@@ -21,8 +22,12 @@ _PLAIN_BITS = 64  # integers that certainly are not too long
 _TOO_LONG = 10**4300  # Python's own cap on turning an int into text
 
 
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
+_TOLD = 3  # values that a note names: a table may have thousands
+
+
 class Unserialisable(ToolError):
-    """A tool returned what JSON cannot hold; the message names the type and the place."""
+    """A value is asked to be JSON and cannot; the message names the type and the place."""
 
 
 @quick()
@@ -36,9 +41,11 @@ class Returned:
 def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
     """The parts a model reads, and the value as JSON (None for text, bytes and ready-made parts but `Returned`).
 
-    Text becomes a TextPart, bytes an image or a file, a content part or a list with content parts stays,
-    everything else becomes a JsonPart: dataclasses, pydantic models, enums, dates, sets and paths included.
-    Raises Unserialisable for the rest: objects, cycles, NaN, more than 128 levels.
+    Text becomes a TextPart, bytes an image or a file, a content part or a list with content parts stays, everything
+    else becomes a JsonPart: dataclasses, pydantic models, enums, dates, sets, paths and what turns itself into plain
+    values with `tolist()` or `item()` (NumPy's scalars and arrays) included. What JSON cannot hold (other objects, NaN,
+    cycles, more than 128 levels) stands there as text, and a note behind it says so: the tool has run, and what it did
+    is done. Raises what a value's own conversion raises.
     """
     if type(value) is str:
         return (TextPart(value),), None
@@ -50,22 +57,50 @@ def to_content(value: object) -> tuple[tuple[ContentPart, ...], JSON]:
         case _ if (data := _bytes(value)) is not None:
             return (_binary(data),), None
         case Returned():
-            return to_content([*value.parts])[0] if value.parts else (), jsonable(value.structured)
+            structured, notes = _lenient(value.structured)
+            return (*(to_content([*value.parts])[0] if value.parts else ()), *notes), structured
         case JsonPart():
-            return (dataclasses.replace(value, value=jsonable(value.value)),), None
+            plain, notes = _lenient(value.value)
+            return (dataclasses.replace(value, value=plain), *notes), None
         case TextPart() | ImagePart() | FilePart():
             return (value,), None
         case list() | tuple() if any(isinstance(item, ContentPart) for item in cast("Sequence[object]", value)):
             items = cast("Sequence[object]", value)
             return tuple(part for item in items for part in to_content(item)[0]), None
         case _:
-            plain = jsonable(value)
-            return (JsonPart(plain),), plain
+            plain, notes = _lenient(value)
+            if notes and isinstance(plain, str):
+                return (TextPart(f"{plain}\n{notes[0].text}"),), plain
+            return (JsonPart(plain), *notes), plain
 
 
 def jsonable(value: object) -> JSON:
     """The value in the types of JSON. Raises Unserialisable."""
-    return _convert(value, (), [])
+    return _Conversion(None).convert(value, (), [])
+
+
+def _lenient(value: object) -> tuple[JSON, tuple[TextPart, ...]]:
+    """The value in the types of JSON, and a note if something in it stands there as text."""
+    odd: list[str] = []
+    plain = _Conversion(odd).convert(value, (), [])
+    return plain, (TextPart(note_of(odd)),) if odd else ()
+
+
+def note_of(odd: Sequence[str]) -> str:
+    """What a model is told of the values that JSON cannot hold."""
+    more = f"; and {len(odd) - _TOLD} more" if len(odd) > _TOLD else ""
+    return (
+        "[The call ran. JSON cannot hold all of what it returned; text, or null, stands here for it: "
+        f"{'; '.join(odd[:_TOLD])}{more}.]"
+    )
+
+
+def shown_as_text(value: object) -> str:
+    """`str(value)` without the addresses of objects, which are others every time; its type if there is none."""
+    try:
+        return _ADDRESS.sub("", str(value))
+    except Exception:  # noqa: BLE001 - a value's own __str__ may raise anything, RecursionError too
+        return f"<{_type(value)}>"
 
 
 def _binary(data: bytes) -> ImagePart | FilePart:
@@ -89,48 +124,132 @@ def _image_type(data: bytes) -> str | None:
     return None
 
 
-def _convert(value: object, path: Path, holders: list[object]) -> JSON:
-    """`holders` are the containers around the value: a value among them is a cycle."""
-    match value:
-        case None | bool():
-            return value
-        case Enum():
-            return _convert(value.value, path, holders)
-        case str():
-            return str.__str__(value)
-        case int():
-            if abs(value) >= _TOO_LONG:
-                raise _refusal(path, "is an integer of more than 4300 digits")
-            return int.__index__(value)
-        case float():
-            if not math.isfinite(value):
-                raise _refusal(path, f"is {float.__float__(value)}, which JSON cannot hold")
-            return float.__float__(value)
-        case _ if (data := _bytes(value)) is not None:
-            return base64.b64encode(data).decode()
-        case _:
-            return _convert_container(value, path, holders)
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Conversion:
+    """Turns a value into the types of JSON. What cannot be is text, and named in `odd`; without `odd` it is refused."""
 
+    odd: list[str] | None
 
-def _convert_container(value: object, path: Path, holders: list[object]) -> JSON:
-    if any(value is holder for holder in holders):
-        raise _refusal(path, f"is a {_type(value)} that contains itself")
-    if len(holders) >= MAX_DEPTH:
-        raise _refusal((), f"is nested more than {MAX_DEPTH} levels deep")
-    inside = [*holders, value]
-    if isinstance(value, Mapping):
-        return _members(cast("Mapping[object, object]", value).items(), path, inside)
-    if isinstance(value, AbstractSet):
-        elements = [_convert(item, path, inside) for item in cast("AbstractSet[object]", value)]
-        # A set of strings has another order in every process; a result should be the same when a call is repeated.
-        return sorted(elements, key=repr)
-    if isinstance(value, Sequence):
-        items = cast("Sequence[object]", value)
-        return [_convert(item, (*path, index), inside) for index, item in enumerate(items)]
-    if _is_plain_dataclass(value):
-        fields = dataclasses.fields(cast("Any", value))
-        return _members([(field.name, getattr(value, field.name)) for field in fields], path, inside)
-    return _convert(_by_pydantic(value, path), path, inside)
+    def convert(self, value: object, path: Path, holders: list[object]) -> JSON:
+        """`holders` are the containers around the value: a value among them is a cycle."""
+        match value:
+            case None | bool():
+                return value
+            case Enum():
+                return self.convert(value.value, path, holders)
+            case str():
+                return str.__str__(value)
+            case int():
+                if abs(value) >= _TOO_LONG:
+                    return self._refused(hex(value), path, "is an integer of more than 4300 digits")
+                return int.__index__(value)
+            case float():
+                if not math.isfinite(value):
+                    return self._refused(value, path, f"is {float.__repr__(value)}")
+                return float.__float__(value)
+            case _ if (data := _bytes(value)) is not None:
+                return base64.b64encode(data).decode()
+            case _:
+                return self._container(value, path, holders)
+
+    def _container(self, value: object, path: Path, holders: list[object]) -> JSON:
+        if any(value is holder for holder in holders):
+            return self._refused("…", path, f"is a {_type(value)} that contains itself")
+        if len(holders) >= MAX_DEPTH:
+            return self._refused("…", () if self.odd is None else path, f"is nested more than {MAX_DEPTH} levels deep")
+        inside = [*holders, value]
+        if isinstance(value, Mapping):
+            return self._members(cast("Mapping[object, object]", value).items(), path, inside)
+        if isinstance(value, AbstractSet):
+            elements = [self.convert(item, path, inside) for item in cast("AbstractSet[object]", value)]
+            # A set of strings has another order in every process; a result should be the same when a call is repeated.
+            return sorted(elements, key=repr)
+        if isinstance(value, Sequence):
+            items = cast("Sequence[object]", value)
+            return [self.convert(item, (*path, index), inside) for index, item in enumerate(items)]
+        if _is_plain_dataclass(value):
+            fields = dataclasses.fields(cast("Any", value))
+            return self._members([(field.name, getattr(value, field.name)) for field in fields], path, inside)
+        if isinstance(value, Iterator):  # to run it may take forever
+            kept = cast("object", value)
+            return self._refused(kept, path, f"is of type {_type(kept)}; return a list")
+        plain = _own_plain(value)
+        if plain is not value:
+            return self.convert(plain, path, inside)
+        return self._by_pydantic(value, path, inside)
+
+    def _members(self, items: Iterable[tuple[object, object]], path: Path, inside: list[object]) -> dict[str, JSON]:
+        members: dict[str, JSON] = {}
+        for key, item in items:
+            name = self._key(key, path)
+            if name in members:
+                self._refused("", path, f"has two keys that JSON writes as {show(name)}")
+                name = _free(name, members)
+            members[name] = self.convert(item, (*path, name), inside)
+        return members
+
+    def _key(self, key: object, path: Path) -> str:
+        if isinstance(key, str):
+            return str.__str__(key)
+        try:
+            plain = _Conversion(None).convert(key, path, [])
+        except Unserialisable:
+            if self.odd is None:
+                raise
+            return self._refused(key, path, f"has a key of type {_type(key)}")
+        match plain:
+            case str():
+                return plain
+            case None:
+                return "null"
+            case bool():
+                return "true" if plain else "false"
+            case int() | float():
+                return repr(plain)
+            case _:
+                return self._refused(key, path, f"has a key of type {_type(key)}")
+
+    def _by_pydantic(self, value: object, path: Path, inside: list[object]) -> JSON:
+        try:
+            plain = typed.to_jsonable_python(value, fallback=lambda inner: self._inside(inner, value, path, inside))
+        except Exception as error:
+            # A serialiser its author wrote may raise anything.
+            detail = f" ({error})" if isinstance(value, typed.BaseModel) else ""
+            if self.odd is None:
+                raise _refusal(path, f"is of type {_type(value)}{detail}") from error
+            return self._refused(value, path, f"is of type {_type(value)}{detail}")
+        if isinstance(value, typed.BaseModel):
+            self._check_numbers(value.model_dump(by_alias=True, warnings=False), plain, path)
+        return self.convert(plain, path, inside)
+
+    def _inside(self, value: object, around: object, path: Path, inside: list[object]) -> JSON:
+        """What pydantic cannot write: a value in a model, or the value itself."""
+        plain = _own_plain(value)
+        if plain is not value:
+            return self.convert(plain, path, inside)
+        if value is around or self.odd is None:
+            raise TypeError(f"{_type(value)} is no JSON")
+        return self._refused(value, path, f"is of type {_type(around)}, and holds a value of type {_type(value)}")
+
+    def _check_numbers(self, before: object, plain: JSON, path: Path) -> None:
+        """Names NaN and infinities in a model: pydantic writes them as null, unless the model says otherwise."""
+        if isinstance(before, float) and plain is None:
+            self._refused("", path, f"is {before}")
+        if isinstance(before, dict) and isinstance(plain, dict):
+            for key, item in cast("dict[object, object]", before).items():
+                if isinstance(key, str):
+                    self._check_numbers(item, cast("dict[str, JSON]", plain).get(key, ""), (*path, key))
+        if isinstance(before, list | tuple) and isinstance(plain, list):
+            pairs = zip(cast("Sequence[object]", before), cast("list[JSON]", plain), strict=False)
+            for index, (item, written) in enumerate(pairs):
+                self._check_numbers(item, written, (*path, index))
+
+    def _refused(self, value: object, path: Path, what: str) -> str:
+        """The text that stands for a value, which is named. Raises Unserialisable if it must be JSON."""
+        if self.odd is None:
+            raise _refusal(path, what)
+        self.odd.append(f"{place_of(('result', *path))} {what}")
+        return shown_as_text(value)
 
 
 def _is_plain_dataclass(value: object) -> bool:
@@ -141,58 +260,21 @@ def _is_plain_dataclass(value: object) -> bool:
     )
 
 
-def _members(items: Iterable[tuple[object, object]], path: Path, inside: list[object]) -> dict[str, JSON]:
-    members: dict[str, JSON] = {}
-    for key, item in items:
-        name = _key(key, path)
-        if name in members:
-            raise _refusal(path, f"has two keys that JSON writes as {show(name)}")
-        members[name] = _convert(item, (*path, name), inside)
-    return members
+def _own_plain(value: object) -> object:
+    """What a value makes of itself in Python's own types, as NumPy's scalars and arrays, pandas' series and tensors do;
+    else the value."""
+    for name in ("tolist", "item"):
+        plain = getattr(type(value), name, None)
+        if callable(plain) and not isinstance(value, type):
+            return cast("Callable[[object], object]", plain)(value)
+    return value
 
 
-def _key(key: object, path: Path) -> str:
-    plain = key if isinstance(key, str) else _convert(key, path, [])
-    match plain:
-        case str():
-            return str.__str__(plain)
-        case None:
-            return "null"
-        case bool():
-            return "true" if plain else "false"
-        case int() | float():
-            return repr(plain)
-        case _:
-            raise _refusal(path, f"has a key of type {_type(key)}")
-
-
-def _by_pydantic(value: object, path: Path) -> JSON:
-    kind = _type(value)
-    if isinstance(value, Iterator):  # pydantic would run it, perhaps forever
-        raise _refusal(path, f"is of type {kind}; return a list")
-    try:
-        plain = typed.to_jsonable_python(value)
-    except Exception as error:
-        # A serialiser its author wrote may raise anything.
-        detail = f" ({error})" if isinstance(value, typed.BaseModel) else ""
-        raise _refusal(path, f"is of type {kind}{detail}") from error
-    if isinstance(value, typed.BaseModel):
-        _check_numbers(value.model_dump(by_alias=True, warnings=False), plain, path)
-    return plain
-
-
-def _check_numbers(before: object, plain: JSON, path: Path) -> None:
-    """Refuse NaN and infinities in a model: pydantic writes them as null, unless the model says otherwise."""
-    if isinstance(before, float) and plain is None:
-        raise _refusal(path, f"is {before}, which JSON cannot hold")
-    if isinstance(before, dict) and isinstance(plain, dict):
-        for key, item in cast("dict[object, object]", before).items():
-            if isinstance(key, str):
-                _check_numbers(item, cast("dict[str, JSON]", plain).get(key, ""), (*path, key))
-    if isinstance(before, list | tuple) and isinstance(plain, list):
-        pairs = zip(cast("Sequence[object]", before), cast("list[JSON]", plain), strict=False)
-        for index, (item, written) in enumerate(pairs):
-            _check_numbers(item, written, (*path, index))
+def _free(name: str, taken: Mapping[str, JSON]) -> str:
+    number = 2
+    while f"{name} ({number})" in taken:
+        number += 1
+    return f"{name} ({number})"
 
 
 def _type(value: object) -> str:
