@@ -23,6 +23,7 @@ class Expected:
 _MISTRAL = "the template writes the tools between the system turn and `[INST]`; a message stands behind `[INST]`"
 _NEMO = "the template writes the tools in front of `[INST]`; a message stands behind it"
 _KIMI = "the template writes the tools in a turn named `tool_declare`; ours is a turn named `system`"
+_KIMI_0905 = "without a system text the template writes a line break behind its own; with one the prompt is whole"
 _K3 = (
     "the template writes the tools in a turn of the type `tool-declare`, ahead of its own text on "
     "thinking; ours is a plain turn behind that"
@@ -40,7 +41,6 @@ _FUNCTIONARY31 = (
     f"{_FUNCTIONARY}; transformers writes the quotes in its JSON as `&#34;`, where llama.cpp's engine and the model's "
     "own code write quotes, and so do we"
 )
-_M1 = "the template writes the tools in a system turn of their own; ours are in that of the system text"
 _SOLAR = (
     "without a system text the template writes its heading `System Prompt` above ours; with one the prompt is whole"
 )
@@ -72,13 +72,9 @@ LEVELS: dict[str, Expected] = {
     "Kimi-K2-Instruct": Expected(
         "Kimi-K2-Instruct-0905",
         "block",
-        _KIMI,
+        _KIMI_0905,
     ),
-    "Kimi-K2-Thinking": Expected(
-        "Kimi-K2-Thinking",
-        "block",
-        _KIMI,
-    ),
+    "Kimi-K2-Thinking": Expected("Kimi-K2-Thinking", "whole"),
     "Kimi-K3": Expected(
         "Kimi-K3",
         "block",
@@ -88,7 +84,7 @@ LEVELS: dict[str, Expected] = {
     "LFM2.5-8B-A1B": Expected("LFM2.5-8B-A1B", "whole", history="tool"),
     "LFM2.5-Instruct": Expected("LFM2.5-1.2B-Instruct", "whole"),
     "MiMo-VL": Expected("MiMo-VL-7B-RL", "whole", history="tool"),
-    "MiniMax-M1": Expected("MiniMax-M1-80k", "block", _M1),
+    "MiniMax-M1": Expected("MiniMax-M1-80k", "whole"),
     "MiniMax-M2": Expected("MiniMax-M2", "whole"),
     "MiniMax-M3": Expected("MiniMax-M3", "whole"),
     "Mistral-Small-3.2-24B-Instruct-2506": Expected(

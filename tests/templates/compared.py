@@ -12,11 +12,11 @@ from chat_templates import prompt_of
 from conversations import Case
 
 from toolspeak.agent.driver import TextDriver, TurnRequest
-from toolspeak.data.messages import TextMessage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.wire.openai_chat_messages import encode_messages
 
 Level = Literal["whole", "block", "differs", "unwritten", "error"]
 """`whole`: the prompts are equal, byte for byte. `block`: the template writes our text for the tools as it stands, in
@@ -35,13 +35,12 @@ class Found:
     error: str = ""
 
 
-def sent_for(model: str, case: Case, tool_role: bool = False) -> list[dict[str, Any]]:
+def sent_for(model: str, case: Case, tool_role: bool = False) -> list[Any]:
     """The messages that an agent sends."""
     provider = ScriptedProvider([], name=model, capabilities=Capabilities(tool_role=tool_role))
     driver = TextDriver(provider, get_dialect("auto", model=model))
     asked = driver.asked(TurnRequest(case.messages, case.tools, case.system))
-    assert all(isinstance(message, TextMessage) for message in asked.messages)
-    return [{"role": message.role, "content": message.text} for message in asked.messages]
+    return encode_messages(asked.messages, model)
 
 
 def compared(name: str, model: str, label: str, case: Case, tool_role: bool = False) -> Found:

@@ -198,10 +198,14 @@ class Message:
 
 @value()
 class TextMessage:
-    """A message as a text-only model API takes it: a dialect has turned calls and results into text."""
+    """A message as a text-only model API takes it: a dialect has turned calls and results into text.
+
+    `name` is the speaker's, which some chat templates write in place of the role; APIs without it leave it out.
+    """
 
     role: Role
     text: str
+    name: str = ""
 
 
 @value()

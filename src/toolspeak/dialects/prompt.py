@@ -12,11 +12,12 @@ from toolspeak.data.values import quick
 @quick()
 class Prompt:
     """`system` are the texts of system messages, sent first and in this order. `user` stands in front of the text of a
-    message of the user: of the first one, or of the last one (`turn`)."""
+    message of the user: of the first one, or of the last one (`turn`). `name` is that of the first system message."""
 
     system: tuple[str, ...] = ()
     user: str = ""
     turn: Literal["first", "last"] = "first"
+    name: str = ""
 
     @property
     def text(self) -> str:
@@ -25,7 +26,7 @@ class Prompt:
 
     def before(self, history: Sequence[TextMessage], last: int | None = None) -> list[TextMessage]:
         """The messages to send. `last` is where in the history the user spoke last; None: look for it."""
-        sent = [TextMessage("system", text) for text in self.system if text]
+        sent = [TextMessage("system", text, "" if i else self.name) for i, text in enumerate(self.system) if text]
         if not self.user:
             return [*sent, *history]
         places = [i for i, message in enumerate(history) if message.role == "user"]

@@ -66,7 +66,8 @@ def encode_messages(
             later = []
         if isinstance(message, TextMessage):
             # Of role `tool` where the server takes it without a `tool_call_id` (`Capabilities.tool_role`).
-            out.append({"role": message.role, "content": message.text})
+            named = {"name": message.name} if message.name else {}
+            out.append({"role": message.role, **named, "content": message.text})
         elif message.role == "assistant":
             out.append(_assistant(message, ids, model, keep_reasoning))
         else:

@@ -14,8 +14,8 @@ from toolspeak.dialects.typed_text import as_list, as_mapping
 
 
 def _declared(default: str) -> Callable[[str, Sequence[ToolSpec]], Prompt]:
-    """The template writes `tool_declare` where our message says `system`."""
-    return lambda system, tools: Prompt((tool_array(tools), system or default))
+    """The template writes the name of a message where others have its role."""
+    return lambda system, tools: Prompt((tool_array(tools), system or default), name="tool_declare")
 
 
 def _sorted(value: JSON) -> JSON:

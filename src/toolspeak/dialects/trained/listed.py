@@ -209,7 +209,12 @@ def _m3_tools(tools: Sequence[ToolSpec]) -> str:
 
 MINIMAX_M1 = Template(
     source="MiniMaxAI/MiniMax-M1-80k",
-    place=in_system(_m1_tools, default="You are a helpful assistant created by Minimax based on MiniMax-M1 model."),
+    # A system turn of their own, which one message can say as long as the server reads the tokens in its text.
+    place=in_system(
+        _m1_tools,
+        joint="<end_of_sentence>\n<beginning_of_sentence>system tool_setting=tools\n",
+        default="You are a helpful assistant created by Minimax based on MiniMax-M1 model.",
+    ),
     results=_m1_results,
     tool_turns=True,
 )
