@@ -22,8 +22,8 @@ whose end nobody can tell (`broken`)."""
 class Lookahead:
     """Looks behind a tag at `at`, and no further than it must. `rejected` is what followed an end tag that ended
     nothing. `stray`: a value of the call holds an end tag that nothing in it opened, so that the call only counts if
-    it ends as it should. `torn`: so does this value, and that tag ends its line, or another follows it. `waits`:
-    nothing has come yet behind a block's end in a value."""
+    it ends as it should. `torn`: so does this value, and that tag ends its line, or another follows it, or a word does
+    where no white space stands between tags. `waits`: nothing has come yet behind a block's end in a value."""
 
     def __init__(
         self,
@@ -48,16 +48,16 @@ class Lookahead:
         self.torn = False
 
     def outcome(
-        self, text: str, at: int, tag: str, alone: bool, given: Collection[str], spec: ToolSpec | None
+        self, text: str, at: int, tag: str, alone: bool, cut: bool, given: Collection[str], spec: ToolSpec | None
     ) -> Outcome:
-        """What `tag` is, one of the landmarks; `alone`: nothing stands before it on its line; `given` are the
-        arguments that are there."""
+        """What `tag` is, one of the landmarks; `alone`: nothing stands before it on its line; `cut`: what is left of an
+        end tag does; `given` are the arguments that are there."""
         syntax, rest = self._syntax, text[at : at + MAX_CANDIDATE]
         self.waits = False
         if tag == syntax.argument_end:
             return self._argument_end(rest)
         if tag == syntax.argument:
-            return self._argument_start(rest, alone, given, spec)
+            return self._argument_start(rest, alone, cut, given, spec)
         if tag == syntax.call_end:
             return self._call_ends(rest)
         if tag == syntax.call:
@@ -77,16 +77,22 @@ class Lookahead:
             return "content"
         verdict = self._ends_value(rest)
         self.stray = self.stray or verdict == "no"
-        self.torn = self.torn or (verdict == "no" and ends_line(rest, len(self._syntax.argument_end)))
+        stop = len(self._syntax.argument_end)
+        torn = ends_line(rest, stop) or (self._syntax.tight and rest[stop : stop + 1].isalnum())
+        self.torn = self.torn or (verdict == "no" and torn)
         return "closed" if verdict == "yes" else "content" if verdict == "no" else "undecided"
 
-    def _argument_start(self, rest: str, alone: bool, given: Collection[str], spec: ToolSpec | None) -> Outcome:
+    def _argument_start(
+        self, rest: str, alone: bool, cut: bool, given: Collection[str], spec: ToolSpec | None
+    ) -> Outcome:
         """One that is not there yet ends the value before it, which was left open."""
         tag = self._syntax.match(self._syntax.argument, rest, 0)
         if not isinstance(tag, Tag):
             return "undecided" if tag == "undecided" else "content"
         if self._calls:
             self._argument = not tag.empty
+        elif cut:
+            return "broken"
         elif (alone or self.stray) and tag.name not in given and (spec is None or admits_argument(spec, tag.name)):
             return "broken" if self.stray else "open"
         return "content"
@@ -135,6 +141,8 @@ class Lookahead:
         )
         if isinstance(tag, Tag) or block == "yes" or call == "yes":
             return "yes"
+        if rest.startswith(syntax.argument.rstrip("="), position) and (tag is None or len(rest) >= MAX_CANDIDATE):
+            return "yes"  # nobody can read it: the call fails there
         begun = begins(rest, position, *ends, *syntax.skipped)
         if len(rest) < MAX_CANDIDATE and ("undecided" in (tag, block, call) or begun):
             return "undecided"

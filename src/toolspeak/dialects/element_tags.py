@@ -24,6 +24,7 @@ _INSIDE = r"\s*<name>([^<>]*)</name>"
 _INSIDE_START = re.compile(r"\s*(?:<(?:n(?:a(?:m(?:e(?:>[^<>]*(?:<(?:/(?:n(?:a(?:me?)?)?)?)?)?)?)?)?)?)?)?")
 _PLAIN_NAME = r"[^<>&\s\"']{1,100}"
 _PLAIN_TYPE = '(?P<said>(?: string="(?:true|false)")?+)'
+_LAST_END = re.compile(r"</([^<>\s]+)[^<>]*>\Z")
 _STRING = re.compile(r"""\bstring\s*=\s*["']?(true|false)\b""")
 _JSON = re.compile(r"""\btype\s*=\s*["']json["']""")
 
@@ -47,7 +48,7 @@ class ElementSyntax:
     `wrappers`: names under which a model may put all arguments as one JSON object. `typed`: the tag says whether the
     value is text (`string="true"`). `guesses`: without a schema a value that is JSON is that JSON. `doubled`: a tool
     may be called by its name behind a name space of the same name (`f.f`). `named_inside`: behind the start tag of a
-    call, which is whole then, its name stands in an element `<name>`.
+    call, which is whole then, its name stands in an element `<name>`. `tight`: no white space stands between its tags.
     """
 
     call: str
@@ -57,6 +58,7 @@ class ElementSyntax:
     guesses: bool = False
     doubled: bool = False
     named_inside: bool = False
+    tight: bool = False
     skipped: tuple[str, ...] = ()
     wrappers: tuple[str, ...] = ()
     call_end: str = field(init=False)
@@ -103,6 +105,21 @@ class ElementSyntax:
     def lacks_start(self, value: str) -> bool:
         """Whether a value holds more ends of arguments than begin in it."""
         return value.count(self.argument_end) > value.count(self.argument.rstrip("="))
+
+    def cut_end(self, text: str) -> bool:
+        """Whether a text ends in what is left of an argument's end tag: its beginning, or all but two characters."""
+        said, end = text[-2 * len(self.argument_end) :].rstrip().lower(), self.argument_end.lower()
+        if any(said.endswith(end[:length]) for length in range(2, len(end))):
+            return True
+        return any(_nearly(said[-length:], end) for length in range(len(end) - 2, len(end) + 3))
+
+    def ends_unread(self, value: str) -> bool:
+        """Whether nobody can tell where a value whose end tag is missing ends: it ends in half of a tag, in an end tag
+        that nothing in it opened, or in a line break, which may be the one between tags."""
+        said = value.rstrip()
+        ended = _LAST_END.search(said)
+        unopened = ended is not None and f"<{ended[1]}" not in said
+        return value.endswith("\n") or said.endswith("<") or self.cut_end(said) or unopened
 
     def line_break(self, text: str, start: int, stop: int, crlf: bool) -> int:
         """Where the line break begins that stands behind the value in text[start:stop]; `stop` if there is none."""
@@ -157,6 +174,19 @@ def _plain_tag(opener: str, name: str, said: str) -> str:
     if opener.endswith(">"):
         return f"{opener}<name>{name}</name>"
     return f"{opener}{name}{said and '(?P<said>)'}>" if opener.endswith("=") else f'{opener} name="{name}"{said}>'
+
+
+def _nearly(text: str, tag: str) -> bool:
+    """Whether a text is a tag but for two characters that stand together."""
+    length = max(len(text), len(tag))
+    front = _common(text, tag)
+    return front + min(_common(text[::-1], tag[::-1]), length - front) >= length - 2
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _unquoted(name: str) -> str:

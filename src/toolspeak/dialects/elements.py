@@ -301,7 +301,8 @@ class ElementCalls(CallSteps):
             cut = syntax.line_break(text, start, at, value.crlf)
             alone = not syntax.trims or cut < at or (at == start and not self._text.length)
             given = (value.name, *call.arguments)
-            outcome = self._lookahead.outcome(text, at, found[0], alone, given, call.spec)
+            half = found[0] == syntax.argument and syntax.cut_end(self._last(text, start, at))
+            outcome = self._lookahead.outcome(text, at, found[0], alone, half, given, call.spec)
             if outcome == "content":
                 position = at + 1
                 continue
@@ -312,7 +313,7 @@ class ElementCalls(CallSteps):
                 return cut
             if outcome == "open":
                 call.notes.append("missing_closer")
-            elif outcome == "broken":
+            if outcome == "broken" or (outcome == "open" and syntax.ends_unread(self._text.value())):
                 call.problem = call.problem or self._no_end(value)
             self._end_value()
             return found.end() if outcome == "closed" else at
@@ -320,6 +321,11 @@ class ElementCalls(CallSteps):
         if not self._grow(text, start, hold):
             self._wait = hold < len(text)
         return hold
+
+    def _last(self, text: str, start: int, stop: int) -> str:
+        """The end of the value in front of text[stop]."""
+        held = max(0, self._text.length - MAX_CANDIDATE)
+        return (self._text.since(held) if stop - start < MAX_CANDIDATE else "") + text[start:stop][-MAX_CANDIDATE:]
 
     def _no_end(self, value: _Value) -> Problem:
         reason = self.hint() or f"the value of {value.name!r} has no end; write {self._syntax.argument_end} behind it"

@@ -32,8 +32,9 @@ _HEAD_START = re.compile(r"c(?:a(?:ll?)?)?")
 _NAME_RUN = re.compile(r"[^\s{}<>\"\[\],]*")
 _KEY_RUN = re.compile(r"[^\s{}<>\"\[\],:]*")
 _BARE_RUN = re.compile(r"[^,{}\[\]<\"]*")
-_NEXT_KEY = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*:|[}<\"])")
-_NEXT_KEY_START = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*)?")
+# A key, also one whose colon is missing: nothing runs with it in a string.
+_NEXT_KEY = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*(?::|<\|\"\|>|<escape>)|[}<\"])")
+_NEXT_KEY_START = re.compile(r"\s*(?:[^\s{}<>\"\[\],:]+\s*)?(?:<[|\"a-z]{0,6})?")
 _APOSTROPHE = re.compile(r"['\\<]")
 _BEFORE_STRING = frozenset(":[,{")
 _WORDS: dict[str, JSON] = {"True": True, "False": False, "None": None}

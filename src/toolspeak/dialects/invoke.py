@@ -51,6 +51,7 @@ STEP3 = element_dialect(
     ElementSyntax(
         "<steptml:invoke",
         "<steptml:parameter",
+        tight=True,
         skipped=("<｜tool_call_begin｜>", "function", "<｜tool_sep｜>", _STEP_END),
     ),
     Layout(
@@ -81,7 +82,7 @@ MINICPM5 = element_dialect(
         earlier=EarlierThoughts("<think>\n", "\n</think>\n\n"),
         stop=("<|im_end|>", "</s>"),
     ),
-    ElementSyntax("<function", "<param", wrappers=("arguments", "properties")),
+    ElementSyntax("<function", "<param", tight=True, wrappers=("arguments", "properties")),
     Layout(gap="", result="<tool_response>\n{}\n</tool_response>"),
     results=("<tool_response>", "</tool_response>"),
     live=("function", "param", "tool_response", "think"),

@@ -35,6 +35,7 @@ from toolspeak.dialects.steps import skip_space
 _KEY_RUN = re.compile(r"[\w-]*")
 _ATOM_RUN = re.compile(r"[^\s,:()\[\]{}'\"=<]*")
 _NAMED = re.compile(r"(?:[(,]\s*|['\"])[^\W\d]\w*\s*=\s*")
+_NEXT = re.compile(r"['\"]\s+[^\W\d]\w*\s*=\s*")  # the same where a comma is missing
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9_]+")
 _MAX_NAMED = 80  # characters of it that are looked at
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
@@ -81,7 +82,8 @@ class PythonArguments(FunctionCalls):
         self._levels: list[_Level] = []
         self._holds: list[list[str]] = []  # of each `group` and `braces`: its first value's JSON
         self._quote = ""
-        self._triple = self._raw_string = self._loose = False
+        self._triple = self._raw_string = False
+        self._inner = 0  # quotes of its own in the string
         self._tail = ""  # of the string
 
     @abstractmethod
@@ -170,7 +172,7 @@ class PythonArguments(FunctionCalls):
         elif char in "'\"":
             self._item()
             self._put('"')
-            self._loose = self._raw_string = False
+            self._inner, self._raw_string = 0, False
             self._state = self._string_open
             return position
         else:
@@ -279,7 +281,7 @@ class PythonArguments(FunctionCalls):
         if text[stop] in "'\"" and word.lower() in ("r", "u"):
             self._item()
             self._put('"')
-            self._loose, self._raw_string, self._state = False, word.lower() == "r", self._string_open
+            self._inner, self._raw_string, self._state = 0, word.lower() == "r", self._string_open
             return stop
         value = WORDS.get(word) or read_number(word)
         if value is None:
@@ -325,7 +327,7 @@ class PythonArguments(FunctionCalls):
             if not self._triple and self._named():
                 reason = f"a string holds its own quote in front of an argument; write it as \\{quote}"
                 return self._fail("invalid_call", reason, stop)
-            self._loose = self._loose or not self._triple
+            self._inner += not self._triple
             self._tail += quote
             self._put('\\"' if quote == '"' else quote)
             return stop + 1
@@ -339,7 +341,11 @@ class PythonArguments(FunctionCalls):
     def _named(self) -> bool:
         """Whether the string so far ends as what stands in front of an argument's value."""
         at = max(self._tail.rfind(each) for each in "(,'\"")
-        return at >= 0 and _NAMED.fullmatch(self._tail, at) is not None
+        if at < 0:
+            return False
+        # Behind a quote that would begin another string, as in HTML, it is none.
+        comma = self._inner % 2 == 1 and _NEXT.fullmatch(self._tail, at)
+        return bool(comma or _NAMED.fullmatch(self._tail, at))
 
     def book(self, taken: str) -> None:
         super().book(taken)
@@ -365,7 +371,7 @@ class PythonArguments(FunctionCalls):
         if after == len(text):
             return "wait"
         char = text[after]
-        if char in "'\"" and not self._loose:
+        if char in "'\"" and not self._inner:
             return "joined"
         if self._triple:
             return "end"

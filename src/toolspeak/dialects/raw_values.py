@@ -59,6 +59,9 @@ def _beginning(mark: str) -> str:
     return "(?:".join(map(re.escape, mark[:-1])) + ")?" * (len(mark) - 2)
 
 
+_GOES_ON = re.compile(r"[^\W_]|\|")  # the rest of a tag, or a value whose tags were lost
+
+
 class EndTag:
     """How a value's end tag is found in its text. `loose`: white space may stand in front of its `>`. `around` is how
     other tags begin that say whether it ends the value."""
@@ -112,7 +115,7 @@ class EndTag:
 class OpenValue:
     """The value being read. `scanner` is there while it may be JSON or a string; `streams`: it is a string.
     `explicit`: the model said that it is JSON. `rejected`: what followed an end tag that was passed over, which
-    is `torn` if that was another tag or a line break. `calls` and
+    is `torn` if that was another tag, or what may be left of one, or a line break. `calls` and
     `argument`: how many calls began in it, and whether an argument did, that have not ended."""
 
     name: str
@@ -134,8 +137,8 @@ class RawValues(CallSteps):
     `_start_value` and `_end_call`, and `_in_call` is where a value's end leads.
 
     `spaced`: white space may stand around CDATA sections. `tears`: a value in which an end tag that nothing opened ends
-    a line, or another tag follows it, may be two: its call fails. `signs` are how an argument and a call begin, and how
-    a call and the block end, in a block of which a call that cannot be read fails alone.
+    a line, or a tag or a word follows it, may be two: its call fails. `signs` are how an argument and a call begin, and
+    how a call and the block end, in a block of which a call that cannot be read fails alone.
     """
 
     spaced = False
@@ -314,7 +317,8 @@ class RawValues(CallSteps):
             self._end_value()
         else:
             value.rejected = value.rejected or self._rejected(text, stop)
-            value.torn = value.torn or ends_line(value.pending.value() + text[stop : stop + 1], len(value.end.text))
+            tag, behind = len(value.end.text), value.pending.value() + text[stop : stop + 1]
+            value.torn = value.torn or ends_line(behind, tag) or bool(_GOES_ON.match(behind, tag))
             self._release(value)
             self._state = self._in_value
         return stop
