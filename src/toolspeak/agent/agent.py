@@ -108,6 +108,8 @@ class Agent:
     (unattended: report), "report" the unknown outcome to the model, or "repeat" it.
     `tool_choice` is "auto", "required" (call some tool first), "none", a tool's name, or a `ToolChoice`; a model that
     does not follow it is told once.
+    `max_result_bytes` is how much the model gets of a call's result, of text and JSON (UTF-8); the whole is the
+    `ToolExecution.value` in `RunResult.steps`.
     `output` is the type of the answer (see `Output`; `RunResult.output` is the value), `output_mode` how it is asked
     for.
     `window` is how many tokens the model reads: a conversation that fills it is made shorter (see `Window`).
@@ -142,6 +144,7 @@ class Agent:
         starts_in: Section = "text",
         listing: PromptListing | None = None,
         tool_timeout: float | None = 120.0,
+        max_result_bytes: int = 16 * 1024,
         in_doubt: InDoubt = "ask",
         window: int | Window | None = None,
         tool_choice: str | ToolChoice = "auto",
@@ -184,6 +187,7 @@ class Agent:
                 schedule=schedule,
                 concurrency=concurrency,
                 call_pipeline=pipelines["call"],
+                max_result_bytes=max_result_bytes,
                 tool_timeout=tool_timeout,
                 secrets=self.secrets,
                 throw_on_failure=throw_on_failure,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Literal, TypeAlias, final
@@ -147,8 +148,16 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """The text parts joined: for a failure, its message."""
-        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+        """The content as text: the text parts joined, and JSON as JSON text on lines of its own. For a failure, its
+        message."""
+        told, after_json = "", False
+        for part in self.content:
+            is_json = isinstance(part, JsonPart)
+            if is_json or isinstance(part, TextPart):
+                text = json.dumps(part.value, ensure_ascii=False) if isinstance(part, JsonPart) else part.text
+                told += "\n" + text if told and (is_json or after_json) else text
+                after_json = is_json
+        return told
 
 
 def failure(call: ToolCall | MalformedCall, code: FailureCode, message: str) -> ToolResult:

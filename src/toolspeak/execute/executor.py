@@ -8,7 +8,7 @@ from types import MappingProxyType
 from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
-from toolspeak.errors import AgentStop, ToolFailed
+from toolspeak.errors import AgentStop, ToolFailed, UsageError
 from toolspeak.execute.admission import Admission
 from toolspeak.execute.approval import Approver, BatchApprover, Policy
 from toolspeak.execute.batch import Batch, BatchContext, Deadline, Emit
@@ -70,6 +70,8 @@ class Executor:
         playback: Playback | None = None,
     ) -> None:
         check_schedule(schedule)
+        if max_result_bytes < 1:
+            raise UsageError(f"max_result_bytes={max_result_bytes!r}: a result needs a byte at least, say 16384")
         self._tools = tools
         self._pipeline = in_order(call_pipeline)
         self._secrets = Secrets() if secrets is None else secrets
