@@ -15,6 +15,7 @@ from toolspeak.agent.compaction import Window
 from toolspeak.agent.decisions import decisions_of
 from toolspeak.agent.driver import Driver
 from toolspeak.agent.fold import fold
+from toolspeak.agent.given import check_deps, check_messages, check_options, check_settings, secrets_of, toolset_of
 from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.output import OutputMode, choose_output, with_output
@@ -58,7 +59,6 @@ from toolspeak.journal.memory import MemoryJournal
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Tool, Toolset
 
-_NO_SECRETS = Secrets()
 _IN_DOUBT: tuple[InDoubt, ...] = get_args(InDoubt)
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
@@ -156,12 +156,26 @@ class Agent:
         name: str = "agent",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets) if secrets else _NO_SECRETS
+        check_settings(
+            limits=limits,
+            concurrency=concurrency,
+            interceptors=interceptors,
+            observers=observers,
+            journal=journal,
+            rules=rules,
+            window=window,
+            instructions=instructions,
+            name=name,
+            tool_timeout=tool_timeout,
+            prices=prices,
+            cassette=cassette,
+        )
+        self.secrets = secrets_of(secrets)
         approver, recording = resolve_approver(approve), None if cassette is None else cassette.recording
         if recording is not None:
             model, approver = recording.attach(model, approver, self.secrets)
         self.driver, chosen = choose_driver(model, dialect, starts_in, observers, listing=listing)
-        own = tools if isinstance(tools, Toolset) else Toolset(tools)
+        own = toolset_of(tools)
         wanted = choose_output(output, output_mode, output_retries, self.driver, tools=bool(own.specs))
         self.toolset = with_output(own, wanted)
         if wanted is not None:
@@ -217,13 +231,17 @@ class Agent:
     def start(self, task: str | Message, **options: Unpack[RunOptions]) -> Run:
         """A run that has not begun: `finish`, `states` or `stream` drives it, `say` queues a user message.
 
-        Secrets in the task become placeholders. Raises UsageError for a limit in USD on a model without a known price.
+        Secrets in the task become placeholders. Raises UsageError for an option there is none of, a value that cannot
+        be meant, missing `deps` that tools want, and a limit in USD on a model without a known price.
         """
         return self.start_behind(None, task, options)
 
     def start_behind(self, place: Place | None, task: str | Message, options: RunOptions) -> Run:
         """`start` in a session, behind what was said in it until this place."""
+        check_options(options, RunOptions.__annotations__)
         history = options.get("history", ())
+        check_messages(task, history)
+        check_deps(self.toolset, options.get("deps"))
         message = Message.user(task) if isinstance(task, str) else task
         messages = tuple(without_secrets(each, self.secrets) for each in (*paired(history), message))
         settings = changed(
@@ -293,6 +311,7 @@ class Agent:
         is at work on it.
         """
         decided = decisions_of(decisions)
+        check_deps(self.toolset, deps)
         if isinstance(run, str):
             if self._journal is None:
                 raise UsageError("to resume a run by its id, give the agent the journal that has it: Agent(journal=…)")

@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from toolspeak import dialects
 from toolspeak.agent.driver import Driver, TextDriver
@@ -47,6 +47,10 @@ def choose_driver(
     """
     if listing is not None and listing not in get_args(PromptListing):
         raise UsageError(f"there is no listing {suggest(str(listing), get_args(PromptListing))}")
+    if starts_in not in get_args(Section):
+        raise UsageError(f"starts_in is {' or '.join(map(repr, get_args(Section)))}, not {starts_in!r}")
+    if isinstance(model, type):
+        raise UsageError(f"model is the class {model.__name__}; give an instance of it")
     if not isinstance(model, str) and hasattr(model, "turn"):
         if dialect != "auto":
             raise UsageError("a Driver has its own way to write calls; leave `dialect` out")
@@ -97,6 +101,8 @@ def _named(name: str, model: str) -> Dialect:
 
 def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
     """The tool choice that is meant. Raises UnknownTool for a name that no tool has, UsageError without any tool."""
+    if not isinstance(cast("object", choice), str | ToolChoice):
+        raise UsageError(f"tool_choice is 'auto', 'required', 'none', a tool's name or a ToolChoice, not {choice!r}")
     asked = ToolChoice.of(choice) if isinstance(choice, str) else choice
     if asked.mode in ("auto", "none"):
         return asked

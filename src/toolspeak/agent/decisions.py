@@ -35,6 +35,8 @@ def decided(
 def decisions_of(given: Mapping[str, bool | Decision]) -> dict[str, Decision]:
     """Decisions as a caller may write them: `{"call_1_0": True}`. Raises UsageError for anything but a bool or a
     Decision: the text "no" is a true value."""
+    if not isinstance(cast("object", given), Mapping):
+        raise UsageError(f"decisions is a dict by call id, as in {{'call_1_0': True}}, not a {type(given).__name__}")
     decisions: dict[str, Decision] = {}
     for waiting, said in given.items():
         decision = Decision(said, by="caller") if isinstance(said, bool) else said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Unpack, cast
 
 from toolspeak.agent.agent import Agent, RunOptions, RunResult
 from toolspeak.agent.run import Run
@@ -35,6 +35,8 @@ class Session:
     """
 
     def __init__(self, agent: Agent, session_id: str | None = None, *, principal: str | None = None) -> None:
+        if not isinstance(cast("object", agent), Agent):
+            raise UsageError(f"a session is an Agent's, not a {type(agent).__name__}'s: Session(Agent(…), session_id)")
         if agent.journal is None:
             raise UsageError("a session is kept in a journal: give the agent one, Agent(journal=SqliteJournal(…))")
         self._agent = agent

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import iscoroutinefunction, isroutine
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from toolspeak.data.approvals import Decision, Escalate, Rule
@@ -157,6 +158,11 @@ def resolve_approver(approve: Approve) -> Approver | BatchApprover | None:
             return approve_none()
         case _:
             given = cast("object", approve)
+            if isroutine(given) and not iscoroutinefunction(given):
+                raise UsageError(
+                    f"approve is an async function of one request, and {given.__name__} is not async; write `async def "
+                    f"approve(request): return Decision(True)`, or policy={given.__name__} for what a program decides"
+                )
             if callable(given) or isinstance(given, BatchApprover):
                 return approve
             raise UsageError(f"approve is 'all', 'all+repaired', 'none', an async callable or None, not {approve!r}")

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from toolspeak.data.messages import ToolCall, ToolResult
 from toolspeak.data.tools import Effects
+from toolspeak.errors import ToolDefinitionError
 from toolspeak.execute.approval import approval_reason
 from toolspeak.execute.arguments import read_arguments
 from toolspeak.execute.batch import BatchContext
@@ -83,7 +84,10 @@ class EarlyStart:
         arguments = read_arguments(tool, call, self._secrets)
         if isinstance(arguments, ToolResult):
             return
-        effects = tool.effects_of(arguments)
+        try:
+            effects = tool.effects_of(arguments)
+        except ToolDefinitionError:
+            return  # who runs the batch is told
         free = self._is_free(call, effects)
         if effects.writes:
             if self._writes is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import cast
 
 from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import StopRequested
@@ -48,7 +49,7 @@ class Executor:
     decides; `rules` are those that are kept. `observers` are told of every call as it happens.
     `tape` keeps what comes of the calls, `playback` says it in their place.
 
-    Raises UsageError for an unknown schedule and for a rule that makes no sense.
+    Raises UsageError for tools that are no Toolset, an unknown schedule and a rule that makes no sense.
     """
 
     def __init__(
@@ -72,6 +73,8 @@ class Executor:
         check_schedule(schedule)
         if max_result_bytes < 1:
             raise UsageError(f"max_result_bytes={max_result_bytes!r}: a result needs a byte at least, say 16384")
+        if not isinstance(cast("object", tools), Toolset):
+            raise UsageError(f"an Executor has a Toolset, not a {type(tools).__name__}; write Executor(Toolset([…]))")
         self._tools = tools
         self._pipeline = in_order(call_pipeline)
         self._secrets = Secrets() if secrets is None else secrets

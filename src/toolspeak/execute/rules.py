@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import cast
 
 from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
 from toolspeak.data.codec import dumps, loads
@@ -48,6 +49,9 @@ def resolve_policy(policy: Policy | Sequence[Rule] | None) -> Policy | None:
     """What a person may write as `policy=`: a function, rules in order, or nothing."""
     if policy is None or callable(policy):
         return policy
+    given = cast("object", policy)
+    if not isinstance(given, Sequence) or not all(isinstance(each, Rule) for each in cast("Sequence[object]", given)):
+        raise UsageError(f"policy is a function of a request, or a list of Rules, not {given!r}")
     return rules_policy(policy) if policy else None
 
 

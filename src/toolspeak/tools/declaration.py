@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects, covers
 from toolspeak.data.values import quick
@@ -70,9 +70,10 @@ class Declaration:
         )
 
     def per_call(self, parameters: Sequence[str], where: str) -> Callable[[Mapping[str, Any]], Effects]:
-        """The effects of one call from its validated arguments; never raises.
+        """The effects of one call from its validated arguments.
 
-        A declaration that fails, gives no Effects, or goes beyond the bound counts as undeclared.
+        A declaration that fails, or goes beyond the bound, counts as undeclared. Raises ToolDefinitionError for one
+        that gives anything but Effects: no call can be meant by that.
         """
         bound = self.bound
         if self.effects is None or isinstance(self.effects, Effects):
@@ -85,13 +86,16 @@ class Declaration:
                 found = declared(arguments)
             except Exception as error:  # noqa: BLE001 - the author's code; not knowing is the careful answer
                 log_crash(_LOG, f"{where}: effects failed, so the call counts as one that may touch everything", error)
-                found = None
-            if isinstance(found, Effects):
-                found = self._flagged(found)
-                if unbounded or within(found, bound):
-                    return found
-            external = bound.external or (isinstance(found, Effects) and found.external)
-            return replace(UNDECLARED, external=external)
+                return replace(UNDECLARED, external=bound.external)
+            if not isinstance(cast("object", found), Effects):
+                raise ToolDefinitionError(
+                    f"{where}: effects gave a {type(found).__name__}; it gives Effects, say Effects(reads={{path}}) or "
+                    "Effects(writes={path})"
+                )
+            found = self._flagged(found)
+            if unbounded or within(found, bound):
+                return found
+            return replace(UNDECLARED, external=bound.external or found.external)
 
         return effects_of
 

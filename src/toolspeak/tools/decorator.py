@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.errors import ToolDefinitionError
@@ -12,6 +12,7 @@ from toolspeak.tools import typed
 from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.declaration import Declaration, by_name
+from toolspeak.tools.places import show
 from toolspeak.tools.signature import default_name, injected_parameters, read_signature
 from toolspeak.tools.tool import Preview, Tool, check_name
 from toolspeak.tools.verify import Verify
@@ -106,6 +107,11 @@ def tool(
     def make(function: Callable[..., Any]) -> Tool:
         if isinstance(function, Tool):
             raise ToolDefinitionError(f"{function.name!r} is a tool already; give @tool the function, once")
+        if isinstance(cast("object", function), Mapping):
+            raise ToolDefinitionError(
+                f"{show(function)} is a dict, and there is nothing in a schema to run; a tool is a typed function, and "
+                "@tool above it reads off its name, description and parameters"
+            )
         if not callable(function):
             raise ToolDefinitionError(f"{function!r} is no function; options of @tool are given by name")
         tool_name = default_name(function) if name is None else name
@@ -140,6 +146,7 @@ def tool(
             _limiter(timeout, reader.names, where) if callable(timeout) else timeout,
             max_concurrent,
             None if verify is None else _verifier(verify, reader.names, where),
+            signature.deps,
         )
 
     return make if function is None else make(function)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolDefinitionError
@@ -34,10 +34,11 @@ class Parameter:
 @quick()
 class Signature:
     """`parameters` leaves out those that get something of the run (`injected`) and those a partial has already
-    bound."""
+    bound. `deps` names what a RunContext is to hold, "" if nothing needs to be there."""
 
     parameters: tuple[Parameter, ...]
     injected: Mapping[str, Injected]
+    deps: str
     is_async: bool
     description: str
     documentation: Mapping[str, str]
@@ -72,6 +73,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
     namespaces = _namespaces(plain)
     parameters: list[Parameter] = []
     injected: dict[str, Injected] = {}
+    deps = ""
     for parameter in _parameters(function, where):
         _check_kind(parameter, where)
         if parameter.name in _bound(function):
@@ -80,6 +82,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
         kind = injected_by(annotation)
         if kind is not None:
             injected[parameter.name] = kind
+            deps = deps or (_deps_of(annotation) if kind == "context" else "")
         else:
             parameters.append(Parameter(parameter.name, annotation, parameter.default))
     for kind in set(injected.values()):
@@ -88,7 +91,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
             raise ToolDefinitionError(f"{where}: parameters {names} all want the run's {kind}; keep one")
     description, documentation = typed.read_docstring(inspect.getdoc(plain) or "")
     is_async = inspect.iscoroutinefunction(plain)
-    return Signature(tuple(parameters), injected, is_async, description, documentation)
+    return Signature(tuple(parameters), injected, deps, is_async, description, documentation)
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -110,6 +113,16 @@ def injected_by(annotation: Any) -> Injected | None:
         return injected_by(options[0]) if len(options) == 1 else None
     plain = origin or annotation
     return INJECTED.get(plain) if isinstance(plain, type) else None
+
+
+def _deps_of(annotation: Any) -> str:
+    """The X of `RunContext[X]`, "" if it may be None, or anything."""
+    if get_origin(annotation) in (Annotated, Union, UnionType):
+        return "".join(_deps_of(option) for option in get_args(annotation))
+    wanted = next(iter(get_args(annotation)), None) if injected_by(annotation) == "context" else None
+    if wanted in (None, NoneType, Any, object) or isinstance(wanted, TypeVar) or NoneType in get_args(wanted):
+        return ""
+    return wanted.__name__ if isinstance(wanted, type) and not get_args(wanted) else str(wanted)
 
 
 def injected_parameters(function: Callable[..., Any], where: str) -> dict[str, Injected]:

@@ -52,12 +52,12 @@ class Tool:
     """Made by `@tool`; calling it calls the function as it was.
 
     `read_arguments` applies aliases and validates strictly; problems are returned, not raised.
-    `effects_of` and `preview` take the validated keyword arguments; `effects_of` never raises (a declaration
-    that fails counts as undeclared). `preview` shows what the call would change and may read the disk; with
-    the call's RunContext it can say more.
-    `injected` are the parameters that get something of the run in place of an argument. `timeout` is in seconds, of
-    every call or as a function of its validated arguments (which never raises). Of `max_concurrent` calls none more
-    runs at once.
+    `effects_of` and `preview` take the validated keyword arguments; a declaration of effects that fails counts as
+    undeclared, and one that gives no Effects raises ToolDefinitionError. `preview` shows what the call would change and
+    may read the disk; with the call's RunContext it can say more.
+    `injected` are the parameters that get something of the run in place of an argument; `deps` names the type that the
+    tool wants of `RunContext.deps`, "" if it can do without. `timeout` is in seconds, of every call or as a function of
+    its validated arguments (which never raises). Of `max_concurrent` calls none more runs at once.
     `verify` is asked what became of a call that was started and has no result.
     """
 
@@ -71,6 +71,7 @@ class Tool:
     timeout: float | Callable[[Mapping[str, Any]], float | None] | None = None
     max_concurrent: int | None = None
     verify: Verify | None = None
+    deps: str = ""
 
     def seconds(self, arguments: Mapping[str, Any]) -> float | None:
         """How long a call with these validated arguments may take; None where the tool does not say."""

@@ -1,0 +1,142 @@
+"""What a caller gives an agent and its runs, looked at where it is given: a later failure would not name it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from toolspeak.agent.compaction import Window
+from toolspeak.data.events import Limits
+from toolspeak.data.messages import Message
+from toolspeak.data.prices import Price
+from toolspeak.errors import UsageError, suggest
+from toolspeak.execute import Concurrency, Secrets, StandingRules
+from toolspeak.tools import Tool, Toolset
+from toolspeak.tools.content import Unserialisable, jsonable
+
+_NO_SECRETS = Secrets()
+_HISTORY = "a list of Messages, say the `messages` of an earlier RunResult"
+_EACH_LIMIT = ("steps", "calls", "seconds", "tokens", "repeats", "failures", "cost")
+
+
+def toolset_of(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
+    """The tools as a set. Raises UsageError for one tool alone, a mapping or a text."""
+    if isinstance(tools, Toolset):
+        return tools
+    if isinstance(cast("object", tools), Mapping | str) or not hasattr(tools, "__iter__"):
+        remedy = "write tools=[it]" if callable(tools) else "write tools=[function, …]"
+        raise UsageError(f"tools is a list of functions and tools, or a Toolset, not {_shown(tools)}; {remedy}")
+    return Toolset(tools)
+
+
+def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:
+    """The secrets of an agent. Raises UsageError for what names none."""
+    if isinstance(secrets, Secrets) or not secrets:
+        return secrets if isinstance(secrets, Secrets) else _NO_SECRETS
+    _is(secrets, Mapping, "secrets", "a dict of names and values")
+    return Secrets(secrets)
+
+
+def check_options(given: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raises UsageError for an option of a run that there is none of, or whose value cannot be meant."""
+    for name in given:
+        if name not in known:
+            raise UsageError(f"a run has no option {suggest(name, known)}")
+    check_limits(given.get("limits"))
+    _is(given.get("setup"), Mapping, "setup", "a dict of JSON", optional=True)
+    try:
+        jsonable(given.get("setup"))
+    except Unserialisable:
+        raise UsageError(f"setup is a dict of JSON, for it is recorded, not {_shown(given['setup'])}") from None
+    for name in ("principal", "traceparent", "parent_run_id"):
+        _is(given.get(name), str, name, "a text", optional=True)
+
+
+def check_messages(task: object, history: object) -> None:
+    """Raises UsageError for a task or a history that is not made of messages."""
+    _is(task, str | Message, "the task", "a text or a Message (Message.user(…))")
+    if isinstance(history, str) or not isinstance(history, Sequence):
+        raise UsageError(f"history is {_HISTORY}, not {_shown(history)}")
+    for each in cast("Sequence[object]", history):
+        if not isinstance(each, Message):
+            raise UsageError(f"history is {_HISTORY}; it holds {_shown(each)}")
+
+
+def check_limits(limits: object) -> None:
+    """Raises UsageError for what is no Limits, or has one that is no number."""
+    if limits is None:
+        return
+    if not isinstance(limits, Limits):
+        raise UsageError(f"limits is a Limits, not {_shown(limits)}; write Limits(steps=20), say")
+    for name in _EACH_LIMIT:
+        value: object = getattr(limits, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
+            raise UsageError(f"Limits({name}={value!r}): a number from 0 up, or None for no limit")
+
+
+def check_settings(
+    *,
+    limits: object,
+    concurrency: object,
+    interceptors: object,
+    observers: object,
+    journal: object,
+    rules: object,
+    window: object,
+    instructions: object,
+    name: object,
+    tool_timeout: object,
+    prices: object,
+    cassette: object,
+) -> None:
+    """Raises UsageError for a setting of an agent that cannot be meant, with what belongs there."""
+    check_limits(limits)
+    _is(concurrency, Concurrency, "concurrency", "a Concurrency, say Concurrency(batch=4)")
+    for what, each in (("interceptors", interceptors), ("observers", observers)):
+        if not isinstance(each, Sequence):
+            raise UsageError(f"{what} is a list, not {_shown(each)}; write {what}=[it]")
+    for each in cast("Sequence[object]", interceptors):
+        if isinstance(each, type):
+            raise UsageError(f"interceptors holds the class {each.__name__}; give an instance, {each.__name__}()")
+    for each in cast("Sequence[object]", observers):
+        if not callable(each):
+            raise UsageError(f"an observer is a function of one event, not {_shown(each)}")
+    if journal is not None and not hasattr(journal, "append"):
+        remedy = "open one with SqliteJournal(path) or open_journal(url)"
+        raise UsageError(f"journal is a Journal, not {_shown(journal)}; {remedy}")
+    if cassette is not None and not hasattr(cassette, "recording"):
+        raise UsageError(f"cassette is a Cassette, not {_shown(cassette)}; write Cassette(path)")
+    kept = "a StandingRules; rules that decide first are policy=[Rule(…), …]"
+    _is(rules, StandingRules, "rules", kept, optional=True)
+    _is(window, int | Window, "window", "a number of tokens or a Window", optional=True)
+    _is(instructions, str, "instructions", "a text")
+    _is(name, str, "name", "a text")
+    is_seconds = isinstance(tool_timeout, int | float) and not isinstance(tool_timeout, bool) and tool_timeout > 0
+    if tool_timeout is not None and not is_seconds:
+        wanted = "a number of seconds above 0, or None for no limit"
+        raise UsageError(f"tool_timeout is {wanted}, not {_shown(tool_timeout)}")
+    _is(prices, Mapping, "prices", "a dict of Prices by 'provider:model'")
+    for model, price in cast("Mapping[object, object]", prices).items():
+        _is(price, Price, f"prices[{model!r}]", "a Price")
+
+
+def check_deps(tools: Toolset, deps: object) -> None:
+    """Raises UsageError where tools want the run's `deps` and there are none."""
+    if deps is not None:
+        return
+    wanting = [f"{each.name} ({each.deps})" for each in tools if each.deps]
+    if wanting:
+        raise UsageError(
+            f"no deps were given, and tools want them: {', '.join(wanting)}. Give them to the run, as in "
+            "agent.run(task, deps=…) and agent.resume(run, deps=…); a tool that can do without has RunContext[X | None]"
+        )
+
+
+def _is(value: object, kinds: Any, name: str, wanted: str, *, optional: bool = False) -> None:
+    if not isinstance(value, kinds) and not (optional and value is None):
+        raise UsageError(f"{name} is {wanted}, not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return f"{shown if len(shown) <= 60 else shown[:59] + '…'} ({type(value).__name__})"
