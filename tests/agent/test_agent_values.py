@@ -48,7 +48,7 @@ def test_how_much_the_model_gets_is_the_agents_to_say():
     result, _, _ = play(TURNS, TOOLS, max_result_bytes=1_000_000)
     assert json.loads(result.messages[2].results[0].text) == ROWS
     with pytest.raises(UsageError, match="max_result_bytes"):
-        Agent(ScriptedProvider([]), max_result_bytes=0)
+        Agent(ScriptedProvider([]), max_result_bytes=-1)
 
 
 def test_another_process_gets_the_whole_of_what_the_model_may_page_through(tmp_path):

@@ -91,11 +91,16 @@ def explode(source: str) -> Effects:
     raise ZeroDivisionError(source)
 
 
-@pytest.mark.parametrize("effects", [explode, lambda source: None, lambda source: source])
-def test_failing_effects_count_as_undeclared(effects):
+def test_failing_effects_count_as_undeclared():
     arguments = {"source": "a", "target": "b", "force": False}
-    assert tool(copy, effects=effects).effects_of(arguments) == UNDECLARED
-    assert tool(copy, effects=effects, external=True).effects_of(arguments).external
+    assert tool(copy, effects=explode).effects_of(arguments) == UNDECLARED
+    assert tool(copy, effects=explode, external=True).effects_of(arguments).external
+
+
+@pytest.mark.parametrize("effects", [lambda source: None, lambda source: source, lambda source: {source}])
+def test_effects_that_are_none_are_refused(effects):
+    with pytest.raises(ToolDefinitionError, match="tool 'copy': effects gave a .*Effects"):
+        tool(copy, effects=effects).effects_of({"source": "a", "target": "b", "force": False})
 
 
 def test_effects_beyond_the_bound_count_as_undeclared():
