@@ -14,6 +14,7 @@
     ├── ProviderError            the model API failed (status, retryable)
     ├── McpError                 an MCP server cannot be started or reached
     └── RunError                 a run that cannot go on (for instance resumed without a decision)
+        ├── SubRunPaused         a run that a tool started waits, and its call with it
         └── ReplayDiverged       it asks for something else than the recording that is played to it
 
 A model's mistake is never an exception: it is data (`MalformedCall`, a failed `ToolResult`).
@@ -156,6 +157,15 @@ class McpError(ToolspeakError):
 
 class RunError(ToolspeakError):
     """A run cannot go on from where it is; the message says what is missing."""
+
+
+class SubRunPaused(RunError):
+    """A run that a tool started waits for approval, or was suspended. Let it pass: the tool's call waits with it, and
+    is made again when the run can go on. `result` is its RunResult."""
+
+    def __init__(self, message: str, result: Any) -> None:
+        super().__init__(message)
+        self.result = result  # a RunResult; the rooms above are not known here
 
 
 class RunConflict(RunError):

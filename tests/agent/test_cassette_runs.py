@@ -9,7 +9,7 @@ import pytest
 from agent_helpers import OpenProvider, WatchedJournal, calling, note, run_jumping
 from pydantic import BaseModel
 
-from toolspeak import Agent, Decision, Limits, ProviderError, RunContext, Session, UsageError, Window, tool
+from toolspeak import Agent, Decision, Effects, Limits, ProviderError, RunContext, Session, UsageError, Window, tool
 from toolspeak.agent import Cassette, ReActDriver
 from toolspeak.agent.native import NativeDriver
 from toolspeak.data.deltas import TextDelta, TurnEnded
@@ -58,9 +58,9 @@ FINAL = decision(type="final_answer", answer="Done.")
 
 
 def facts(journal):
-    """All records but for what differs from run to run: ids, and the pieces in which a turn was saved."""
+    """A run's records but for what differs from run to run: ids, and the pieces in which a turn was saved."""
     found = []
-    for event in journal.events:
+    for event in (record.event for record in journal.records if record.parent_run_id is None):
         if isinstance(event, ModelTextReceived | RunStarted):
             continue
         changes = {"idempotency_key": ""} if isinstance(event, ToolStarted) else {}
@@ -244,6 +244,39 @@ def test_what_a_sub_run_used_counts_in_the_replay(tmp_path):
     assert (again.reason, again.usage, again.cost) == (first.reason, first.usage, first.cost)
     assert first.reason == "tokens"
     assert sorted(map(str, facts(played))) == sorted(map(str, facts(journal)))
+
+
+@pytest.mark.parametrize("approve", [None, "all"])
+def test_a_run_that_waited_for_its_sub_run_is_played_through(tmp_path, approve):
+    put_in = []
+
+    @tool(effects=Effects(writes={"file:a"}))
+    def put() -> str:
+        "Puts."
+        put_in.append(1)
+        return "put"
+
+    child = Agent(ScriptedProvider([native(("put", {})), "It is put."], follow=True), [put], name="child")
+
+    @tool(read_only=True)
+    async def ask(ctx: RunContext) -> str:
+        "Asks."
+        return (await child.run("Put.", parent_run_id=ctx.state.run_id)).answer
+
+    turns, path = [native(("ask", {})), "Done."], tmp_path / "run.jsonl"
+
+    async def record():
+        agent = Agent(ScriptedProvider(turns), [ask], cassette=Cassette.record(path), approve=approve)
+        result = await agent.run("Go.")
+        if approve is None:
+            result = await agent.resume(result, dict.fromkeys(result.waiting, True))
+        return result
+
+    first = asyncio.run(record())
+    cassette = Cassette.replay(path)
+    again = Agent("any", [ask], cassette=cassette, approve=approve).run_sync("Go.")
+    assert (first.answer, again.answer, cassette.left, put_in) == ("Done.", "Done.", 0, [1])
+    assert again.messages == first.messages
 
 
 # --- what time decides --------------------------------------------------------------------------------------------

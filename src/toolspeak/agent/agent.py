@@ -14,6 +14,7 @@ from toolspeak.agent.choose import checked_choice, choose_driver
 from toolspeak.agent.compaction import Window
 from toolspeak.agent.decisions import decisions_of
 from toolspeak.agent.driver import Driver
+from toolspeak.agent.family import journal_of_parent, parent_call, sub_run_id
 from toolspeak.agent.fold import fold
 from toolspeak.agent.given import check_deps, check_messages, check_options, check_settings, secrets_of, toolset_of
 from toolspeak.agent.history import paired, without_secrets
@@ -23,7 +24,7 @@ from toolspeak.agent.paused import load_run
 from toolspeak.agent.pricing import check_priced
 from toolspeak.agent.recorder import Watched
 from toolspeak.agent.result import RunResult, result_from, result_of
-from toolspeak.agent.resume import Place, Resumption, opening_of
+from toolspeak.agent.resume import Place, Resumption, SubRunStart, opening_of
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
@@ -36,7 +37,7 @@ from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.values import changed
 from toolspeak.dialects import Dialect, Section
 from toolspeak.dialects.base import PromptListing
-from toolspeak.errors import ProviderError, RunError, UsageError
+from toolspeak.errors import ProviderError, RunError, SubRunPaused, UsageError
 from toolspeak.execute import (
     ApprovalRequest,
     Approve,
@@ -171,7 +172,8 @@ class Agent:
             cassette=cassette,
         )
         self.secrets = secrets_of(secrets)
-        approver, recording = resolve_approver(approve), None if cassette is None else cassette.recording
+        kin_approver = approver = resolve_approver(approve)
+        recording = None if cassette is None else cassette.recording
         if recording is not None:
             model, approver = recording.attach(model, approver, self.secrets)
         self.driver, chosen = choose_driver(model, dialect, starts_in, observers, listing=listing)
@@ -213,9 +215,11 @@ class Agent:
                 playback=None if recording is None else recording.playback,
             ),
             journal=self._run_journal(),
+            keeps=journal is not None,
             asks=partial(may_be_asked, approver, policy),
             secrets=self.secrets,
             approver=approver,
+            kin_approver=kin_approver,
             instructions=self.secrets.hide_text(instructions),
             agent=name,
             early_start=early_start,
@@ -244,13 +248,15 @@ class Agent:
         check_deps(self.toolset, options.get("deps"))
         message = Message.user(task) if isinstance(task, str) else task
         messages = tuple(without_secrets(each, self.secrets) for each in (*paired(history), message))
+        parent = options.get("parent_run_id")
+        call = None if place is not None else parent_call(parent)
         settings = changed(
             self._settings,
-            journal=self._run_journal(),
+            journal=self._run_journal(None if call is None else call.run_id),
             deps=options.get("deps"),
             principal=options.get("principal"),
             traceparent=options.get("traceparent"),
-            parent_run_id=options.get("parent_run_id"),
+            parent_run_id=parent,
         )
         limits = options.get("limits") or self._limits
         check_priced(limits, self.driver.name, self._settings.prices)
@@ -269,13 +275,22 @@ class Agent:
                 follows=place.follows,
                 follows_seq=place.follows_seq,
             )
-        return Run(settings, new_id(), [started], before=place.before if place else ())
+        if call is None:
+            return Run(settings, new_id(), [started], before=place.before if place else ())
+        run_id = sub_run_id(call, self._settings.agent, messages)
+        found = Resumption(settings.journal, run_id, {}, self.secrets, self.rules, self._settings.recording)
+        return Run(settings, run_id, (), load=SubRunStart(found, started).load)
 
     async def run(self, task: str | Message, **options: Unpack[RunOptions]) -> RunResult:
         """Runs a task to its end, or to where it waits for approval or is suspended; options as in `start`.
 
         Raises ProviderError when the model API fails; its `result` holds what was done until then. Cancelling it
         cancels the model request and the tools.
+
+        In a tool, with the `parent_run_id` of the run it belongs to, this is a sub-run. One that pauses raises
+        SubRunPaused: the call that started it has no result yet, its run pauses with the same questions, and the tool
+        is called again once they are decided; this finds the sub-run then, where it stands. Whatever the tool does
+        besides happens again.
         """
         return await self.finish(self.start(task, **options))
 
@@ -347,8 +362,9 @@ class Agent:
         journal = MemoryJournal()
         for record in records:
             await journal.append(record)
-        state = fold(records)
-        return result_from(state.run_id, state, memory, journal, Trail(records))
+        own = [record for record in records if record.run_id == records[0].run_id]
+        state = fold(own)
+        return result_from(state.run_id, state, memory, journal, Trail(own))
 
     async def aclose(self) -> None:
         """Closes the model's connections."""
@@ -382,14 +398,20 @@ class Agent:
         except ProviderError as error:
             error.result = result_of(run, run.state)
             raise
+        if result.status in PAUSED and run.is_sub_run:
+            raise SubRunPaused(f"the run of {self._settings.agent} is {result.status.replace('_', ' ')}", result)
         wanted = self._settings.output
         if wanted is None or result.status != "answered":
             return result
         return replace(result, output=wanted.parse(result.answer))
 
-    def _run_journal(self) -> Journal:
-        # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow.
-        return self._journal if self._journal is not None else MemoryJournal()
+    def _run_journal(self, parent_run_id: str | None = None) -> Journal:
+        # Without a journal of the caller's, a run keeps its own: an agent that lives long must not grow. A sub-run is
+        # kept with its parent, which may have to find it again.
+        if self._journal is not None:
+            return self._journal
+        of_parent = None if parent_run_id is None else journal_of_parent(parent_run_id)
+        return MemoryJournal() if of_parent is None else of_parent
 
 
 __all__ = ["Agent", "ApprovalRequest", "RunResult", "result_of"]

@@ -14,6 +14,7 @@ from toolspeak.data.events import (
     AnswerRejected,
     ApprovalDecided,
     ApprovalRequested,
+    CallSuspended,
     Event,
     HistoryCompacted,
     LimitReached,
@@ -98,6 +99,10 @@ def _tool_started(state: RunState, _: Record, started: ToolStarted) -> RunState:
         begun=state.begun.append(started),
         polled=state.polled or (started.effects is not None and started.effects.repeatable),
     )
+
+
+def _call_suspended(state: RunState, _: Record, event: CallSuspended) -> RunState:
+    return changed(state, begun=state.begun.append(event))
 
 
 def _said(state: RunState, _: Record, event: UserMessageQueued) -> RunState:
@@ -334,6 +339,7 @@ _CHANGES: Mapping[type[Event], Callable[[RunState, Record, Any], RunState]] = {
     ModelAsked: _asked,
     ModelAnswered: _answered,
     ToolStarted: _tool_started,
+    CallSuspended: _call_suspended,
     ToolFinished: _tool_finished,
     UserMessageQueued: _said,
     ApprovalRequested: _approval_asked,

@@ -21,13 +21,20 @@ from toolspeak.tools.kept import keep
 @quick()
 class Loaded:
     """Where a run stands: its state, its `records`, the messages of the runs it follows, and what its tools remember
-    (with the results that `read_result` pages through). `opening` is what is recorded when it goes on."""
+    (with the results that `read_result` pages through). `opening` is what is recorded when it goes on. `state` is None
+    of a run that has no records."""
 
-    state: RunState
+    state: RunState | None
     records: Sequence[Record]
     before: Sequence[Message]
     memory: dict[str, Any]
     opening: Sequence[Event] = ()
+
+    @property
+    def known(self) -> RunState:
+        """The state of a run that has records."""
+        assert self.state is not None, "the journal has no such run"
+        return self.state
 
 
 async def load_whole(journal: Journal, run_id: str) -> Loaded:

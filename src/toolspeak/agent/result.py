@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolspeak.agent.fold import WRAP_UP
+from toolspeak.agent.fold import WRAP_UP, fold
 from toolspeak.agent.paused import dump_run
 from toolspeak.agent.run import Run
 from toolspeak.agent.state import RunState
@@ -82,9 +82,15 @@ class RunResult:
         return hints(self.state.started_calls)
 
     async def dumps(self) -> str:
-        """The run as text, for `Agent.loads` in another process: its records, and the tools' memory as far as it is
-        JSON."""
-        return dump_run(await self.journal.read(self.run_id), self.memory)
+        """The run as text, for `Agent.loads` in another process: its records, with those of the runs that its calls
+        wait for, and the tools' memory as far as it is JSON."""
+        records, waiting = list(await self.journal.read(self.run_id)), list(self.state.sub_runs)
+        while waiting:
+            of_sub_run = await self.journal.read(waiting.pop())
+            records += of_sub_run
+            if of_sub_run:
+                waiting += fold(of_sub_run).sub_runs
+        return dump_run(records, self.memory)
 
     def __str__(self) -> str:
         return self.answer or (f"({self.status}: {self.error})" if self.error else "")

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from toolspeak.agent.decisions import decided
+from toolspeak.agent.family import decided_by_parent
 from toolspeak.agent.load import Loaded, load_whole
 from toolspeak.agent.recording import Recording
 from toolspeak.agent.state import RunState
-from toolspeak.data.events import PAUSED, Event, RunResumed, RunStatus
+from toolspeak.data.events import PAUSED, Event, RunResumed, RunStarted, RunStatus
 from toolspeak.data.messages import Message
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import RunError
@@ -51,11 +52,35 @@ class Resumption:
         Raises RunError for a run that is not known or has ended, and for a decision about a call that does not wait.
         """
         loaded = await load_whole(self.journal, self.run_id)
-        state, memory = loaded.state, cast("dict[str, Any]", self.secrets.reveal(loaded.memory))
+        state, memory = loaded.known, cast("dict[str, Any]", self.secrets.reveal(loaded.memory))
         if state.status not in UNFINISHED:
             raise RunError(f"run {self.run_id} is {state.status}: it has ended, and there is nothing to resume")
         opening = opening_of(state, self.decisions, self.secrets, self.rules, self.recording)
         return changed(loaded, memory=memory, opening=opening)
+
+
+@quick()
+class SubRunStart:
+    """A run that a call's function starts: found as it is by now if the function was entered before, else new.
+
+    `started` is how it begins. What was decided about it was decided in its parent.
+    """
+
+    resumption: Resumption
+    started: RunStarted
+
+    async def load(self) -> Loaded:
+        """As `Resumption.load`; of a run that has ended nothing is recorded."""
+        found = self.resumption
+        if await found.journal.run(found.run_id) is None:
+            return Loaded(None, (), (), {}, [self.started])
+        loaded = await load_whole(found.journal, found.run_id)
+        state = loaded.known
+        loaded = changed(loaded, memory=cast("dict[str, Any]", found.secrets.reveal(loaded.memory)))
+        if state.status not in UNFINISHED:
+            return loaded
+        opening = opening_of(state, decided_by_parent(state), found.secrets, found.rules, found.recording)
+        return changed(loaded, opening=opening)
 
 
 def opening_of(
@@ -69,9 +94,10 @@ def opening_of(
     Raises RunError for a decision about a call that does not wait, or waits as another."""
     waiting = state.undecided if state.status in PAUSED else {}
     facts = decided(decisions, waiting, secrets)
+    own = {call.id for call in state.batch}  # questions of runs that tools started are those runs' matter
     for fact in facts:
-        if fact.always is not None:
+        if fact.always is not None and fact.call_id in own:
             rules.add(fact.always, fact.by)
     if recording is not None:
-        recording.resumed(state, facts)
+        recording.resumed(state, [fact for fact in facts if fact.call_id in own])
     return [*facts, RunResumed()]

@@ -9,13 +9,14 @@ from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.contexts import RunContexts
-from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
+from toolspeak.agent.decide import Action, AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.decisions import decision_of, doubts_of
-from toolspeak.agent.family import Spending
+from toolspeak.agent.family import Spending, at_rest
 from toolspeak.agent.frame import RunFrame
 from toolspeak.agent.history import without_secrets
 from toolspeak.agent.hold import Hold
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering
+from toolspeak.agent.kin import ask_for_sub_runs
 from toolspeak.agent.load import Loaded
 from toolspeak.agent.memory import Memory
 from toolspeak.agent.pricing import check_priced
@@ -36,13 +37,15 @@ from toolspeak.data.events import (
     UserMessageQueued,
 )
 from toolspeak.data.messages import Message
-from toolspeak.errors import AgentStop, RunError, ToolDefinitionError, ToolFailed
+from toolspeak.errors import AgentStop, ProviderError, RunError, ToolDefinitionError, ToolFailed
 from toolspeak.execute import (
     NO_DOUBTS,
     Answer,
+    ApprovalRequest,
     BatchPaused,
     Doubts,
 )
+from toolspeak.execute.sub_runs import ENTERED, BatchHeld
 from toolspeak.journal.base import Journal
 
 Load: TypeAlias = Callable[[], Awaitable[Loaded]]
@@ -86,7 +89,9 @@ class Run:
         self._turns = Turns(settings, self._stage, recorder, contexts.batch)
         self._frame: RunFrame | None = None
         self._hold = Hold(settings.journal, run_id, contexts.pause.ask)
-        self._spending = Spending(run_id, recorder.add_sub_run)
+        self._spending = Spending(run_id, recorder, settings.journal)
+        self._call = ENTERED.get()  # whose function started this run, or goes on with it
+        self._pending: tuple[ApprovalRequest, ...] = ()
         self._hooked = any(settings.pipelines.values())
 
     @property
@@ -157,7 +162,11 @@ class Run:
     async def _begin(self) -> None:
         self._recorder.lease = await self._hold.take()
         self._spending.begin()
+        if self._call is not None and self._settings.parent_run_id == self._call.run_id:
+            self._call.begin(self.run_id)
         await self._open()
+        if self._call is not None and self.state.parent_run_id == self._call.run_id:
+            self._call.begin(self.run_id)
 
     async def _leave(self) -> None:
         """Gives back what the run has while it is driven, however it ended."""
@@ -168,10 +177,18 @@ class Run:
             await self._hold.give_back()
         finally:
             self._ended = True
+            if self._call is not None:
+                self._call.rest(at_rest(self._recorder.current, self._settings, self.run_id, self._call, self._pending))
             await self._spending.tell(self._recorder.current, self._settings.agent)
             if self._frame is not None:
                 await self._frame.leave()
             await self._turns.close()
+
+    @property
+    def is_sub_run(self) -> bool:
+        """Whether it was started by the call whose function is running here."""
+        call, state = self._call, self._recorder.current
+        return call is not None and state is not None and state.parent_run_id == call.run_id
 
     async def _advance(self) -> bool:
         """Goes on until there is a step more; False once the run has come to its end, or to rest."""
@@ -211,6 +228,8 @@ class Run:
         """The state at the end. Raises ProviderError if the model API ended the run."""
         if self._turns.error is not None and self.state.status == "failed":
             raise self._turns.error
+        if self.is_sub_run and self.state.status == "failed" and self.state.error:
+            raise ProviderError(self.state.error)  # of a run that was found as it had ended
         return self.state
 
     async def _open(self) -> None:
@@ -238,7 +257,7 @@ class Run:
             await self.record(event)
         self._opening = ()
         await self._recorder.record_all(facts)
-        if "run" in self._stage.levels and self.state.stop is None:
+        if "run" in self._stage.levels and self.state.stop is None and self.state.status not in _FINAL:
             recorder = self._recorder
             self._frame = RunFrame(self._stage, start, lambda: recorder.state.metadata)
             if not await self._frame.enter():
@@ -357,6 +376,12 @@ class Run:
             )
 
     async def _run_tools(self, action: RunTools) -> None:
+        following: Action = action
+        while isinstance(following, RunTools) and await self._run_batch(following):
+            following = decide(self._recorder.state)
+
+    async def _run_batch(self, action: RunTools) -> bool:
+        """Whether the batch goes on: questions of runs that its calls started were answered."""
         state, settings = self._recorder.state, self._settings
         early = self._turns.take_early()
         seconds, loop = seconds_left(state, settings.clock), asyncio.get_running_loop()
@@ -377,10 +402,17 @@ class Run:
             )
         except BatchPaused:
             await self._suspend()
-            return
+            return False
+        except BatchHeld as waits:
+            self._pending, suspended = await ask_for_sub_runs(self._recorder, settings, self._pause, waits.held)
+            if suspended:
+                await self._suspend()
+            return self.state.status == "running"
         except (AgentStop, ToolFailed) as stop:
             batch = stop.batch  # that the run is to end is recorded
         if batch.pending:
+            self._pending = batch.pending
             await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))
         elif until is not None and loop.time() >= until + batch.waited:
             await self.record(time_is_over(self.state, settings.clock))
+        return False

@@ -66,8 +66,7 @@ async def place_of(
 
 
 def _decide_first(state: RunState) -> str:
-    finished = {result.call_id for result in state.results}
-    calls = ", ".join(call.name or "a call" for call in state.batch if call.id not in finished)
+    calls = ", ".join(each.call.name if each.call else each.call_id for each in state.undecided.values())
     stands = "is suspended" if state.status == "suspended" else f"waits for a decision about {calls}"
     return (
         f"the session's last run, {state.run_id}, {stands}. Decide it first (Agent.resume, or `toolspeak resume "

@@ -21,16 +21,19 @@ from toolspeak.tools import Toolset
 
 @quick()
 class RunSettings:
-    """See `Agent` and `RunOptions`; `asks` tells of which tools somebody may be asked whether a call runs;
-    `pipelines` are the interceptors of each level, the outermost first."""
+    """See `Agent` and `RunOptions`; `asks` tells of which tools somebody may be asked whether a call runs; `keeps`: the
+    journal is the agent's own; `kin_approver` answers for runs that tools start; `pipelines` are the interceptors of
+    each level, the outermost first."""
 
     driver: Driver
     toolset: Toolset
     executor: Executor
     journal: Journal
+    keeps: bool
     asks: Callable[[ToolSpec], bool]
     secrets: Secrets = Secrets()
     approver: Approver | BatchApprover | None = None
+    kin_approver: Approver | BatchApprover | None = None
     instructions: str = ""
     agent: str = "agent"
     deps: Any = None

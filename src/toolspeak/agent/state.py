@@ -10,6 +10,7 @@ from toolspeak.agent.progress import Progress
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
+    CallSuspended,
     LimitName,
     Limits,
     MemoryChanged,
@@ -35,7 +36,8 @@ class RunState:
     """Everything the next decision depends on.
 
     `batch` holds the calls of the current step that have not all finished, `results` what is there of theirs, `begun`
-    those that were started, and what was decided of one after that; `started_calls` are all that the run started.
+    those that were started, those that wait for runs of theirs, and what was decided of one after that; `started_calls`
+    are all that the run started.
     `tokens` counts input and output of all turns, `spent` their USD as far as prices are known (`unpriced`: not of
     all), both with those of the runs that tools started; `started` and `time` are Unix seconds, `time` that of the last
     record (`started` moves on by the time a run was `paused`, a question was `asked`, or its process was dead).
@@ -67,7 +69,7 @@ class RunState:
     results: Log[ToolResult] = field(default_factory=nothing)
     waiting: Log[ApprovalRequested] = field(default_factory=nothing)
     decisions: Log[ApprovalDecided] = field(default_factory=nothing)
-    begun: Log[ToolStarted | ApprovalDecided] = field(default_factory=nothing)
+    begun: Log[ToolStarted | CallSuspended | ApprovalDecided] = field(default_factory=nothing)
     queued: Log[Message] = field(default_factory=nothing)
     calls: int = 0
     tokens: int = 0
@@ -103,11 +105,18 @@ class RunState:
         Such calls are left by a process that died, or that was stopped: while a batch runs, they are on their way.
         """
         done = {result.call_id for result in self.results} if self.begun else set[str]()
-        return {
-            one.call_id: one if isinstance(one, ApprovalDecided) else None
-            for one in self.begun
-            if one.call_id not in done
-        }
+        found: dict[str, ApprovalDecided | None] = {}
+        for one in self.begun:
+            if isinstance(one, CallSuspended):
+                found.pop(one.call_id, None)  # its function is over, and is to be entered again
+            elif one.call_id not in done:
+                found[one.call_id] = one if isinstance(one, ApprovalDecided) else None
+        return found
+
+    @property
+    def sub_runs(self) -> tuple[str, ...]:
+        """The runs that the step's calls wait for, or have started besides those."""
+        return tuple(run_id for one in self.begun if isinstance(one, CallSuspended) for run_id in one.sub_runs)
 
     @property
     def cost(self) -> float | None:

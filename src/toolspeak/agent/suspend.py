@@ -41,7 +41,8 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
 
 
 async def close_run(journal: Journal, run_id: str) -> None:
-    """Ends a run that waits for approval, is suspended or was interrupted, for good: no call of it runs any more.
+    """Ends a run that waits for approval, is suspended or was interrupted, for good, with the runs that its calls wait
+    for: no call of them runs any more.
 
     Each call without a result gets one that says so: it was not started, or it was and its outcome is unknown. The run
     ends as `no_answer`, for the reason `closed`.
@@ -57,6 +58,10 @@ async def close_run(journal: Journal, run_id: str) -> None:
             raise RunError(
                 f"run {run_id} is {state.status.replace('_', ' ')}: it has ended, and nothing is left to close"
             )
+        for sub_run in state.sub_runs:
+            of_sub_run = await journal.run(sub_run)
+            if of_sub_run is not None and of_sub_run.status in UNFINISHED:
+                await close_run(journal, sub_run)
         finished = {result.call_id for result in state.results}
         for call in [call for call in state.batch if call.id not in finished]:
             result = unstarted_result(call, started=call.id in state.in_doubt)

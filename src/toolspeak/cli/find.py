@@ -30,8 +30,8 @@ async def find_session(journal: Journal, prefix: str | None) -> SessionInfo:
 
 
 async def unfinished(journal: Journal) -> Sequence[RunInfo]:
-    """The runs that can go on, the newest first."""
-    found = [info for status in UNFINISHED for info in await journal.runs(status=status)]
+    """The runs that can go on, the newest first; those that another run's tools started go on with it."""
+    found = [info for status in UNFINISHED for info in await journal.runs(status=status) if not info.parent_run_id]
     return sorted(found, key=lambda info: info.created, reverse=True)
 
 

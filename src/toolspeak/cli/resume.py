@@ -84,7 +84,11 @@ class _How:
 async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal: Journal) -> int:
     try:
         if run is not None:
-            return await _go_on(journal, await find_run(journal, run), how)
+            found = await find_run(journal, run)
+            if found.parent_run_id:
+                parent = found.parent_run_id[:SHORT]
+                raise UsageError(f"run {found.run_id[:SHORT]} was started by a tool of run {parent}: resume that one")
+            return await _go_on(journal, found, how)
         if watch:
             return await _watch(journal, how)
         if every:

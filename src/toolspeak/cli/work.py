@@ -256,8 +256,8 @@ def _finish(result: RunResult, as_json: bool) -> int:
 
 
 def _say_what_waits(result: RunResult) -> None:
-    names = {call.id: call.name or "?" for call in result.state.batch}
-    waiting = ", ".join(f"{printable(names[call_id])} ({call_id})" for call_id in result.waiting)
+    names = ((each.call.name if each.call else "?", each.call_id) for each in result.requests)
+    waiting = ", ".join(f"{printable(name)} ({printable(call_id)})" for name, call_id in names)
     click.echo(
         f"toolspeak: waiting for approval: {waiting}. There is no terminal to ask at: "
         f"`toolspeak resume {result.run_id[:8]}` from one, or with --approve all or --approve none.",

@@ -139,6 +139,7 @@ class ModelFailed:
 @value()
 class ApprovalRequested:
     """A call waits for a yes: `call` as it would run. `preview` shows what it would change (a unified diff, a command).
+    Of a call of a run that a tool started, the id begins with that run's (its first 8 characters and a slash).
 
     `digest` (SHA-256, hex) is that of the tool's definition, the arguments and the effects: a decision holds for it
     alone.
@@ -184,6 +185,16 @@ class ToolStarted:
     effects: Effects | None = None
     early: bool = False
     changed: ToolCall | None = None
+    extra: Mapping[str, JSON] = field(default_factory=no_extra)
+
+
+@value()
+class CallSuspended:
+    """A call's function is over without a result: a run that it started waits (for approval, or it was suspended). The
+    function is entered again when the run goes on, and finds its runs, which are `sub_runs`, as they are by then."""
+
+    call_id: str
+    sub_runs: tuple[str, ...] = ()
     extra: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
@@ -353,6 +364,7 @@ Event: TypeAlias = (
     | ApprovalRequested
     | ApprovalDecided
     | ToolStarted
+    | CallSuspended
     | ToolFinished
     | MetadataSet
     | InterceptorFailed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any
 
 from toolspeak.data.events import StopRequested
@@ -14,6 +15,7 @@ from toolspeak.execute.doubts import Doubts
 from toolspeak.execute.pause import Pause
 from toolspeak.execute.scope import RunScope
 from toolspeak.execute.settings import ExecutionSettings
+from toolspeak.execute.sub_runs import SubRuns
 from toolspeak.execute.timers import Timers
 from toolspeak.execute.turns import Watch
 
@@ -24,7 +26,8 @@ class Course:
 
     `stop` is set once no further call may start, `expired` once the run's time is over, `stopping` once the batch
     ends before its end; `over` is done when it ends, `error` is why it ended early. `pause` asks it to begin nothing
-    more, `under_way` counts the tasks that have begun. `owner` is the task that runs the batch; it had been cancelled
+    more, `held` are those of the calls that wait for runs their functions started, `under_way` counts the tasks that
+    have begun. `owner` is the task that runs the batch; it had been cancelled
     so many `cancellations` before.
     """
 
@@ -46,6 +49,7 @@ class Course:
     expired: bool = False
     stopping: bool = False
     error: BaseException | None = None
+    held: list[SubRuns] = field(default_factory=list[SubRuns])
 
     @classmethod
     def begun(
@@ -105,8 +109,8 @@ class Course:
         self.end()
 
     def rest(self) -> None:
-        """Ends the batch when the run is to pause and nothing is under way."""
-        if self.pause.asked and not self.under_way:
+        """Ends the batch when the run is to pause, or a call is held, and nothing is under way."""
+        if (self.pause.asked or self.held) and not self.under_way:
             self.end()
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from toolspeak.execute.hooks import applied
 from toolspeak.execute.passing import Passing
 from toolspeak.execute.pause import BatchPaused
 from toolspeak.execute.settings import ExecutionSettings
+from toolspeak.execute.sub_runs import BatchHeld
 from toolspeak.execute.turns import Turn, chain
 
 
@@ -73,7 +74,8 @@ class Execution:
     async def run(self) -> tuple[ToolResult, ...]:
         """All results, in call order.
 
-        Raises BatchPaused when the run was asked to pause and calls were left. Raises what `emit` raised, and a tool's
+        Raises BatchPaused when the run was asked to pause and calls were left, BatchHeld when calls wait for runs that
+        their functions started. Raises what `emit` raised, and a tool's
         KeyboardInterrupt or SystemExit, after the other calls have been cancelled and awaited; what was not recorded by
         then has no result.
         """
@@ -102,7 +104,7 @@ class Execution:
             for fact in applied(notes, course.metadata, "call"):
                 await course.emit(fact)
         if self._left:
-            raise BatchPaused
+            raise BatchHeld(course.held) if course.held and not course.pause.asked else BatchPaused
         results: list[ToolResult] = []
         for turn in self._turns:
             assert turn.result is not None, "none is left"

@@ -145,9 +145,10 @@ class Executor:
 
         Raises AgentStop, with the batch, if a tool, an interceptor or the approver did or a decision ended the run, and
         ToolFailed (`throw_on_failure`). Raises BatchPaused once the calls under way have their results, if `pause` of
-        the context was asked for; the others are left for the next `run`. Raises what `emit` or the approver raises: a
-        fact that cannot be recorded stops the batch, and the call it was about does not run. Cancelling cancels the
-        async tools and waits for them, abandons the synchronous ones, and records nothing for either.
+        the context was asked for; the others are left for the next `run`. Raises BatchHeld when calls wait for runs
+        that their functions started: the next `run` enters these functions again. Raises what `emit` or the approver
+        raises: a fact that cannot be recorded stops the batch, and the call it was about does not run. Cancelling
+        cancels the async tools and waits for them, abandons the synchronous ones, and records nothing for either.
         """
         limit = Deadline.after(deadline)
         judge = Judge(self._policy, self.rules, decided)

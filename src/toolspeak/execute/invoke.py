@@ -14,6 +14,7 @@ from toolspeak.data.values import quick
 from toolspeak.execute.batch import BatchContext
 from toolspeak.execute.lingering import Flag
 from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.sub_runs import ENTERED, SubRuns
 from toolspeak.execute.threads import Outcome, call_in_loop, in_thread
 from toolspeak.execute.timers import Timers
 from toolspeak.tools.context import RunContext, injected
@@ -24,8 +25,9 @@ from toolspeak.tools.tool import Tool
 class Invocation:
     """One call of a tool's function. `seconds` is its time limit, None for none.
 
-    `given_up` is what `RunContext.cancelled` tells, if the tool asks for it; `ended` tells whether a synchronous
-    function has ended, and if nobody waits for it any more `on_end` is called in the loop then.
+    `sub_runs` are the runs that the function starts, of a tool that knows its run. `given_up` is what
+    `RunContext.cancelled` tells, if the tool asks for it; `ended` tells whether a synchronous function has ended, and
+    if nobody waits for it any more `on_end` is called in the loop then.
     """
 
     tool: Tool
@@ -38,6 +40,7 @@ class Invocation:
     given_up: Flag | None = None
     ended: Flag | None = None
     on_end: Callable[[], None] | None = None
+    sub_runs: SubRuns | None = None
 
     async def run(self, timers: Timers) -> tuple[Outcome, bool]:
         """What the function returned or raised, and whether it was told to stop because its time was over.
@@ -45,8 +48,10 @@ class Invocation:
         An async function is cancelled then, and has ended when this returns; a synchronous one is abandoned in its
         thread. Raises CancelledError alone.
         """
-        arguments = self.arguments
+        arguments, entered = self.arguments, None
         if self.tool.injected:
+            self.sub_runs = SubRuns(self.context.run_id, self.call.id)
+            entered = ENTERED.set(self.sub_runs)
             self.given_up = Flag()
             arguments = {**arguments, **injected(self.tool.injected, self._run_context(self.given_up))}
         limit = None if self.seconds is None or self.seconds == math.inf else timers.start(self.seconds)
@@ -62,6 +67,8 @@ class Invocation:
         except BaseException as error:  # noqa: BLE001 - the executor decides what each exception means
             outcome = Outcome(error=error)
         finally:
+            if entered is not None:
+                ENTERED.reset(entered)
             if self.given_up is not None:
                 self.given_up.set()
             if limit is not None:

@@ -22,6 +22,7 @@ from toolspeak.execute.lingering import Abandoned
 from toolspeak.execute.observe import Aside
 from toolspeak.execute.pause import NotStarted
 from toolspeak.execute.results import describe, finish_result, result_of
+from toolspeak.execute.sub_runs import CallHeld, SubRuns
 from toolspeak.execute.tape import Taped
 from toolspeak.execute.threads import Outcome
 from toolspeak.execute.turns import Turn, forget_cancellations, obstacle_of, started_fact
@@ -64,15 +65,14 @@ class Passing:
             handle = result.extra.get("handle")
             await course.emit(ToolFinished(result, None if handle is None else kept(memory, handle)))
         except NotStarted:
-            pass
+            turn.leave()
         except BaseException as error:  # noqa: BLE001 - the batch raises it; a task's own exception would be lost
             course.abort(error)
         else:
             finish(turn, result)
         finally:
             course.under_way -= 1
-            if course.pause.asked:
-                course.rest()
+            course.rest()
 
     def _remembered(self, turn: Turn) -> ToolResult | None:
         """The result of a read that was made before, unless something in this batch may change it first."""
@@ -204,11 +204,36 @@ class Passing:
             result = self._interrupted(turn, entry.call, error)
         else:
             stop = outcome.error if isinstance(outcome.error, AgentStop) else None
+            if invocation.sub_runs is not None and invocation.sub_runs.resting and stop is None and not timed_out:
+                problem, stop = await self._of_sub_runs(turn, entry, invocation.sub_runs)
+                if problem:
+                    outcome = Outcome(error=ToolError(problem))
             result = self._result(turn, entry, invocation, outcome, timed_out)
         taped = Taped(result, stop)
         if settings.tape is not None:
             settings.tape.keep(entry.call, taped)
         return taped
+
+    async def _of_sub_runs(self, turn: Turn, entry: Ready, runs: SubRuns) -> tuple[str, AgentStop | None]:
+        """What is wrong with the runs that the function started, and whether a decision about one ends this run too.
+        Raises CallHeld if one of them waits: what the function returned rests on an answer that is not there yet."""
+        course = self._course
+        if runs.waiting and runs.at_work:
+            await runs.all_rest(seconds_of(entry.tool, entry.arguments, course.settings.tool_timeout))
+        ended = [run for run in runs.resting.values() if run.reason == "terminated"]
+        if ended:
+            return "", AgentStop(f"a decision ended the run of {ended[0].agent}, which this call had started")
+        lost = [run for run in runs.waiting if not run.is_kept]
+        if lost:
+            return (
+                f"the run of {lost[0].agent} that this call started waits for approval, and no journal keeps it: give "
+                "that agent a journal of its own (Agent(journal=…)), or an approver"
+            ), None
+        if runs.waiting:
+            turn.phase = "waiting"
+            course.held.append(runs)
+            raise CallHeld
+        return "", None
 
     def _result(
         self, turn: Turn, entry: Ready, invocation: Invocation, outcome: Outcome, timed_out: bool

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,
+    CallSuspended,
     HistoryCompacted,
     LimitReached,
     ModelAnswered,
@@ -66,8 +67,11 @@ class Timeline:
             case ModelFailed(error):
                 yield from self._cut_off()
                 yield f"✗ the model's API failed: {_short(error)}"
-            case ApprovalRequested(call_id, reason):
-                yield f"? {self._name(call_id)} needs a yes: it {one_line(reason)}"
+            case ApprovalRequested(call_id, reason, _, call):
+                own = call_id in self._calls
+                if call is not None and not own:  # of a run that a tool started
+                    self._calls[call_id] = call
+                yield f"? {self._name(call_id)} needs a yes: {'it ' if own else ''}{one_line(reason)}"
             case ApprovalDecided(call_id, approved, reason, by):
                 told = f": {one_line(reason)}" if reason else ""
                 yield f"  {self._name(call_id)} {'allowed' if approved else 'refused'} by {by or 'somebody'}{told}"
@@ -75,6 +79,8 @@ class Timeline:
                 again = " again" if call_id in self._begun else ""
                 self._begun[call_id] = record.time
                 yield f"  {self._name(call_id)} started{again}"
+            case CallSuspended(call_id):
+                yield f"  {self._name(call_id)} waits for a run that it started"
             case ToolFinished(result):
                 begun = self._begun.get(result.call_id)
                 took = f" in {record.time - begun:.2f} s" if begun is not None and self._times else ""

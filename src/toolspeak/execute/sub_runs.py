@@ -1,0 +1,89 @@
+"""The runs that the function of one call starts: where they stand when the function is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextvars import ContextVar
+
+from toolspeak.data.events import RunStatus
+from toolspeak.data.values import quick
+from toolspeak.execute.approval import ApprovalRequest
+from toolspeak.execute.pause import NotStarted
+from toolspeak.execute.threads import call_in_loop
+
+
+@quick()
+class SubRun:
+    """A run that has come to rest. `pending` are the questions it waits with; `is_kept`: a journal has it, so that it
+    can go on when the call's function is run again."""
+
+    run_id: str
+    agent: str
+    status: RunStatus
+    reason: str
+    pending: tuple[ApprovalRequest, ...] = ()
+    is_kept: bool = True
+
+
+class SubRuns:
+    """Those of one call; made where its function is entered, in the event loop of its batch."""
+
+    __slots__ = ("_ended", "_loop", "at_work", "call_id", "resting", "run_id", "started")
+
+    def __init__(self, run_id: str, call_id: str) -> None:
+        self.run_id = run_id
+        self.call_id = call_id
+        self.started: Counter[str] = Counter()
+        """How many have been started with each task, by its digest."""
+        self.resting: dict[str, SubRun] = {}
+        self.at_work: set[str] = set()
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Event | None = None
+
+    def begin(self, run_id: str) -> None:
+        """A run goes on; in any thread."""
+        self.resting.pop(run_id, None)
+        self.at_work.add(run_id)
+
+    def rest(self, run: SubRun) -> None:
+        """A run has come to rest; in any thread."""
+        self.resting[run.run_id] = run
+        self.at_work.discard(run.run_id)
+        call_in_loop(self._loop, self._tell)
+
+    @property
+    def waiting(self) -> list[SubRun]:
+        """Those that have paused."""
+        return [run for run in self.resting.values() if run.status in ("awaiting_approval", "suspended")]
+
+    async def all_rest(self, seconds: float | None) -> None:
+        """Waits for those that still go on, so many seconds at most (None: without a limit)."""
+        self._ended = asyncio.Event()
+        try:
+            async with asyncio.timeout(seconds):
+                while self.at_work:
+                    self._ended.clear()
+                    await self._ended.wait()
+        except TimeoutError:
+            return
+
+    def _tell(self) -> None:
+        if self._ended is not None:
+            self._ended.set()
+
+
+ENTERED: ContextVar[SubRuns | None] = ContextVar("toolspeak_sub_runs", default=None)
+"""Of the call whose function is running here."""
+
+
+class CallHeld(NotStarted):
+    """A call's function is over, but a run that it started waits: the call has no result yet."""
+
+
+class BatchHeld(Exception):
+    """All that could run of a batch has its results; these calls wait for runs that their functions started."""
+
+    def __init__(self, held: list[SubRuns]) -> None:
+        super().__init__("calls wait for runs that their functions started")
+        self.held = held
