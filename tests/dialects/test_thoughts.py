@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from growth import LINEAR
-from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, ReasoningDelta
+from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, ReasoningDelta, TextDelta
 from toolspeak.data.messages import FinishReason, MalformedCall, Message, ToolCall
 from toolspeak.dialects import (
     DIALECTS,
@@ -26,7 +26,7 @@ from toolspeak.dialects import (
     read_turn,
     repaired,
 )
-from toolspeak.testing import check_deltas, check_splits, chunks, every_split, join_deltas
+from toolspeak.testing import CheckedParser, check_deltas, check_splits, chunks, every_split, join_deltas
 
 OPENERS = {
     "harmony": [("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")],
@@ -313,3 +313,12 @@ def test_time_is_linear(name: str, piece: str):
     opened = " to=self<|message|>" if name == "muse" else "<think>"
     repeated = {"call": f"{call} ", "start": call[: len(call) // 3], "half": call[: len(call) // 2]}[piece]
     assert parse_growth(dialect, opened, repeated, 16) < LINEAR
+
+
+def test_a_draft_in_reasoning_that_stays_text_is_held_back_and_shown_whole():
+    text = '<tool_call>\n{"name": "write", "arguments": {"content": "' + "x" * 600 + '"}}\n</tool_call> no'
+    for size in (1, 7, len(text)):
+        parser = CheckedParser(HERMES.parser(TOOLS, "reasoning"))
+        parser.keep_reasoning()
+        deltas = [delta for piece in chunks(text, size) for delta in parser.feed(piece)] + parser.close("stop")
+        assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == text

@@ -29,7 +29,6 @@ class TextParser(ThinkingParser):
     _fence: int = 0  # backticks of the open code block's fence
     _quote: Quote | None = None
     _shown: Quote | None = None  # an example that may have been meant as a call
-    shown_chars: int = 0  # of the examples so far
     _marked: bool = False  # whether the turn has a block of calls behind its marker
     _ending: Literal["", "cut", "normal"] = ""  # nothing follows what is held
 

@@ -43,6 +43,7 @@ class ThinkingParser(TurnParser):
     is told."""
 
     # Of the class until they are set, as in few turns: an object of over thirty attributes is slow.
+    shown_chars: int = 0  # of the text that was held back until it was no call: examples, drafts
     _thought_chars: int = 0
     _depth: int = 0  # of the reasoning that is open
     _restated: bool = False  # the model may yet write the marker that the prompt ended with
@@ -252,7 +253,8 @@ class ThinkingParser(TurnParser):
     def _hide(self, draft: Draft, text: str, out: list[Delta]) -> None:
         """A draft stays one: its text is reasoning."""
         self._draft, self._hidden = None, draft
-        self._said = self._said or self._reasoning_kind is TextDelta
+        if self._reasoning_kind is TextDelta:
+            self._said, self.shown_chars = True, self.shown_chars + len(text)
         out.append(self._reasoning_kind(text))
 
     def _leave(self, out: list[Delta]) -> None:
