@@ -26,6 +26,7 @@ from toolspeak.dialects import (
     read_turn,
     repaired,
 )
+from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.testing import CheckedParser, check_deltas, check_splits, chunks, every_split, join_deltas
 
 OPENERS = {
@@ -318,7 +319,7 @@ def test_time_is_linear(name: str, piece: str):
 def test_a_draft_in_reasoning_that_stays_text_is_held_back_and_shown_whole():
     text = '<tool_call>\n{"name": "write", "arguments": {"content": "' + "x" * 600 + '"}}\n</tool_call> no'
     for size in (1, 7, len(text)):
-        parser = CheckedParser(HERMES.parser(TOOLS, "reasoning"))
+        parser = CheckedParser(HERMES.parser(TOOLS, "reasoning"), MAX_CANDIDATE)
         parser.keep_reasoning()
         deltas = [delta for piece in chunks(text, size) for delta in parser.feed(piece)] + parser.close("stop")
         assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == text
