@@ -283,13 +283,90 @@ def test_a_session_whose_last_run_was_killed_goes_on_at_once(folder):
     folder.plays(calling("shell", command="sleep 15"), "Done.")
     killed = folder.start("run", "go", "--approve", "all")
     folder.wait_for(ToolStarted, "shell")
-    assert "still going on" in folder.here("run", "and?", "--continue", code=1)
+    assert "still going on" in folder.toolspeak("run", "and?", "--continue", code=1)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     folder.plays("as before", "I do not know what became of it.")
-    assert folder.here("run", "What became of it?", "--continue") == "I do not know what became of it.\n"
+    assert folder.toolspeak("run", "What became of it?", "--continue") == "I do not know what became of it.\n"
     (session,) = json.loads(folder.here("sessions", "--json"))
     assert [run["status"] for run in session["runs"]] == ["answered", "no_answer"]
+
+
+def test_what_goes_on_is_the_last_session_of_this_folder_with_its_model(folder, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    second = tmp_path / "second.json"
+    second.write_text(json.dumps({"turns": ["I am the second.", "The second again."], "follow": True}))
+    folder.plays("I am the first.", "The first again.")
+    assert folder.toolspeak("run", "Who?") == "I am the first.\n"
+    there = ("--workspace", str(other))
+    assert folder.toolspeak("run", "Who?", *there, "--model", f"scripted:{second}") == "I am the second.\n"
+
+    # The other folder's session was used last, and TOOLSPEAK_MODEL names the first model.
+    assert folder.toolspeak("run", "And now?", "-c") == "The first again.\n"
+    assert folder.toolspeak("run", "And now?", "-c", *there) == "The second again.\n"
+    folder.plays("one", "two", "The first, as asked.")
+    assert (
+        folder.toolspeak("run", "And?", "-c", *there, "--model", f"scripted:{folder.book}") == "The first, as asked.\n"
+    )
+
+    listed = {each["folder"]: each["runs"] for each in json.loads(folder.here("sessions", "--json"))}
+    assert list(listed) == [str(other.resolve()), str(folder.work.resolve())]
+    assert [run["model"] for run in listed[str(folder.work.resolve())]] == [f"scripted:{folder.book}"] * 2
+    assert "folder" in folder.here("sessions")
+
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    told = folder.toolspeak("run", "And?", "-c", "--workspace", str(empty), code=2)
+    assert f"there is no session of {empty.resolve()} to go on with" in told
+    assert "--session" in told
+
+
+def test_a_session_goes_on_without_a_model_being_named_and_in_its_dialect(folder):
+    folder.plays("<tool_call>\n" + json.dumps({"name": "list", "arguments": {}}) + "\n</tool_call>", "Empty.", "Still.")
+    first = folder.toolspeak("run", "What is here?", "--dialect", "tool-call")
+    assert first == "Empty.\n"
+    del folder.env["TOOLSPEAK_MODEL"]
+    assert folder.toolspeak("run", "And now?", "-c") == "Still.\n"
+    (session,) = json.loads(folder.here("sessions", "--json"))
+    asked = folder.read(lambda journal: journal.read(session["runs"][0]["run_id"], 0, 1))[0].event
+    assert asked.setup["dialect"] == "tool-call"
+    assert "no model was named" in folder.toolspeak("run", "Anything", code=2)
+
+
+def test_a_run_whose_process_is_dead_is_interrupted_and_no_longer_running(folder):
+    folder.plays(calling("shell", command="sleep 15"), "Done.")
+    killed = folder.start("run", "go", "--approve", "all")
+    run_id = folder.wait_for(ToolStarted, "shell")
+
+    def statuses():
+        (session,) = json.loads(folder.here("sessions", "--json"))
+        shown = json.loads(folder.here("show", run_id[:8], "--json").splitlines()[-1])
+        return [run["status"] for run in session["runs"]], shown["summary"]["status"]
+
+    assert statuses() == (["running"], "running")
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert statuses() == (["interrupted"], "interrupted")
+    assert "interrupted" in folder.here("sessions")
+    assert "interrupted: 1 step" in folder.here("show", run_id[:8])
+
+
+def test_ctrl_c_says_how_to_go_on(folder):
+    folder.plays(calling("shell", command="sleep 15"), "Done.")
+    process = folder.start("run", "go", "--approve", "all")
+    run_id = folder.wait_for(ToolStarted, "shell")
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 130
+    assert f"`toolspeak resume {run_id[:8]}` goes on with it" in told
+    (session,) = json.loads(folder.here("sessions", "--json"))
+    assert [run["status"] for run in session["runs"]] == ["interrupted"]
+    process = folder.start("run", "go", "--approve", "all", "--journal", "none")
+    while "list" not in told and "shell" not in (line := process.stderr.readline()):
+        assert line
+    process.send_signal(signal.SIGINT)
+    assert "resume" not in process.communicate(timeout=DEADLINE)[1]
 
 
 def test_watching_is_for_all(folder):

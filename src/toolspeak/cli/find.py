@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from toolspeak.agent.resume import UNFINISHED
+from toolspeak.data.events import RunStarted
+from toolspeak.data.messages import JSON
 from toolspeak.errors import UsageError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
+from toolspeak.journal.rules import is_held
 
 InfoT = TypeVar("InfoT", RunInfo, SessionInfo)
 SHORT = 8
@@ -20,13 +24,50 @@ async def find_run(journal: Journal, prefix: str) -> RunInfo:
     return _one(found, [info.run_id for info in found], f"run {prefix!r}")
 
 
-async def find_session(journal: Journal, prefix: str | None) -> SessionInfo:
-    """The one session whose id begins so; without a beginning, the one used last. Raises UsageError as `find_run`."""
-    every = await journal.sessions(limit=1 if prefix is None else None)
-    found = [info for info in every if info.session_id.startswith(prefix or "")]
-    if not found and prefix is None:
-        raise UsageError("there is no session to go on with yet: leave --continue out")
+async def find_session(journal: Journal, prefix: str) -> SessionInfo:
+    """The one session whose id begins so. Raises UsageError as `find_run`."""
+    found = [info for info in await journal.sessions() if info.session_id.startswith(prefix)]
     return _one(found, [info.session_id for info in found], f"session {prefix!r}")
+
+
+async def last_session_of(journal: Journal, folder: str) -> SessionInfo:
+    """The session used last whose last run worked in this folder. Raises UsageError if there is none."""
+    wanted, every = _resolved(folder), await journal.sessions()
+    for info in every:
+        if folder_of(await setup_of(journal, info)) == wanted:
+            return info
+    other = f" ({every[0].session_id[:SHORT]}, in another folder, was used last)" if every else ""
+    raise UsageError(
+        f"there is no session of {wanted} to go on with{other}: leave --continue out, or name one with --session; "
+        "`toolspeak sessions` lists them with their folders"
+    )
+
+
+async def setup_of(journal: Journal, session: SessionInfo) -> Mapping[str, JSON]:
+    """What a session's last run was set up with; of a fork that has none, the run that it goes on from."""
+    run_id = session.last_run or (session.forked_from[0] if session.forked_from else None)
+    return {} if run_id is None else await setup_of_run(journal, run_id)
+
+
+async def setup_of_run(journal: Journal, run_id: str) -> Mapping[str, JSON]:
+    """What a run was set up with; nothing for one of another program."""
+    records = await journal.read(run_id, 0, 1)
+    return records[0].event.setup if records and isinstance(records[0].event, RunStarted) else {}
+
+
+def _resolved(folder: str) -> str:
+    return str(Path(folder).resolve())
+
+
+def folder_of(setup: Mapping[str, JSON]) -> str:
+    """The folder a run worked in, "" if it does not say."""
+    folder = setup.get("workspace")
+    return folder if isinstance(folder, str) else ""
+
+
+def status_of(info: RunInfo) -> str:
+    """A run's status for people and programs: one that goes on, and has no process any more, is `interrupted`."""
+    return "interrupted" if info.status == "running" and not is_held(info) else info.status
 
 
 async def unfinished(journal: Journal) -> Sequence[RunInfo]:

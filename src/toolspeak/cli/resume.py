@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import replace
-from typing import cast
 
 import click
 
 from toolspeak.agent import Agent, Run
 from toolspeak.cli.exits import ANSWERED
-from toolspeak.cli.find import SHORT, find_run, unfinished
+from toolspeak.cli.find import SHORT, find_run, setup_of_run, unfinished
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import thoughts_option
 from toolspeak.cli.work import Approve, Setup, Shown, open_streams, recording_of, work
-from toolspeak.data.events import RunStarted
 from toolspeak.data.values import quick
 from toolspeak.errors import RunBusy, ToolspeakError, UsageError
 from toolspeak.execute import InDoubt
@@ -135,8 +133,7 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
 
 
 async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
-    started = cast("RunStarted", (await journal.read(info.run_id))[0].event)
-    setup = Setup.of(info.run_id, started.setup)
+    setup = Setup.of(info.run_id, await setup_of_run(journal, info.run_id))
     if how.approve is not None:
         setup = replace(setup, approve=how.approve)
 

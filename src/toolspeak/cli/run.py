@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import click
+from click.core import ParameterSource
 
 from toolspeak.agent import Agent, Cassette, Run, Session
 from toolspeak.agent.sessions import WhenOpen, new_session_id
-from toolspeak.cli.find import find_session
+from toolspeak.cli.find import find_session, last_session_of, setup_of
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import (
@@ -26,11 +29,15 @@ from toolspeak.cli.options import (
 )
 from toolspeak.cli.work import Approve, Setup, Shown, anywhere, open_streams, work
 from toolspeak.data.events import Limits
+from toolspeak.data.messages import JSON
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import UsageError
 from toolspeak.execute import ScheduleName
 from toolspeak.journal import Journal
+
+_OF_THE_MODEL = ("model", "dialect", "starts_in", "listing", "repair")
+"""The options that go with a model: a session goes on with those it had."""
 
 _NO_MODEL = """\
 no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say where it is served:
@@ -119,8 +126,19 @@ no model was named. Write --model openai:NAME (or set TOOLSPEAK_MODEL) and say w
     "unless --journal says where.",
 )
 @journal_option
-@click.option("--session", metavar="ID", help="Go on with this session (the beginning of its id is enough).")
-@click.option("-c", "--continue", "goes_on", is_flag=True, help="Go on with the session that was used last.")
+@click.option(
+    "--session",
+    metavar="ID",
+    help="Go on with this session (the beginning of its id is enough), with its model unless --model names another.",
+)
+@click.option(
+    "-c",
+    "--continue",
+    "goes_on",
+    is_flag=True,
+    help="Go on with the session that was used last in this folder (--workspace), with its model unless --model names "
+    "another.",
+)
 @click.option(
     "--close",
     is_flag=True,
@@ -167,7 +185,10 @@ def run(
     cassette = Cassette.replay(replay, pauses=False) if replay else Cassette.record(record) if record else None
     if replay and cassette is not None:
         model, journal = cassette.model, journal or "none"
-    if not model:
+    continues = bool(session) or goes_on
+    source = click.get_current_context().get_parameter_source
+    given = {name for name in _OF_THE_MODEL if source(name) is ParameterSource.COMMANDLINE}
+    if not model and not continues:
         raise UsageError(_NO_MODEL)
     text = read_reply() if task == "-" else task
     if not text.strip():
@@ -175,7 +196,7 @@ def run(
     open_streams()
     limits = Limits(steps=max_steps, seconds=max_seconds, cost=max_cost)
     setup = Setup(
-        anywhere(model) if record else model,  # `resume` goes on recording the same
+        model or "",
         dialect,
         workspace,
         approve,
@@ -192,15 +213,17 @@ def run(
         active_file=active_file or "",
         recording="" if cassette is None else cassette.id,
     )
-    if close and not (session or goes_on):
+    if close and not continues:
         raise UsageError("--close goes with --session or -c: it closes that session's last run")
     shown, when_open = Shown(as_json, timeline, thoughts), "close" if close else "refuse"
-    sys.exit(run_to_end(_run(text, setup, limits, journal_of(journal), session, goes_on, when_open, shown, cassette)))
+    opened = journal_of(journal)
+    sys.exit(run_to_end(_run(text, setup, given, limits, opened, session, goes_on, when_open, shown, cassette)))
 
 
 async def _run(
     task: str,
     setup: Setup,
+    given: Collection[str],
     limits: Limits,
     journal: Journal,
     session: str | None,
@@ -210,12 +233,29 @@ async def _run(
     cassette: Cassette | None,
 ) -> int:
     async def begin(agent: Agent) -> Run:
-        session_id = (await find_session(journal, session)).session_id if session or goes_on else new_session_id()
         # What is resumed is asked of a model: a replay cannot be.
         recorded = {} if cassette is not None and cassette.replays else setup.recorded()
         return await Session(agent, session_id).start(task, when_open=when_open, limits=limits, setup=recorded)
 
     try:
+        session_id = new_session_id()
+        if session or goes_on:
+            found = await (find_session(journal, session) if session else last_session_of(journal, setup.workspace))
+            session_id = found.session_id
+            if cassette is None or not cassette.replays:
+                setup = _as_before(setup, await setup_of(journal, found), given)
+        if not setup.model:
+            raise UsageError(_NO_MODEL)
+        if cassette is not None and not cassette.replays:
+            setup = replace(setup, model=anywhere(setup.model))  # `resume` goes on recording the same
         return await work(setup, journal, begin, shown, cassette=cassette)
     finally:
         await journal.aclose()
+
+
+def _as_before(setup: Setup, before: Mapping[str, JSON], given: Collection[str]) -> Setup:
+    """The set-up with the model that the session had, and how that writes calls, unless they are given anew."""
+    if "model" in given:
+        return setup
+    kept = {name: before[name] for name in _OF_THE_MODEL if name not in given and before.get(name)}
+    return replace(setup, **kept) if "model" in kept else setup

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,13 +14,17 @@ from rich.table import Table
 
 from toolspeak.agent.exports import export_session, import_session
 from toolspeak.agent.sessions import fork_session
-from toolspeak.cli.find import SHORT, find_run, find_session
+from toolspeak.cli.find import SHORT, find_run, find_session, folder_of, setup_of, setup_of_run, status_of
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import write_json, write_text
 from toolspeak.errors import UsageError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.ui import printable
+from toolspeak.ui.format import count
+
+_SHOWN = 22
+"""Characters of a folder or a model's name in the list; `--json` has the whole."""
 
 
 @click.group(invoke_without_command=True)
@@ -46,22 +52,43 @@ def _do(context: click.Context, work: Callable[[Journal], Awaitable[None]]) -> N
 
 async def _list(journal: Journal, limit: int, as_json: bool) -> None:
     listed: list[dict[str, Any]] = []
-    table = Table("session", "run", "status", "records", "last used", "title", box=None)
+    table = Table("session, run", "last used, status", "folder, model", "title", box=None)
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     for session, runs in await _latest(journal, limit):
         title, updated = (session.title, session.updated) if session else (runs[0].title, runs[0].updated)
         session_id = session.session_id if session else None
-        shown = [{"run_id": run.run_id, "status": run.status, "records": run.records} for run in runs]
-        listed.append({"session_id": session_id, "title": title, "updated": updated, "runs": shown})
+        setup = await (setup_of(journal, session) if session else setup_of_run(journal, runs[0].run_id))
+        shown = [
+            {"run_id": run.run_id, "status": status_of(run), "records": run.records, "model": run.model} for run in runs
+        ]
+        listed.append(
+            {"session_id": session_id, "title": title, "updated": updated, "folder": folder_of(setup), "runs": shown}
+        )
+        folder = _end_of(printable(_from_home(folder_of(setup))))
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(updated))
         if session is not None:
-            table.add_row(session.session_id[:SHORT], "", "", "", used, printable(title))
+            table.add_row(session.session_id[:SHORT], used, folder, printable(title))
+        else:
+            table.add_row("(none)", used, folder, "")
         for run in runs:
-            status, at = run.status.replace("_", " "), "" if session else used
-            table.add_row("", run.run_id[:SHORT], status, str(run.records), at, "  " + printable(run.title))
+            status = f"{status_of(run).replace('_', ' ')}, {count(run.records, 'record')}"
+            told = "" if session is not None and run.title == title else printable(run.title)
+            table.add_row("  " + run.run_id[:SHORT], status, _end_of(printable(run.model)), told)
     if as_json:
         write_json(listed)
     else:
         Console(markup=False, highlight=False, emoji=False).print(table)
+
+
+def _from_home(folder: str) -> str:
+    home = str(Path.home())
+    return "~" + folder.removeprefix(home) if folder == home or folder.startswith(home + os.sep) else folder
+
+
+def _end_of(text: str) -> str:
+    """What fits beside the other columns: of a path, and of a model's name, the end tells most."""
+    return text if len(text) <= _SHOWN else "…" + text[1 - _SHOWN :]
 
 
 async def _latest(journal: Journal, limit: int) -> Sequence[tuple[SessionInfo | None, Sequence[RunInfo]]]:

@@ -12,7 +12,7 @@ import click
 
 from toolspeak.agent import RunState
 from toolspeak.agent.load import load_state
-from toolspeak.cli.find import find_run
+from toolspeak.cli.find import find_run, status_of
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import write_json_line, write_text
@@ -54,11 +54,12 @@ async def _show(run: str, as_json: bool, follow: bool, journal: Journal) -> None
             await asyncio.sleep(_LOOK)
             if await journal.run(run_id) is None:
                 raise UsageError(f"run {run_id} was deleted while it was shown")
-        state = await load_state(journal, run_id)
+        state, info = await load_state(journal, run_id), await journal.run(run_id)
+        status = state.status if info is None else status_of(info)
         if as_json:
-            write_json_line({"summary": _sum(run_id, state)})
+            write_json_line({"summary": {**_sum(run_id, state), "status": status}})
         else:
-            write_text(f"{run_id}: {summary(state)}\n")
+            write_text(f"{run_id}: {summary(state, status)}\n")
     finally:
         await journal.aclose()
 

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from toolspeak.agent.suspend import suspend_run
-from toolspeak.cli.find import SHORT, find_run
+from toolspeak.cli.find import SHORT, find_run, status_of
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
 from toolspeak.errors import UsageError
@@ -42,7 +42,7 @@ async def _suspend(run: str | None, no_wait: bool, journal: Journal) -> None:
             if found is None or not is_held(found):
                 break
             await asyncio.sleep(_LOOK)
-        status = "gone" if found is None else found.status.replace("_", " ")
+        status = "gone" if found is None else status_of(found).replace("_", " ")
         click.echo(f"toolspeak: run {info.run_id[:SHORT]} is {status}", err=True)
     finally:
         await journal.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import io
 import logging
@@ -21,6 +22,7 @@ from toolspeak.agent.agent import result_of
 from toolspeak.agent.recorder import Watched
 from toolspeak.cli.ask import has_terminal, terminal_approver
 from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
+from toolspeak.cli.find import SHORT
 from toolspeak.cli.options import read_json, write_text
 from toolspeak.cli.rules import open_rules
 from toolspeak.cli.timeline import write_timeline
@@ -31,9 +33,9 @@ from toolspeak.data.prices import read_prices
 from toolspeak.data.values import quick
 from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ProviderError, RunError, UsageError
 from toolspeak.execute import Approver, InDoubt, ScheduleName
-from toolspeak.journal import Journal
+from toolspeak.journal import Journal, MemoryJournal
 from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.builtin import recall_tool, workspace_tools
 from toolspeak.ui import AnnouncingApprover, InStep, Renderer, make_console, printable, summary, watch
@@ -196,6 +198,9 @@ async def _work(
         except ProviderError:
             _say_how_it_ended(run.state)
             raise
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            _say_how_to_go_on(run, journal)
+            raise
         finally:
             if shown.timeline is not None:
                 found = await journal.run(run.run_id)
@@ -240,6 +245,14 @@ def _print_record(item: Watched) -> None:
 
 def _say_how_it_ended(state: RunState) -> None:
     click.echo(f"toolspeak: {summary(state)}", err=True)
+
+
+def _say_how_to_go_on(run: Run, journal: Journal) -> None:
+    """Of a run that is interrupted: nothing of it is lost, unless it is in no journal that outlives the process."""
+    with suppress(RunError):  # it has not begun
+        if run.state.status == "running" and not isinstance(journal, MemoryJournal):
+            told = f"`toolspeak resume {run.run_id[:SHORT]}` goes on with it"
+            click.echo(f"\ntoolspeak: the run is interrupted; {told}", err=True)
 
 
 def _finish(result: RunResult, as_json: bool) -> int:

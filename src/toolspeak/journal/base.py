@@ -90,8 +90,9 @@ class Journal(Protocol):
         """
         ...
 
-    async def read(self, run_id: str, start: int = 0) -> Sequence[Record]:
-        """The run's records in order, from number `start` on; empty for a run it does not know."""
+    async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
+        """The run's records in order, from number `start` on, `most` of them (None: all); empty for a run it does not
+        know."""
         ...
 
     async def run(self, run_id: str) -> RunInfo | None:

@@ -62,9 +62,9 @@ class MemoryJournal:
             self._sessions[started.session_id] = session_after(known, record, started)
         self._runs[record.run_id] = run
 
-    async def read(self, run_id: str, start: int = 0) -> Sequence[Record]:
+    async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
         run = self._runs.get(run_id)
-        return tuple(run.records[start:]) if run else ()
+        return tuple(run.records[start : None if most is None else start + most]) if run else ()
 
     async def run(self, run_id: str) -> RunInfo | None:
         run = self._runs.get(run_id)

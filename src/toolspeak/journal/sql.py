@@ -158,7 +158,7 @@ class SqlJournal(SqlLeases):
             raise gone_on(record)
         raise no_start(record)
 
-    async def read(self, run_id: str, start: int = 0) -> Sequence[Record]:
+    async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
         records: list[Record] = []
         async with self._reading() as db:
             rows = await db.rows("SELECT number FROM runs WHERE run_id = $1", run_id)
@@ -166,8 +166,9 @@ class SqlJournal(SqlLeases):
             return ()
         first = rows[0][0] * SPAN
         while True:
+            wanted = PAGE if most is None else min(PAGE, most - len(records))
             async with self._reading() as db:
-                page = await self._page(db, run_id, first, start + len(records))
+                page = await self._page(db, run_id, first, start + len(records), wanted)
             records += page
             if len(page) < PAGE:
                 return tuple(records)

@@ -88,6 +88,9 @@ async def check_records_come_back(open_store: OpenStore) -> None:
     assert list(await reader.read(run_id)) == records
     assert list(await reader.read(run_id, 3)) == records[3:]
     assert list(await reader.read(run_id, 99)) == []
+    assert list(await reader.read(run_id, 0, 1)) == records[:1]
+    assert list(await reader.read(run_id, 2, 2)) == records[2:4]
+    assert list(await reader.read(run_id, 0, 0)) == []
     assert list(await reader.read(new_id())) == []
 
 

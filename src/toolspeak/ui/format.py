@@ -141,14 +141,14 @@ def diff_style(line: str, number: int) -> str:
     return {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}.get(line[:1], "")
 
 
-def summary(state: RunState) -> str:
-    """How a run ended, on one line."""
+def summary(state: RunState, status: str = "") -> str:
+    """How a run ended, on one line; `status` says it in another word than the state's."""
     reason = f" ({state.reason})" if state.reason not in ("", "answer") and state.status not in PAUSED else ""
     tokens = f"{'~' if state.tokens_estimated else ''}{state.tokens:,} tokens"
     seconds = f"{state.time - state.started:.1f} s"
     cost = "" if state.cost is None else f" ({money(state.cost, state.tokens_estimated)})"
     counts = f"{count(state.step, 'step')}, {count(state.calls, 'call')}, {tokens}{cost}, {seconds}"
-    return f"{state.status.replace('_', ' ')}{reason}: {counts}"
+    return f"{(status or state.status).replace('_', ' ')}{reason}: {counts}"
 
 
 def money(dollars: float, estimated: bool = False) -> str:
