@@ -79,7 +79,7 @@ def test_requests_that_were_not_made_and_turns_that_were_not_asked_for():
 
 def test_the_page_runs(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
     assert (tmp_path / "apples.jsonl").exists()

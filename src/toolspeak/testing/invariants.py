@@ -161,7 +161,7 @@ class CheckedParser:
 
     - The deltas so far make sense together (`TurnChecker`), and the whole turn does when it is closed.
     - No step tells more text than arrived in it and `max_held` characters before: text is not held back longer. None
-      where a dialect is told to hold whole calls back; in reasoning every dialect does.
+      where a dialect is told to hold whole calls back.
     - Text and reasoning are pieces of what arrived, in its order: nothing is told twice, turned round or made up.
     """
 
@@ -174,7 +174,6 @@ class CheckedParser:
         self._told: list[str] = []
 
     def keep_reasoning(self) -> None:
-        self._max_held = None
         self._parser.keep_reasoning()
 
     def feed(self, chunk: str) -> list[Delta]:
