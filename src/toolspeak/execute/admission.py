@@ -82,8 +82,10 @@ class Admission:
             counted += type(call) is ToolCall
             over = max_calls is not None and counted > max_calls
             entry = self._refused(call, over=over)
-            if entry is None:
-                assert type(call) is ToolCall, "every malformed one was refused"
+            if entry is None and type(call) is MalformedCall:
+                entry = await self._malformed(call)
+            elif entry is None:
+                assert type(call) is ToolCall
                 ready = None if self.pipeline else self._ready(call)
                 entry = self._at_once(ready) or await self._entry(call, ready)
             if type(entry) is Settled:
@@ -120,11 +122,30 @@ class Admission:
         """What becomes of a call that is not looked at."""
         if self._rest:
             return self._skipped(call)
-        if type(call) is MalformedCall:
-            return Settled(failure(call, "malformed", call.reason))
+        if type(call) is not ToolCall:
+            return None
         if over:
             return Settled(failure(call, "skipped", "the run's limit on calls is reached"))
         return self._late(call) if self.deadline.passed() else None
+
+    async def _malformed(self, call: MalformedCall) -> Settled:
+        """The result of what is no call: interceptors see it as one without arguments."""
+        result = failure(call, "malformed", call.reason)
+        if not self.pipeline:
+            return Settled(result)
+        shown = ToolCall(call.id, call.name or "", {}, extra={**call.extra, "malformed": call.raw})
+        try:
+            return await self._told_of(shown, result)
+        except _TooLateError:
+            return Settled(result)
+        except AgentStop as stop:
+            self._stop_run(stop, shown)
+            return Settled(stopped_result(shown, stop))
+
+    async def _told_of(self, call: ToolCall, result: ToolResult) -> Settled:
+        """The result of a call that cannot run, once every `after` has seen it."""
+        passage = passage_of(call, self.pipeline, self.context, self.notes)
+        return Settled(await self._in_time(passage.after(call, result)))
 
     def _at_once(self, ready: Ready | Settled | None) -> Ready | Settled | None:
         """The entry of a call for which nothing has to be waited, as for most."""
@@ -234,8 +255,6 @@ class Admission:
             raise
 
     async def _intercepted(self, call: ToolCall) -> Ready | Settled:
-        if self.questions.tools.get(call.name) is None:
-            return self.questions.ready(call)
         passage = passage_of(call, self.pipeline, self.context, self.notes)
         try:
             verdict = await self._in_time(passage.before(call))
@@ -246,8 +265,9 @@ class Admission:
         if isinstance(verdict, Answer):
             return Settled(result_of(call, verdict.value, self.secrets))
         ready = self.questions.ready(verdict)
-        if isinstance(ready, Ready):
-            ready.changed = verdict is not call and verdict != call
+        if isinstance(ready, Settled):
+            return await self._told_of(verdict, ready.result)
+        ready.changed = verdict is not call and verdict != call
         return ready
 
     async def _considered(self, ready: Ready) -> Entry:

@@ -27,6 +27,10 @@ class Interceptor(Protocol):
     the order they were given in. An exception in one fails that call alone, with a message that names the
     interceptor's class; it is recorded (`InterceptorFailed`). `AgentStop` ends the run. Nothing is remembered of
     `before` while a run waits for approvals: it is asked again.
+
+    `before` sees every call that can be read, one of an unknown tool too: it may name another. `after` sees every call
+    that was let pass, also one that could not run (the result's `code` says why): of what cannot be read as a call
+    `arguments` are empty, and `extra["malformed"]` is what the model wrote.
     """
 
     level: Level = "call"

@@ -1,0 +1,78 @@
+"""Interceptors see every call of a run, whatever becomes of it."""
+
+from dataclasses import replace
+
+import pytest
+from agent_helpers import TOOLS, add, adding, calling, play, texts
+
+from toolspeak import AgentStop, Interceptor
+from toolspeak.data.events import StopRequested, ToolStarted
+from toolspeak.data.messages import TextPart
+
+
+class Seen(Interceptor):
+    def __init__(self):
+        self.before_, self.after_ = [], []
+
+    async def before(self, call, context):
+        self.before_.append(call.name)
+        return call
+
+    async def after(self, call, result, context):
+        self.after_.append((call.name, result.code))
+        return result
+
+
+BROKEN = '<execute>[{"name": "add", "args": {"a": 1}}, {"name": "nosuch", "args": {}}, 7]</execute>'
+
+
+def test_unknown_invalid_and_malformed_calls_are_seen():
+    seen = Seen()
+    result, _, _ = play([BROKEN, "ok"], interceptors=[seen])
+    assert seen.before_ == ["add", "nosuch"]
+    assert seen.after_ == [("add", "invalid_arguments"), ("nosuch", "unknown_tool"), ("", "malformed")]
+    assert [one.code for one in result.messages[2].results] == ["invalid_arguments", "unknown_tool", "malformed"]
+
+
+def test_before_reroutes_a_call_of_an_unknown_tool():
+    class Alias(Interceptor):
+        async def before(self, call, context):
+            return replace(call, name="add") if call.name == "plus" else call
+
+    result, journal, _ = play([calling("cogency-json", ("plus", {"a": 1, "b": 2})), "3"], interceptors=[Alias()])
+    (step, _) = result.steps
+    assert [(each.name, each.value) for each in step.executions] == [("add", 3)]
+    assert journal.all(ToolStarted)[0].changed.name == "add"
+
+
+def test_after_rescues_a_call_that_could_not_run():
+    class Rescue(Interceptor):
+        async def after(self, call, result, context):
+            context.set("rescued", call.extra.get("malformed") or call.name)
+            return replace(result, status="success", code=None, content=(TextPart("never mind"),))
+
+    result, journal, provider = play([BROKEN, "ok"], interceptors=[Rescue()], throw_on_failure=True)
+    assert (result.answer, journal.all(StopRequested)) == ("ok", [])
+    assert texts(provider.requests[1])[-1].count("never mind") == 3
+    assert result.state.metadata["rescued"] == "7"
+
+
+def test_after_may_end_the_run_at_a_call_that_could_not_run():
+    class Enough(Interceptor):
+        async def after(self, call, result, context):
+            raise AgentStop("enough", answer=result.code)
+
+    for turn, code in ((BROKEN, "invalid_arguments"), ("<execute>[7]</execute>", "malformed")):
+        result, _, _ = play([turn, "never"], interceptors=[Enough()])
+        assert (result.status, result.answer) == ("answered", code)
+
+
+@pytest.mark.parametrize("turn", [adding(1, 2), BROKEN])
+def test_an_after_that_fails_at_any_call_is_contained(turn):
+    class Broken(Interceptor):
+        async def after(self, call, result, context):
+            raise LookupError("oh")
+
+    result, _, _ = play([turn, "ok"], [add] if turn != BROKEN else TOOLS, interceptors=[Broken()])
+    assert result.answer == "ok"
+    assert {one.code for one in result.messages[2].results} == {"exception"}
