@@ -1,8 +1,8 @@
 """A program that runs an agent on real files, and dies when it is told to.
 
 It reads one job a line from standard input (JSON), forks a process for it, and writes how that ended. A job names a
-`folder`, how many `runs` there are at once (each in a folder in it, all in one journal), and where to die: `die_at` a
-record's number ("before" or "after" it is durable), or `die_after` seconds.
+`folder`, how many `runs` there are at once (each in a folder in it, all in one journal) or the `run_id` of one to
+resume, and where to die: `die_at` a record's number ("before" or "after" it is durable), or `die_after` seconds.
 """
 
 from __future__ import annotations
@@ -135,6 +135,10 @@ def model() -> ScriptedProvider:
 async def work(job) -> None:
     folder = Path(job["folder"])
     journal = MortalJournal(folder / "toolspeak.db", job.get("die_at"), job.get("when", "after"))
+    if "run_id" in job:
+        result = await Agent(model(), tools(folder / "0"), journal=journal, approve="all").resume(job["run_id"])
+        assert result.answer == ANSWER, result
+        return
     begun = {info.title: info for info in await journal.runs()}
     tasks = [f"Do all stages in {number}." for number in range(job.get("runs", 1))]
     await asyncio.gather(

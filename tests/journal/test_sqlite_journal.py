@@ -203,7 +203,7 @@ def test_a_record_that_was_garbled_is_named(path):
     with sqlite3.connect(path) as db:
         db.execute("UPDATE records SET data = substr(data, 1, 20) WHERE pos % 4294967296 = 2")
     db.close()
-    with pytest.raises(JournalError, match=r"toolspeak\.db: record 2 of run r0: not JSON"):
+    with pytest.raises(JournalError, match=r"toolspeak\.db is damaged: record 2 of run r0 is not as it was written"):
         use(path, lambda journal: journal.read("r0"))
 
 

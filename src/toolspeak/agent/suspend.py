@@ -40,12 +40,13 @@ async def suspend_run(journal: Journal, run_id: str) -> bool:
     return False
 
 
-async def close_run(journal: Journal, run_id: str) -> None:
+async def close_run(journal: Journal, run_id: str, *, doubtful: bool = False) -> None:
     """Ends a run that waits for approval, is suspended or was interrupted, for good, with the runs that its calls wait
     for: no call of them runs any more.
 
     Each call without a result gets one that says so: it was not started, or it was and its outcome is unknown. The run
-    ends as `no_answer`, for the reason `closed`.
+    ends as `no_answer`, for the reason `closed`. `doubtful`: records of it may be lost, so that any call may have been
+    started.
 
     Raises RunError for a run that is not known or has ended, RunBusy while a process is at work on it.
     """
@@ -61,10 +62,10 @@ async def close_run(journal: Journal, run_id: str) -> None:
         for sub_run in state.sub_runs:
             of_sub_run = await journal.run(sub_run)
             if of_sub_run is not None and of_sub_run.status in UNFINISHED:
-                await close_run(journal, sub_run)
+                await close_run(journal, sub_run, doubtful=doubtful)
         finished = {result.call_id for result in state.results}
         for call in [call for call in state.batch if call.id not in finished]:
-            result = unstarted_result(call, started=call.id in state.in_doubt)
+            result = unstarted_result(call, started=doubtful or call.id in state.in_doubt)
             state = await _append(journal, lease, state, ToolFinished(result), info.agent)
         await _append(journal, lease, state, RunFinished("no_answer", "", "closed"), info.agent)
 

@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("resume:resume", "Go on with a run."),
     "rules": ("rules:rules", "List or revoke the rules that approve calls."),
     "run": ("run:run", "Do a task with a model and the built-in tools."),
+    "salvage": ("salvage:salvage", "Go on with what is left of a damaged journal."),
     "serve": ("serve:serve", "Give every client tool calls, whatever the model."),
     "sessions": ("sessions:sessions", "List the sessions with their runs."),
     "show": ("show:show", "Show what happened in a run."),

@@ -28,6 +28,11 @@ def is_dead(owner: str) -> bool:
     return start not in ("", _start(pid))
 
 
+def is_alive(owner: str) -> bool:
+    """Whether the owner is a process of this machine that has not ended. False where that cannot be known."""
+    return owner.partition(" ")[0] == _machine() and not is_dead(owner)
+
+
 @lru_cache(maxsize=1)  # by number, for a process that forks is another from then on
 def _myself(pid: int) -> str:
     return f"{_machine()} {pid} {_start(pid)}"

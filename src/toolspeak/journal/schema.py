@@ -1,8 +1,8 @@
 """The tables, as numbered steps: a database of any earlier version is brought forward one step after the other.
 
 A step that was released is never changed: what comes next is a new one. `{integer}`, `{key}`, `{number}` (a key that
-counts itself), `{real}`, `{bytes}`, `{found}` (the table of searched words) and `{arrivals}` are each database's own;
-`;` and a line break stand between the statements of the last two.
+counts itself), `{real}`, `{bytes}`, `{found}` (the table of searched words), `{arrivals}` and `{sums}` are each
+database's own; `;` and a line break stand between the statements of the last three.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ STEPS: Sequence[Sequence[str]] = (
     ),
     ("ALTER TABLE runs ADD COLUMN suspend {integer}",),
     ("{arrivals}",),
+    ("{sums}",),
 )
 """Step n - 1 makes version n out of version n - 1. Version 1: records, runs, sessions. Version 2: search. Version 3:
 the epoch of the lease whose holder is asked to suspend the run. Version 4: in SQLite, records in the order in which
-they come (`journal.stretches`)."""
+they come (`journal.stretches`). Version 5: in SQLite, a checksum with each record, and who has the file open."""
 
 VERSION = len(STEPS)
 """The version this toolspeak writes and reads."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,14 +20,25 @@ from toolspeak.errors import ToolspeakError, UsageError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Waiting
 from toolspeak.journal.leases import Connection
+from toolspeak.journal.owner import new_owner
 from toolspeak.journal.rules import is_listed
 from toolspeak.journal.schema import SPAN
-from toolspeak.journal.sql import SqlJournal
 from toolspeak.journal.sqlite_connection import SqliteConnection
+from toolspeak.journal.sqlite_damage import sum_of
 from toolspeak.journal.sqlite_faults import is_busy, told
-from toolspeak.journal.sqlite_file import connected, opened, roll_back
-from toolspeak.journal.stored import Row, Stored, pack
-from toolspeak.journal.stretches import BATCH, INSERT, NOTE, UNNOTED, delete_run, rows_of
+from toolspeak.journal.sqlite_file import (
+    checked_place,
+    connected,
+    log_of,
+    mark_closed,
+    mark_open,
+    opened,
+    roll_back,
+    salvaged,
+)
+from toolspeak.journal.sqlite_tables import SqliteTables
+from toolspeak.journal.stored import Stored, pack
+from toolspeak.journal.stretches import BATCH, INSERT, NOTE, UNNOTED
 from toolspeak.journal.syncs import Syncs
 
 Sync: TypeAlias = Literal["effects", "always", "never"]
@@ -39,6 +52,13 @@ _SYNCED = (ToolStarted, ToolFinished, RunPaused, RunFinished)
 of it, nor what the caller was told."""
 
 
+_ENDS = frozenset((RunPaused, RunFinished))
+_FOLLOWED = _ENDS | {ToolStarted}
+"""What an effect follows from, or that somebody is told: it must be in the file that will be looked for. Whether the
+log is there too is looked at when a run pauses or ends, and with every lease: while the process lives nothing is lost
+with it, and when it dies the log is missed."""
+
+
 @dataclass(slots=True)
 class _Known:
     """A run as it stands, while nobody else has changed the file: where its records begin, the epoch of its lease (0:
@@ -49,7 +69,10 @@ class _Known:
     next: int
 
 
-class SqliteJournal(SqlJournal):
+_FORKED: list[Any] = []  # connections of the process that this one was forked from, never to be closed here
+
+
+class SqliteJournal(SqliteTables):
     """Implements `Journal` in a file, which is made when it is first used.
 
     `sync` says what survives a power cut or a crash of the system (a crash of the process loses nothing, ever):
@@ -66,6 +89,7 @@ class SqliteJournal(SqlJournal):
             raise UsageError(f"sync={sync!r} is none of {', '.join(get_args(Sync))}")
         self.path = Path(path)
         self._file = self.path.absolute()
+        self._name_of_file = str(self._file)
         self._sync: Sync = sync
         self._lock_seconds = lock_seconds
         self._db: sqlite3.Connection | None = None
@@ -75,6 +99,11 @@ class SqliteJournal(SqlJournal):
         self._known: dict[str, _Known] = {}
         self._seen = -1
         self._unnoted = 0  # records whose stretches are not noted, as far as is known here
+        self._name = ""  # among those who have the file open; "" before anything is written
+        self._place: tuple[int, int] = (0, 0)  # device and inode of the file that is open
+        self._finalizer: weakref.finalize[..., SqliteJournal] | None = None
+        self._size = 0  # of the file, which never shrinks
+        self._log: int | None = None  # a descriptor of the write-ahead log
         self._unchecked = 0  # pages, about, since somebody has looked whether the log has grown long
         self._syncs = Syncs()
         self._lock = threading.Lock()
@@ -109,6 +138,9 @@ class SqliteJournal(SqlJournal):
                 db.execute("COMMIT")
                 if full and not checkpoint:
                     self._syncs.took(time.perf_counter() - begun)
+                followed = [kind for waiting in group if (kind := type(waiting.record.event)) in _FOLLOWED]
+                if followed:
+                    self._check_place(log=not _ENDS.isdisjoint(followed))
             except BaseException:
                 self._undo(db)
                 raise
@@ -125,7 +157,7 @@ class SqliteJournal(SqlJournal):
 
     def _write_all(self, db: sqlite3.Connection, group: Sequence[Waiting]) -> list[Exception | None]:
         outcomes: list[Exception | None] = []
-        rows: list[tuple[int, str]] = []  # those known to be the next of their runs: one statement adds them
+        rows: list[tuple[int, str, int]] = []  # those known to be the next of their runs: one statement adds them
         known_runs = self._known
         for waiting in group:
             record, stored, lease = waiting.record, waiting.stored, waiting.lease
@@ -137,7 +169,8 @@ class SqliteJournal(SqlJournal):
                 and stored.places is None
                 and not is_listed(record.event)
             ):
-                rows.append((known.first + record.seq, stored.text))
+                pos = known.first + record.seq
+                rows.append((pos, stored.text, sum_of(pos, stored.text)))
                 known.next += 1
                 outcomes.append(None)
                 continue
@@ -149,12 +182,12 @@ class SqliteJournal(SqlJournal):
             self._insert(db, rows)
         return outcomes
 
-    def _insert(self, db: sqlite3.Connection, rows: Sequence[tuple[int, str]]) -> None:
+    def _insert(self, db: sqlite3.Connection, rows: Sequence[tuple[int, str, int]]) -> None:
         if len(rows) == 1:
             db.execute(INSERT, rows[0])
         else:
             db.executemany(INSERT, rows)
-        self._note(db, len(rows), sum([len(text) for _, text in rows]))
+        self._note(db, len(rows), sum([len(text) for _, text, _ in rows]))
 
     def _write_one(self, db: sqlite3.Connection, waiting: Waiting) -> Exception | None:
         record, stored = waiting.record, waiting.stored
@@ -178,6 +211,8 @@ class SqliteJournal(SqlJournal):
 
     async def _add(self, db: Connection, record: Record, stored: Stored, lease: Lease | None) -> None:
         await super()._add(db, record, stored, lease)
+        ((row, pos),) = await db.rows("SELECT id, pos FROM records ORDER BY id DESC LIMIT 1")
+        await db.change("UPDATE records SET sum = $1 WHERE id = $2", sum_of(pos, stored.text, stored.places), row)
         self._note(cast("SqliteConnection", db).db, 1, len(stored.text) + sum(map(len, stored.blobs.values())))
 
     @asynccontextmanager
@@ -218,7 +253,7 @@ class SqliteJournal(SqlJournal):
                 await self._commits.idle()
             try:
                 return begin()
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeDecodeError) as error:
                 if not is_busy(error) or loop.time() - since >= self._lock_seconds:
                     raise self._told(error) from error
             await asyncio.sleep(wait)
@@ -229,6 +264,7 @@ class SqliteJournal(SqlJournal):
         full = self._sync == "always"
         self._lock.acquire()
         try:
+            self._check_place()
             self._known.clear()  # data_version tells of others' changes, not of our own
             self._unchecked += 1
             return self._begin(full, checkpoint=full)
@@ -242,12 +278,21 @@ class SqliteJournal(SqlJournal):
             with self._lock:
                 self._open()
                 self._reader = connected(self._file)
+                self._close_later()
+        self._check_place()
         self._reader.execute("BEGIN")
         return self._reader
 
     def _begin(self, full: bool, *, checkpoint: bool) -> sqlite3.Connection:
         """`checkpoint`: the commit may take as long as it takes to move the log's pages into the file."""
         db = self._open()
+        if not self._name:
+            name = new_owner()
+            mark_open(db, name)
+            self._name = name
+            if hasattr(os, "pread"):  # elsewhere a file that is open cannot be deleted
+                self._log = os.open(log_of(self._file), os.O_RDONLY)
+            self._close_later()
         if self._mode != (full, checkpoint):
             db.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
             db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT // 2 if checkpoint else 0}")
@@ -278,49 +323,50 @@ class SqliteJournal(SqlJournal):
             except BaseException:
                 db.close()
                 raise
-            self._db = db
+            found = os.stat(self._file)
+            self._db, self._place, self._size = db, (found.st_dev, found.st_ino), found.st_size
+            self._close_later()
         return self._db
+
+    def _close_later(self) -> None:
+        """A journal that nobody closes is closed when it is garbage or the interpreter ends: else SQLite would take
+        the log over and delete it, and leave the mark that there is one."""
+        assert self._db is not None
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        args = (self._reader, self._db, self._log, self._file, self._name, os.getpid())
+        self._finalizer = weakref.finalize(self, _close, *args)
+
+    def _check_place(self, *, log: bool = True) -> None:
+        """Raises JournalError when the file that is open is not the one at its path any more, nor its log."""
+        if self._db is not None:
+            self._size = checked_place(
+                self.path, self._name_of_file, self._place, self._size, self._log if log else None
+            )
 
     def _told(self, error: BaseException) -> BaseException:
         return told(error, self.path)
 
-    async def _rows(self, db: Connection, start: int, end: int, limit: int) -> Sequence[Row]:
-        return cast("Sequence[Row]", await rows_of(db, start, end, limit))
+    def salvage(self) -> Sequence[Path]:
+        """Makes the file usable without what is lost, if its write-ahead log is damaged or missing; the copies that are
+        made of the files as they were.
 
-    async def _delete_records(self, db: Connection, number: int) -> None:
-        await delete_run(db, number)
-
-    async def _behind(self, db: Connection) -> Sequence[tuple[str, int]]:
-        for statement in NOTE:  # so that no run's newest record has to be looked for
-            await db.change(statement)
-        self._unnoted = 0
-        return await super()._behind(db)
-
-    async def _index(self, db: Any, pos: int, text: Sequence[str]) -> None:
-        await db.change("INSERT INTO found (rowid, words) VALUES ($1, $2)", pos, " ".join(text))
-
-    async def _matches(
-        self, db: Any, wanted: Sequence[str], principal: str | None, private: bool, limit: int
-    ) -> Sequence[int]:
-        query = " ".join(f'"{word}"' for word in wanted) + "*"
-        rows = await db.rows(
-            f"SELECT found.rowid FROM found JOIN runs ON runs.number = found.rowid / {SPAN}"
-            " WHERE found MATCH $1 AND (runs.principal IS $2 OR ($2 IS NULL AND NOT $4))"
-            " ORDER BY runs.created DESC, found.rowid DESC LIMIT $3",
-            query,
-            principal,
-            limit,
-            private,
-        )
-        return [pos for (pos,) in rows]
+        A run that had not ended may have done more than is recorded: close it (`toolspeak.agent.suspend.close_run`,
+        `doubtful=True`) and look at what it did. Raises JournalError while another process has the file open.
+        """
+        self.close()
+        try:
+            return salvaged(self.path, self._file)
+        except sqlite3.Error as error:
+            raise self._told(error) from error
 
     async def aclose(self) -> None:
         """As `close`, but others go on while it waits for the disk."""
         await self._commits.drain()
         await self._commits.idle()
-        connections = self._taken_out()
-        if connections:
-            await self._commits.in_thread(partial(_close, connections))
+        close = self._taken_out()
+        if close is not None:
+            await self._commits.in_thread(close)
         self._commits.stop_if_idle()
 
     def close(self) -> None:
@@ -329,21 +375,33 @@ class SqliteJournal(SqlJournal):
         Blocks while SQLite takes its write-ahead log over into the file: in an event loop, `aclose` does not.
         """
         self._commits.stop()
-        _close(self._taken_out())
+        close = self._taken_out()
+        if close is not None:
+            close()
 
-    def _taken_out(self) -> Sequence[sqlite3.Connection]:
-        """What is open, and is nobody's any more; the one that writes at last: it tidies the file up."""
+    def _taken_out(self) -> Callable[[], None] | None:
+        """Closes what was open, and is nobody's any more."""
         with self._lock:
-            connections = [db for db in (self._reader, self._db) if db is not None]
-            self._db = self._reader = self._mode = None
+            close, self._finalizer = self._finalizer, None
+            self._db = self._reader = self._mode = self._log = None
+            self._name = ""
             self._seen = -1
             self._known.clear()
-        return connections
+        return close
 
 
-def _close(connections: Sequence[sqlite3.Connection]) -> None:
-    for db in connections:
-        db.close()
+def _close(
+    reader: sqlite3.Connection | None, db: sqlite3.Connection, log: int | None, file: Path, name: str, pid: int
+) -> None:
+    """The one that writes at last: it tidies the file up. Not in a fork: the connections are the other process's."""
+    if os.getpid() != pid:
+        _FORKED.append((reader, db))
+        return
+    if log is not None:
+        os.close(log)
+    if reader is not None:
+        reader.close()
+    mark_closed(db, file, name)
 
 
 def _finish(work: Any) -> None:

@@ -24,6 +24,9 @@ _REMEDIES = {
 
 def told(error: BaseException, path: Path) -> BaseException:
     """What a caller is told of an error: SQLite's with the file and the remedy."""
+    if isinstance(error, UnicodeDecodeError):  # a text of the file, or one that SQLite quotes in an error
+        error = sqlite3.DatabaseError(f"a text is not UTF-8 ({error.reason})")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     if not isinstance(error, sqlite3.Error):
         return error
     code: int = getattr(error, "sqlite_errorcode", 0)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 from toolspeak.errors import JournalError
+from toolspeak.journal.owner import is_alive, is_dead
 from toolspeak.journal.schema import VERSION, newer, steps_from
+from toolspeak.journal.sqlite_damage import is_log, lost_commits
 from toolspeak.journal.stretches import NOTE
 
 _APPLICATION = 0x7453706B  # "tSpk", in the file's header: https://www.sqlite.org/fileformat2.html#application_id
@@ -29,25 +35,190 @@ _TYPES = {
             *NOTE,
         )
     ),
+    "sums": "ALTER TABLE records ADD COLUMN sum INTEGER;\nCREATE TABLE openers (name TEXT PRIMARY KEY)",
 }
+_LOOKS = 3
 
 
 def opened(path: Path, file: Path) -> sqlite3.Connection:
     """A connection to a file with the tables of this version. `path` is what the user calls it.
 
-    Raises JournalError for a file of another program or of a later version, and sqlite3.Error as SQLite does.
+    Raises JournalError for a file of another program or of a later version, and where something that was recorded is
+    known to be lost; and sqlite3.Error as SQLite does.
     """
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise JournalError(f"the journal's folder {path.parent} cannot be made: {error.strerror}") from error
-    db = connected(file)
-    try:
-        _prepare(db, path)
-    except BaseException:
+    for _ in range(_LOOKS):
+        had_log = _check_log(path, file)
+        with suppress(OSError):  # SQLite says what is wrong; it gives the log the mode of the file
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        db = connected(file)
+        try:
+            _prepare(db, path)
+            openers = openers_of(db)
+        except BaseException:
+            db.close()
+            raise
+        if had_log or not openers:
+            return db
+        # Whoever is in the list had written to a log, and has not taken it over into the file.
+        if any(map(is_alive, openers)) and log_of(file).stat().st_size:  # opened by another just now
+            return db
         db.close()
+    raise JournalError(
+        f"the journal {path} is not whole: its write-ahead log {log_of(path).name} was there and is missing, with what"
+        f" was recorded last{_who(file)}. {_REMEDY.format(path)}. If another program (sqlite3, a backup) has opened the"
+        " file since and taken the log over, nothing is lost"
+    )
+
+
+_REMEDY = (
+    "A call that ran may not be recorded, so nothing runs: put the files back, or restore both from a backup; or go on"
+    " with what is left: `toolspeak salvage --journal {}`"
+)
+
+
+def log_of(file: Path) -> Path:
+    """The write-ahead log of a file."""
+    return file.with_name(f"{file.name}-wal")
+
+
+def _check_log(path: Path, file: Path) -> bool:
+    """Whether there is a log. Raises JournalError for one that SQLite would take in part, and forget the rest.
+
+    To be asked before SQLite opens the file: from then on it may write over what it did not take.
+    """
+    lost = 0
+    for _ in range(_LOOKS):  # another process may be writing to it, or begin anew
+        try:
+            log = log_of(file).read_bytes()
+        except OSError:
+            return False
+        lost = lost_commits(log)
+        if not lost:
+            return bool(log)
+    raise JournalError(
+        f"the journal {path} is not whole: its write-ahead log {log_of(path).name} is damaged in the middle, and"
+        f" {lost} {'transaction' if lost == 1 else 'transactions'} behind that place cannot be read{_who(file)}."
+        f" {_REMEDY.format(path)}"
+    )
+
+
+def _who(file: Path) -> str:
+    """The runs that had not ended in what can still be read, as the end of a sentence."""
+    # A connection that may only read leaves the log as it is. Without one the file is read by itself, and what is of
+    # use is in it, or there is nothing to tell.
+    for how in ("mode=ro", "immutable=1"):
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{file.as_uri()}?{how}", uri=True)) as db:
+            rows = db.execute(
+                "SELECT run_id FROM runs WHERE status IN ('running', 'awaiting_approval', 'suspended')"
+                " ORDER BY created DESC LIMIT 5"
+            )
+            if names := ", ".join(run_id for (run_id,) in rows):
+                return f": of run {names}, or of one that began later"
+    return ""
+
+
+def checked_place(path: Path, file: str, place: tuple[int, int], size: int, log: int | None) -> int:
+    """The size of the file. `place` is the device and inode of the one that is open, `size` what it had at least, `log`
+    a descriptor of its log. Raises JournalError when it is not the one at its path any more, nor its log."""
+    name, what = str(path), ""
+    try:
+        found = os.stat(file)
+        if (found.st_dev, found.st_ino) != place:
+            what = "replaced by another file"
+        elif found.st_size < size:
+            what = "overwritten"
+        size = found.st_size
+    except FileNotFoundError:
+        what = "deleted"
+    if not what and log is not None:
+        status = os.fstat(log)
+        if not status.st_nlink or (status.st_size and not is_log(os.pread(log, 4, 0))):
+            name, what = f"{path}-wal", "overwritten" if status.st_nlink else "deleted"
+    if what:
+        raise JournalError(
+            f"the journal {path}: {name} was {what} while it was in use, so that nothing more can be recorded in it,"
+            " and nothing more is done: put it back from a backup, or name another journal"
+        )
+    return size
+
+
+def openers_of(db: sqlite3.Connection) -> list[str]:
+    """The processes that have the file open for writing, or had when they died."""
+    return [name for (name,) in db.execute("SELECT name FROM openers")]
+
+
+def mark_open(db: sqlite3.Connection, name: str) -> None:
+    """Writes into the file itself that there is more in its log: a log that is lost is missed then."""
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("INSERT INTO openers VALUES (?)", (name,))
+    try:
+        _forget_openers(db, openers_of(db))
+    except sqlite3.Error:
+        roll_back(db)
         raise
-    return db
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+
+def mark_closed(db: sqlite3.Connection, file: Path, name: str) -> None:
+    """Takes the mark away, and closes the connection: of the last one SQLite takes the log over, and deletes it."""
+    left: list[str] = []
+    with suppress(sqlite3.Error):  # the mark stays, and with it what could not be done to the log
+        db.execute("PRAGMA busy_timeout = 1000")
+        openers = openers_of(db)
+        try:
+            left = _forget_openers(db, openers, name)
+        except sqlite3.Error:  # the disk is full: taken over into the file, the log is written from its start again
+            roll_back(db)
+            db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+            left = _forget_openers(db, openers, name)
+    with suppress(sqlite3.Error):
+        roll_back(db)
+    db.close()
+    if left and not log_of(file).exists():
+        # It was the last one: the others were in another container, say, and are gone.
+        with suppress(sqlite3.Error), closing(connected(file)) as again:
+            again.execute("DELETE FROM openers")
+
+
+def _forget_openers(db: sqlite3.Connection, openers: Sequence[str], name: str = "") -> list[str]:
+    """Takes this one and those that are dead out of the list; who is left."""
+    gone = [each for each in openers if each == name or is_dead(each)]
+    if gone:
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany("DELETE FROM openers WHERE name = ?", [(each,) for each in gone])
+        db.execute("COMMIT")
+    return [each for each in openers if each not in gone]
+
+
+def salvaged(path: Path, file: Path) -> list[Path]:
+    """Makes a file usable whose log is damaged or missing, without what is lost; the copies that were made of it.
+
+    Raises JournalError when there is nothing to be done, or another process has the file open.
+    """
+    copies: list[Path] = []
+    for each in (file, log_of(file)):
+        if each.exists():
+            number = 1
+            while (copy := each.with_name(f"{each.name}.damaged-{number}")).exists():
+                number += 1
+            shutil.copy2(each, copy)
+            copies.append(copy)
+    with closing(connected(file)) as db:
+        try:
+            _prepare(db, path)
+            if living := [name for name in openers_of(db) if is_alive(name)]:
+                raise JournalError(f"the journal {path} is open in another process ({living[0]}): end it first")
+            db.execute("DELETE FROM openers")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except BaseException:
+            for copy in copies:
+                copy.unlink()
+            raise
+    return copies
 
 
 def connected(file: Path) -> sqlite3.Connection:

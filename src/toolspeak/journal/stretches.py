@@ -25,7 +25,7 @@ coalesce(
      WHERE pos >= runs.number * {SPAN} AND pos < (runs.number + 1) * {SPAN} ORDER BY pos DESC LIMIT 1))"""
 """The position behind the last record of a row of `runs`."""
 
-INSERT = "INSERT INTO records (pos, data) VALUES (?, ?)"
+INSERT = "INSERT INTO records (pos, data, sum) VALUES (?, ?, ?)"
 UNNOTED = "SELECT coalesce((SELECT max(id) FROM records), 0) - (SELECT upto FROM noted)"
 NOTE = (
     # Of two records of different runs, the positions are much further apart than the ids.
@@ -37,13 +37,13 @@ WHERE id > (SELECT upto FROM noted) GROUP BY pos - id""",
 )
 
 _NOTED = """\
-SELECT r.pos, r.data, r.places FROM stretches AS s
+SELECT r.pos, r.data, r.places, r.sum FROM stretches AS s
 JOIN records AS r ON r.id >= s.id + max(0, $1 - s.pos) AND r.id < s.id + s.count
 WHERE s.pos >= coalesce((SELECT max(pos) FROM stretches WHERE pos <= $1), $1) AND s.pos + s.count > $1 AND s.pos < $2
 ORDER BY s.pos, r.id LIMIT $3"""
 
 _SINCE = """\
-SELECT pos, data, places FROM records WHERE id > (SELECT upto FROM noted) AND pos >= $1 AND pos < $2
+SELECT pos, data, places, sum FROM records WHERE id > (SELECT upto FROM noted) AND pos >= $1 AND pos < $2
 ORDER BY pos LIMIT $3"""
 
 _DELETE = (
@@ -56,7 +56,7 @@ DELETE FROM records WHERE id IN (
 
 
 async def rows_of(db: Connection, start: int, end: int, limit: int) -> Sequence[Sequence[Any]]:
-    """The first rows (position, JSON, places) at the positions of one run from `start` to before `end`, in order."""
+    """The first rows (position, JSON, places, checksum) at a run's positions from `start` to before `end`, in order."""
     found = [*await db.rows(_NOTED, start, end, limit)]
     if len(found) < limit:
         found += await db.rows(_SINCE, start, end, limit - len(found))

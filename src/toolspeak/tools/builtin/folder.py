@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Self
 
-_fcntl = importlib.import_module("fcntl") if os.name == "posix" else None
+_fcntl: ModuleType | None = importlib.import_module("fcntl") if os.name == "posix" else None
 
 DESCRIPTORS = {
     os.open,

@@ -1,0 +1,43 @@
+"""`toolspeak salvage`: go on with what is left of a journal that lost some of what was recorded."""
+
+from __future__ import annotations
+
+import click
+
+from toolspeak.agent.resume import UNFINISHED
+from toolspeak.agent.suspend import close_run
+from toolspeak.cli.find import SHORT
+from toolspeak.cli.journal_option import journal_of, journal_option
+from toolspeak.cli.loop import run_to_end
+from toolspeak.errors import UsageError
+from toolspeak.journal import SqliteJournal
+from toolspeak.ui import printable
+
+
+@click.command
+@journal_option
+def salvage(journal: str | None) -> None:
+    """Go on with what is left of a journal file whose write-ahead log (FILE-wal) is damaged or missing.
+
+    The files are copied first, as they are. Runs that had not ended are closed for good, for they may have done more
+    than is recorded: nothing of them runs again, and their sessions go on.
+    """
+    found = journal_of(journal)
+    if not isinstance(found, SqliteJournal):
+        raise UsageError("only a journal in a file can be salvaged: a database server sees to its own")
+    run_to_end(_salvage(found))
+
+
+async def _salvage(journal: SqliteJournal) -> None:
+    if not journal.path.exists():
+        raise UsageError(f"there is no journal {journal.path}")
+    for copy in journal.salvage():
+        click.echo(f"kept as it was: {copy}")
+    try:
+        # Again and again: with a run those are closed that its calls wait for.
+        while found := [info for status in UNFINISHED for info in await journal.runs(status=status, limit=1)]:
+            await close_run(journal, found[0].run_id, doubtful=True)
+            title = printable(found[0].title)
+            click.echo(f"closed: run {found[0].run_id[:SHORT]} ({title}); it may have done more than `show` tells")
+    finally:
+        await journal.aclose()

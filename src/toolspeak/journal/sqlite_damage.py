@@ -1,0 +1,149 @@
+"""What SQLite passes over without a word: a write-ahead log that is damaged in its middle, and rows that are not as
+they were written.
+
+SQLite takes a log as far as its checksums are right and forgets the rest, for that is what a process that died while it
+wrote leaves behind (https://www.sqlite.org/walformat.html). Such a process leaves part of one transaction. Whole ones
+behind a bad frame were there, and are lost.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Iterator
+from zlib import crc32
+
+from toolspeak.journal.schema import SPAN
+from toolspeak.journal.stretches import END
+
+_HEAD = 32
+_FRAME = 24
+_VERSION = 3007000
+_MAGIC = {0x377F0682: "<", 0x377F0683: ">"}  # the order of the bytes in checksums; numbers in headers are big-endian
+
+
+def is_log(head: bytes) -> bool:
+    """Whether a file with these first four bytes may be a write-ahead log."""
+    return int.from_bytes(head[:4], "big") in _MAGIC
+
+
+def lost_commits(log: bytes) -> int:
+    """How many whole transactions stand behind the place at which SQLite ends this log; 0 for a log that is as it was
+    written, or torn in its last transaction."""
+    if len(log) < _HEAD + _FRAME + 512:
+        return 0
+    magic, version, size, _, _, _, *sums = struct.unpack(">8I", log[:_HEAD])
+    order = _MAGIC.get(magic, "")
+    if not order or version != _VERSION or _checksum(log[:24], (0, 0), order) != tuple(sums):
+        # Written by itself before the first frame, and in one piece: it was there once.
+        return max(1, _commits_of_unknown(log))
+    salts = log[16:24]
+    starts = range(_HEAD, len(log) - _FRAME - size + 1, _FRAME + size)
+    seed = (sums[0], sums[1])
+    for at in starts:
+        found = _sum_of(log, at, size, seed, order)
+        if log[at + 8 : at + 16] != salts or found != _stored(log, at):
+            return _lost_behind(log, at, size, salts, found, order)
+        seed = found
+    return 0
+
+
+def _lost_behind(log: bytes, bad: int, size: int, salts: bytes, computed: tuple[int, int], order: str) -> int:
+    """`bad` is where the first bad frame starts, `computed` what its checksum should be."""
+
+    def follows(at: int) -> bool:
+        """Whether the frame is whole, and was written right behind the one before it."""
+        if log[at + 8 : at + 16] != salts:
+            return False
+        before = at - _FRAME - size
+        seeds = (_stored(log, before), computed) if before == bad else (_stored(log, before),)
+        return any(_sum_of(log, at, size, seed, order) == _stored(log, at) for seed in seeds)
+
+    ended = False  # the bad frame's own transaction
+    lost = 0
+    for at in range(bad, len(log) - _FRAME - size + 1, _FRAME + size):
+        following = at + _FRAME + size
+        if not log[at + 4 : at + 8].strip(b"\0"):
+            continue  # not the last frame of a transaction
+        if ended:
+            lost += follows(at)
+        elif log[at + 8 : at + 16] == salts:
+            ended = True
+        elif at == bad and following + _FRAME + size <= len(log):
+            ended = follows(following)
+    return lost
+
+
+def _commits_of_unknown(log: bytes) -> int:
+    """The transactions of a log whose header is damaged."""
+    size = int.from_bytes(log[8:12], "big")
+    if size not in (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536):
+        size = 4096
+    starts = range(_HEAD, len(log) - _FRAME - size + 1, _FRAME + size)
+    salts = log[_HEAD + 8 : _HEAD + 16]
+    return sum(log[at + 8 : at + 16] == salts and any(log[at + 4 : at + 8]) for at in starts)
+
+
+def _stored(log: bytes, at: int) -> tuple[int, int]:
+    return struct.unpack_from(">2I", log, at + 16)
+
+
+def _sum_of(log: bytes, at: int, size: int, seed: tuple[int, int], order: str) -> tuple[int, int]:
+    """The checksum of the frame there, which goes on from that of the frame before it."""
+    seed = _checksum(log[at : at + 8], seed, order)
+    return _checksum(log[at + _FRAME : at + _FRAME + size], seed, order)
+
+
+def _checksum(data: bytes, seed: tuple[int, int], order: str) -> tuple[int, int]:
+    first, second = seed
+    words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))
+    for one, other in zip(words, words, strict=True):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + other + first) & 0xFFFFFFFF
+    return first, second
+
+
+def sum_of(pos: int, text: str, places: str | None = None) -> int:
+    """The checksum that is stored with a record: of its position too, so that it is known to be in its place."""
+    return crc32((text if places is None else text + places).encode(), (pos ^ (pos >> 32)) & 0xFFFFFFFF)
+
+
+def faults(db: sqlite3.Connection, run_id: str | None) -> str:
+    """What is wrong with the tables, as far as a run depends on it; None: all of them. Empty when nothing is.
+
+    Raises sqlite3.Error where SQLite cannot read on.
+    """
+    (said,) = db.execute(f"PRAGMA {'quick_check' if run_id is not None else 'integrity_check'}(1)").fetchone()
+    if said != "ok":
+        return str(said)
+    db.execute("BEGIN")
+    try:
+        return next(_faults_of_records(db, run_id), "")
+    finally:
+        db.execute("ROLLBACK")
+
+
+def _faults_of_records(db: sqlite3.Connection, run_id: str | None) -> Iterator[str]:
+    number, end = -1, None
+    since = 0
+    if run_id is not None:
+        row = db.execute(f"SELECT number, {END} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        if row is None:
+            return
+        number, end = row
+        found = "SELECT min(id) FROM stretches WHERE pos >= ? AND pos < ?"
+        (noted,) = db.execute(found, (number * SPAN, (number + 1) * SPAN)).fetchone()
+        (since,) = (noted,) if noted is not None else db.execute("SELECT upto + 1 FROM noted").fetchone()
+    count = 0
+    numbers: set[int] = set()
+    rows = db.execute("SELECT pos, data, places, sum FROM records WHERE id >= ?", (since,))
+    for pos, data, places, stored in rows:
+        if stored is not None and stored != sum_of(pos, data, places):
+            yield f"record {pos % SPAN} of the run with the number {pos // SPAN} is not as it was written"
+        numbers.add(pos // SPAN)
+        count += pos // SPAN == number
+    if run_id is not None and count != (end or number * SPAN) - number * SPAN:
+        yield f"{count} records of the run are there, and {(end or number * SPAN) - number * SPAN} can be found"
+    known = {each for (each,) in db.execute("SELECT number FROM runs")}
+    for each in numbers - known:
+        yield f"there are records of a run that is not listed (number {each})"

@@ -1,0 +1,110 @@
+"""What a journal in SQLite does in its own way with its tables."""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from toolspeak.data.events import PAUSED, Record
+from toolspeak.errors import JournalError
+from toolspeak.journal.base import Lease
+from toolspeak.journal.commits import Commits
+from toolspeak.journal.leases import Connection
+from toolspeak.journal.schema import SPAN
+from toolspeak.journal.sql import SqlJournal
+from toolspeak.journal.sqlite_damage import faults, sum_of
+from toolspeak.journal.sqlite_file import connected
+from toolspeak.journal.stored import Row
+from toolspeak.journal.stretches import NOTE, delete_run, rows_of
+
+
+class SqliteTables(SqlJournal):
+    """Where records are in the file, what is searched in it, and whether it is as it was written."""
+
+    path: Path
+    _file: Path
+    _commits: Commits
+    _unnoted: int
+
+    @abstractmethod
+    def _told(self, error: BaseException) -> BaseException:
+        """What a caller is told of an error of SQLite."""
+
+    async def _rows(self, db: Connection, start: int, end: int, limit: int) -> Sequence[Row]:
+        rows = await rows_of(db, start, end, limit)
+        for pos, data, places, stored in rows:
+            if stored is not None and stored != sum_of(pos, data, places):
+                ((run_id,),) = await db.rows("SELECT run_id FROM runs WHERE number = $1", pos // SPAN)
+                raise self._damaged(f"record {pos % SPAN} of run {run_id} is not as it was written")
+        return [(pos, data, places) for pos, data, places, _ in rows]
+
+    async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
+        lease = await super().acquire(run_id, owner, seconds)
+        try:
+            info = await self.run(run_id)
+            if info is not None and info.status in ("running", *PAUSED):  # it is resumed: what it lacks would run again
+                await self._check_tables(run_id)
+        except BaseException:
+            await self.release(lease)
+            raise
+        return lease
+
+    async def read(self, run_id: str, start: int = 0, most: int | None = None) -> Sequence[Record]:
+        records = await super().read(run_id, start, most)
+        if not records and not start and most != 0:
+            await self._check_tables(None)  # before anybody is told that there is no such run
+        return records
+
+    async def _check_tables(self, run_id: str | None) -> None:
+        """Raises JournalError if what a run depends on is damaged (None: if anything is)."""
+        await self._commits.idle()
+        try:
+            found = await self._commits.in_thread(partial(_faults, self._file, run_id))
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise self._told(error) from error
+        if found:
+            raise self._damaged(found)
+
+    def _damaged(self, what: str) -> JournalError:
+        return JournalError(
+            f"the journal {self.path} is damaged: {what}. Nothing runs that may have run already: restore it from a"
+            " backup, or save what can be read with `sqlite3 FILE .recover` into a new file"
+        )
+
+    async def _delete_records(self, db: Connection, number: int) -> None:
+        await delete_run(db, number)
+
+    async def _behind(self, db: Connection) -> Sequence[tuple[str, int]]:
+        for statement in NOTE:  # so that no run's newest record has to be looked for
+            await db.change(statement)
+        self._unnoted = 0
+        return await super()._behind(db)
+
+    async def _index(self, db: Any, pos: int, text: Sequence[str]) -> None:
+        await db.change("INSERT INTO found (rowid, words) VALUES ($1, $2)", pos, " ".join(text))
+
+    async def _matches(
+        self, db: Any, wanted: Sequence[str], principal: str | None, private: bool, limit: int
+    ) -> Sequence[int]:
+        query = " ".join(f'"{word}"' for word in wanted) + "*"
+        rows = await db.rows(
+            f"SELECT found.rowid FROM found JOIN runs ON runs.number = found.rowid / {SPAN}"
+            " WHERE found MATCH $1 AND (runs.principal IS $2 OR ($2 IS NULL AND NOT $4))"
+            " ORDER BY runs.created DESC, found.rowid DESC LIMIT $3",
+            query,
+            principal,
+            limit,
+            private,
+        )
+        return [pos for (pos,) in rows]
+
+
+def _faults(file: Path, run_id: str | None) -> str:
+    with closing(connected(file)) as db:
+        db.execute("PRAGMA busy_timeout = 1000")
+        return faults(db, run_id)

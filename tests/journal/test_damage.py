@@ -1,0 +1,315 @@
+"""A journal whose files were damaged, deleted or replaced: nothing runs twice, and no loss passes in silence."""
+
+import asyncio
+import os
+import random
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from test_crash import CHILD, Crasher, check, records_of
+
+from forked import completed_text
+from toolspeak import Agent, Message, ToolCall, get_dialect, tool
+from toolspeak.data.events import ToolFinished
+from toolspeak.errors import JournalError, RunError
+from toolspeak.journal import SqliteJournal
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.testing.journal import a_run, every_kind, write
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes as Unix has them")
+
+KILLED_AT = 24  # the records before: eight calls that ran, of which four must not run twice
+
+
+class Damaged(Crasher):
+    """Resumes a run that was killed, after a file of its journal was damaged."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.close()
+        self._said = path / "said"
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
+            )
+        self.killed = self.folder()
+        assert self.perform(self.killed, die_at=KILLED_AT, when="after")[0] == -9
+        self.taken_over = path / "taken over"
+        shutil.copytree(self.killed, self.taken_over)
+        (records,) = records_of(self.taken_over)
+        self.run_id, self.records = records[0].run_id, records
+        assert not (self.taken_over / "toolspeak.db-wal").exists()
+
+    def resumed(self, template, damage):
+        """How it came out: "whole" as if nothing had happened, "said" with an error that names the file."""
+        folder = self.folder()
+        shutil.rmtree(folder)
+        shutil.copytree(template, folder)
+        damage(folder)
+        before = self._said.stat().st_size
+        code, _ = self.perform(folder, run_id=self.run_id)
+        once = Counter(
+            (folder / "0/log.txt").read_text().splitlines() + (folder / "0/receipts").read_text().splitlines()
+        )
+        assert set(once.values()) == {1}, "what must not run twice did"
+        if code == 0:
+            check(folder)
+            return "whole"
+        said = self._said.read_bytes()[before:].decode()
+        assert "toolspeak.errors." in said, said
+        assert "toolspeak.db" in said, said
+        return "said"
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory):
+    damaged = Damaged(tmp_path_factory.mktemp("damaged"))
+    yield damaged
+    damaged.close()
+
+
+def flip(file, byte, bit):
+    data = bytearray(file.read_bytes())
+    data[byte] ^= 1 << bit
+    file.write_bytes(data)
+
+
+def flipped(name, byte, bit):
+    return lambda folder: flip(folder / name, byte, bit)
+
+
+def frames_of(log):
+    """Where each frame begins, and whether it is the last of its transaction."""
+    data = log.read_bytes()
+    (size,) = struct.unpack_from(">I", data, 8)
+    return size, [(at, any(data[at + 4 : at + 8])) for at in range(32, len(data) - size - 23, size + 24)]
+
+
+def last_transaction(log):
+    """The first byte of the log's last transaction."""
+    _, frames = frames_of(log)
+    ends = [at for at, last in frames if last]
+    return min(at for at, _ in frames if at > ends[-2])
+
+
+def test_what_was_killed_goes_on_as_before(damaged):
+    assert damaged.resumed(damaged.killed, lambda _: None) == "whole"
+    assert damaged.resumed(damaged.taken_over, lambda _: None) == "whole"
+
+
+def test_a_log_that_is_missing_or_empty_is_missed(damaged):
+    assert damaged.resumed(damaged.killed, lambda folder: (folder / "toolspeak.db-wal").unlink()) == "said"
+    assert damaged.resumed(damaged.killed, lambda folder: (folder / "toolspeak.db-wal").write_bytes(b"")) == "said"
+
+
+@pytest.mark.parametrize("part", ["header", "number of a page", "salt", "checksum", "page", "next to last transaction"])
+def test_a_log_that_is_damaged_in_its_middle_is_told(damaged, part):
+    _, frames = frames_of(damaged.killed / "toolspeak.db-wal")
+    ends = [at for at, last in frames if last]
+    middle, near_the_end = ends[len(ends) // 2], ends[-2]
+    byte = {
+        "header": 17,
+        "number of a page": middle + 3,
+        "salt": middle + 9,
+        "checksum": middle + 22,
+        "page": middle + 24 + 4000,
+        "next to last transaction": near_the_end + 24 + 4000,
+    }[part]
+    assert damaged.resumed(damaged.killed, flipped("toolspeak.db-wal", byte, 3)) == "said"
+
+
+# --- while a run is under way ------------------------------------------------------------------------------------
+
+
+def deleted(path):
+    path.unlink()
+
+
+def replaced(path):
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    other.replace(path)
+
+
+def emptied(path):
+    path.write_bytes(b"")
+
+
+CALL = get_dialect("cogency-json").render([Message("assistant", (ToolCall("", "effect", {}),))])[0].text
+
+
+@pytest.mark.parametrize("name", ["toolspeak.db", "toolspeak.db-wal"])
+@pytest.mark.parametrize("happens", [deleted, replaced, emptied])
+def test_a_journal_that_goes_away_during_a_run_ends_the_run_before_the_next_effect(tmp_path, happens, name):
+    ran = []
+
+    @tool
+    def effect() -> str:
+        "Has an effect."
+        ran.append(1)
+        if len(ran) == 1:
+            happens(tmp_path / name)
+        return "done"
+
+    async def main():
+        journal = SqliteJournal(tmp_path / "toolspeak.db")
+        try:
+            await Agent(ScriptedProvider([CALL, CALL, "ok"]), [effect], journal=journal, approve="all").run("go")
+        finally:
+            journal.close()
+
+    with pytest.raises(JournalError, match=r"toolspeak\.db.*while it was in use.*put it back from a backup") as caught:
+        asyncio.run(main())
+    assert str(tmp_path / name) in str(caught.value)
+    assert ran == [1] or name.endswith("-wal")  # without its log nothing is lost before the process dies
+
+
+def test_a_journal_that_goes_away_while_nothing_is_called_is_told_at_the_end(tmp_path):
+    path = tmp_path / "toolspeak.db"
+
+    def answer(_):
+        path.unlink()
+        return "ok"
+
+    async def main():
+        journal = SqliteJournal(path)
+        try:
+            await Agent(ScriptedProvider([answer]), journal=journal).run("go")
+        finally:
+            journal.close()
+
+    with pytest.raises(JournalError, match="was deleted while it was in use"):
+        asyncio.run(main())
+
+
+def test_a_file_that_only_was_read_meanwhile_or_left_open_is_whole(tmp_path):
+    """What an inspection with another program, a journal nobody closes, and one that is only read leave behind."""
+    path = tmp_path / "toolspeak.db"
+
+    async def fill(run_id):
+        await write(SqliteJournal(path), a_run(run_id, *every_kind()))  # closed by nobody
+
+    async def runs():
+        journal = SqliteJournal(path)
+        try:
+            return [info.run_id for info in await journal.runs()]
+        finally:
+            journal.close()
+
+    asyncio.run(fill("r1"))
+    db = sqlite3.connect(path)
+    db.execute("SELECT count(*) FROM records").fetchone()
+    db.close()
+    assert asyncio.run(runs()) == ["r1"]
+    asyncio.run(fill("r2"))
+    assert sorted(asyncio.run(runs())) == ["r1", "r2"]
+
+
+def test_the_files_are_their_owners_alone(tmp_path):
+    path = tmp_path / "new" / "toolspeak.db"
+    old = os.umask(0o022)
+    try:
+
+        async def main():
+            journal = SqliteJournal(path)
+            await write(journal, a_run("r1"))
+            modes = {each.name: each.stat().st_mode & 0o777 for each in (path.parent, *path.parent.iterdir())}
+            journal.close()
+            return modes
+
+        modes = asyncio.run(main())
+    finally:
+        os.umask(old)
+    assert modes.pop("new") == 0o700
+    assert modes == dict.fromkeys(("toolspeak.db", "toolspeak.db-wal", "toolspeak.db-shm"), 0o600)
+
+
+# --- going on with what is left ----------------------------------------------------------------------------------
+
+
+def test_what_is_left_is_gone_on_with_when_somebody_says_so_and_open_runs_are_closed(damaged):
+    folder = damaged.folder()
+    shutil.rmtree(folder)
+    shutil.copytree(damaged.killed, folder)
+    path, log = folder / "toolspeak.db", folder / "toolspeak.db-wal"
+    _, frames = frames_of(log)
+    flip(log, [at for at, last in frames if last][-6] + 2000, 1)
+    before = {each.name: each.read_bytes() for each in (path, log)}
+    arguments = ("--journal", str(path))
+    for command in ("resume", "sessions"):
+        done = completed_text([command, *arguments], cwd=folder)
+        assert done.returncode != 0
+        assert f"toolspeak salvage --journal {path}" in done.stderr
+        assert damaged.run_id in done.stderr
+    done = completed_text(["salvage", *arguments], cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert f"closed: run {damaged.run_id[:8]}" in done.stdout
+    for name, data in before.items():
+        assert (folder / f"{name}.damaged-1").read_bytes() == data
+    (records,) = records_of(folder)
+    assert records[-1].event.reason == "closed"
+    results = [record.event.result for record in records if isinstance(record.event, ToolFinished)]
+    assert "did not run" not in "".join(result.text for result in results)
+    with pytest.raises(RunError, match="it has ended"):
+        asyncio.run(Agent(ScriptedProvider([]), journal=SqliteJournal(path)).resume(damaged.run_id))
+
+
+def test_a_journal_that_is_open_is_not_salvaged(tmp_path):
+    path = tmp_path / "toolspeak.db"
+
+    async def main():
+        journal = SqliteJournal(path)
+        await write(journal, a_run("r1"))
+        done = completed_text(["salvage", "--journal", str(path)], cwd=tmp_path)
+        journal.close()
+        return done
+
+    done = asyncio.run(main())
+    assert done.returncode != 0
+    assert "is open in another process" in done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["toolspeak.db"]
+
+
+# --- sweeps ------------------------------------------------------------------------------------------------------
+
+
+def swept(damaged, template, name, count, seed):
+    """How flips at random places of a file come out; those in the log's last transaction apart."""
+    chance, found = random.Random(seed), Counter()
+    size = (template / name).stat().st_size
+    torn = last_transaction(template / name) if name.endswith("-wal") else size
+    for _ in range(count):
+        byte, bit = chance.randrange(size), chance.randrange(8)
+        if byte >= torn:
+            # It cannot be told from a write that was torn when the process died: that may be resumed, as after a crash.
+            found["torn"] += 1
+            continue
+        found[damaged.resumed(template, flipped(name, byte, bit))] += 1
+    return found
+
+
+def test_a_bit_that_flipped_in_the_log_is_told(damaged):
+    found = swept(damaged, damaged.killed, "toolspeak.db-wal", 15, seed=1)
+    assert found["said"] + found["torn"] == 15
+
+
+def test_a_bit_that_flipped_in_the_file_makes_nothing_run_twice(damaged):
+    assert swept(damaged, damaged.taken_over, "toolspeak.db", 15, seed=1).total() == 15
+
+
+@pytest.mark.slow
+def test_flips_in_the_log(damaged):
+    found = swept(damaged, damaged.killed, "toolspeak.db-wal", 200, seed=2)
+    print(found)
+    assert found["whole"] == 0
+
+
+@pytest.mark.slow
+def test_flips_in_the_file(damaged):
+    found = swept(damaged, damaged.taken_over, "toolspeak.db", 200, seed=2)
+    print(found)
