@@ -3,13 +3,16 @@
 A marker of calls whose body does not begin as its dialect writes it is an attempt if it begins a line, or follows the
 end of a sentence, and its own end marker follows, with nothing behind that on its line. If no end marker comes within
 the characters of a candidate, it is one if a line break, or a first word or bracket without a space, or the name of a
-known tool stands right behind it. A reply that ends in an end marker which nothing opened is one too. All else is text.
+known tool stands right behind it. A reply that ends in an end marker which nothing opened is one too, and so is text
+that ends, at the end of the turn or in front of a call, in the call of a known tool whose marker lost a part of itself.
+All else is text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Literal
 
 from toolspeak.data.messages import ToolCall
@@ -24,14 +27,51 @@ from toolspeak.dialects.schema_text import example_tools, sample_arguments
 SEEN = 64
 """Characters of the text in front of a marker that tell where it stands. Tags are shorter than that."""
 
+_KEPT = 1 << 16
+
 Place = Literal["line", "sentence", "indented"]
 
 _LINE_END = re.compile(r"[ \t]*")
 _MEANT = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
 _SENTENCE_ENDS = ".!?…。！？"
 _QUOTES = "\"'“‘„«`([{|"
+_MARKS = tuple("<>[]|")
 _INDENT = 4
 _SAMPLE = ToolSpec("tool_name", "", {"type": "object", "properties": {"argument": {}}, "required": ["argument"]})
+
+
+class Said:
+    """The end of the text so far, at most `_KEPT` characters."""
+
+    __slots__ = ("_length", "_pieces")
+
+    def __init__(self, pieces: Iterable[str] = ()) -> None:
+        self._pieces = [*pieces]
+        self._length = sum(map(len, self._pieces))
+
+    def __bool__(self) -> bool:
+        return self._length > 0
+
+    def append(self, text: str) -> None:
+        self._pieces.append(text)
+        self._length += len(text)
+        if self._length > 2 * _KEPT:
+            self._pieces = [self.last()]
+            self._length = len(self._pieces[0])
+
+    def clear(self) -> None:
+        self._pieces, self._length = [], 0
+
+    def copy(self) -> Said:
+        return Said(self._pieces)
+
+    def last(self, count: int = _KEPT) -> str:
+        """Its last characters."""
+        found, length = len(self._pieces), 0
+        while found and length < count:
+            found -= 1
+            length += len(self._pieces[found])
+        return "".join(self._pieces[found:])[-count:]
 
 
 def place_of(before: str) -> Place:
@@ -103,6 +143,43 @@ def lone_end(before: str, ends: Iterable[str]) -> str:
 def lone_end_problem(end: str, example: str) -> Problem:
     reason = f"the reply ends with {end}, but no call that begins can be read, so nothing ran; write it like this:"
     return Problem("no_start", f"{reason}\n{example}")
+
+
+@lru_cache(64)
+def _heads(names: tuple[str, ...]) -> re.Pattern[str]:
+    """How the call of one of these tools begins, behind its marker: as JSON, with the name outside, or in tags."""
+    name = f"(?:{'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})"
+    gap = r"\s{0,9}"
+    quoted, key = rf"[\"']{name}[\"']", r"[\"']?(?:arguments|parameters|args)[\"']?"
+    brackets = rf"(?:[\[{{]{gap}){{0,3}}"
+    # A listing of tools has the same keys.
+    schema = rf"(?!{gap}\{{{gap}\"type\"{gap}:{gap}\"object\"{gap},{gap}\"properties\")"
+    token = rf"(?:[\[<][^\[\]<>\n]{{1,40}}[\]>]{gap}(?:\w{{1,16}}{gap}(?=[\[<]))?)"
+    return re.compile(
+        rf"{brackets}(?:[\"']?\w{{1,16}}[\"']?{gap}:?{gap})?{quoted}{gap},?{gap}{key}{gap}(?::{schema}|\{{)"
+        rf"|{brackets}\{{{gap}{quoted}{gap}:{gap}\{{"
+        rf"|(?<![a-z\d.-])(?:functions\.)?{name}(?::\d+)?{gap}{token}{{0,3}}{gap}\{{{gap}[\"'}}]"
+        rf"|<?[\w:|｜ ]{{1,40}}(?:=|\b(?:name|tool)=[\"']){name}[\"'>]"
+        rf"|call:{name}{gap}\{{"
+    )
+
+
+def unmarked(text: str, names: Collection[str], ends: Iterable[str]) -> bool:
+    """Whether a text ends in the call of a known tool, though no marker of calls opens it: what is left of one may."""
+    said = text.rstrip(" \t\r\n,;")
+    if not names or not said.endswith(("}", "]", *ends)):
+        return False
+    for head in _heads(tuple(names)).finditer(said):
+        before = said[: head.start()]
+        line = before[before.rfind("\n") + 1 :]
+        if place_of(before) == "line" or line.lstrip().startswith(_MARKS) or line.rstrip().endswith(_MARKS):
+            return True
+    return False
+
+
+def unmarked_problem(example: str) -> Problem:
+    reason = "what looks like a call stands in the text, as the marker in front of it cannot be read, so it did not run"
+    return Problem("no_start", f"{reason}; write it like this:\n{example}")
 
 
 def sample_call(tools: Sequence[ToolSpec]) -> tuple[ToolCall, list[ToolSpec]]:

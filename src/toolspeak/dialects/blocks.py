@@ -234,7 +234,9 @@ class BlockParser(TextParser):
         elif self._held:
             self._close_candidate(out, normal)
         self._tell_hidden(out)
-        if not self._batch.begun and self._state == self._text:
+        if self._state == self._text and self._batch.begun:
+            self._report_unmarked(self._position, out)
+        elif self._state == self._text:
             self._report_end(out)
 
     def _expect_block(self) -> OpenBlock:

@@ -25,6 +25,7 @@ from toolspeak.dialects.steps import begins
 from toolspeak.dialects.turn_parser import TurnParser
 
 EXAMPLE = "<|start|>assistant<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>"
+NAMELESS = f"a message ends with <|call|>, but its header names no tool, so it did not run; write it so:\n{EXAMPLE}"
 
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|endoftext|>")
 _STARTS = ("<|start|>", "<|channel|>")
@@ -88,6 +89,7 @@ class HarmonyParser(TurnParser):
         self._forged: Buffer | None = None
         self._problem: Problem | None = None
         self._offset = 0
+        self._last = ""  # of the content, the last character that is no white space
 
     def keep_reasoning(self) -> None:
         super().keep_reasoning()
@@ -99,6 +101,7 @@ class HarmonyParser(TurnParser):
         if self._quoting:
             self._quoting = "\n" not in chunk  # a backtick would have been a candidate
         self._position += len(chunk)
+        self._last = chunk.rstrip()[-1:] or self._last
         return [self._kind(chunk)]
 
     def _end(self, out: list[Delta], normal: bool) -> None:
@@ -228,7 +231,12 @@ class HarmonyParser(TurnParser):
                 self._say(text[start:at], out)
                 if found[0] in _ENDS:
                     self._markup(found[0], out)
-                self._thinking = False
+                if found[0] == "<|call|>" and self._last == "}":
+                    # A message to nobody, with what may be arguments in it.
+                    out.append(CallMalformed(self._calls, "", "no_name", NAMELESS, self._position + at, None, True))
+                    self._add([self._calls], (), out, broken=True)
+                    self._calls += 1
+                self._thinking, self._last = False, ""
                 if found[0] in _STARTS:
                     self._state = self._header
                     self._head = found[0]
@@ -317,6 +325,7 @@ class HarmonyParser(TurnParser):
     def _say(self, text: str, out: list[Delta]) -> None:
         if text:
             out.append(self._kind(text))
+            self._last = text.rstrip()[-1:] or self._last
             self._quoting = in_code(self._quoting, text, 0, len(text))
 
     def _markup(self, text: str, out: list[Delta]) -> None:

@@ -86,6 +86,8 @@ class MuseParser(BlockParser):
         found = _END.search(text, position)
         if found:
             self._emit(TextDelta, text, position, found.start(), out)
+            self._report_unmarked(self._position + found.start(), out)
+            self._seen.clear()
             self._state = self._header
             return found.end()
         at = text.rfind("<", max(position, len(text) - len(_EOM)))

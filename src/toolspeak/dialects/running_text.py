@@ -8,7 +8,16 @@ from abc import abstractmethod
 from typing import Any, Literal
 
 from toolspeak.data.deltas import CallMalformed, Delta, TextAside, TextDelta
-from toolspeak.dialects.attempts import SEEN, as_attempt, attempted, lone_end, lone_end_problem, place_of
+from toolspeak.dialects.attempts import (
+    SEEN,
+    as_attempt,
+    attempted,
+    lone_end,
+    lone_end_problem,
+    place_of,
+    unmarked,
+    unmarked_problem,
+)
 from toolspeak.dialects.echo import Echo
 from toolspeak.dialects.markers import FENCE, Found, Verdict, in_code, without_frames
 from toolspeak.dialects.open_block import BlockFormat, OpenBlock
@@ -96,6 +105,7 @@ class TextParser(ThinkingParser):
                     self._emit(TextDelta, text, start, at, out)
                     if closed == 0:
                         return self._hold(text, at)
+                    self._report_unmarked(self._position + at, out)
                     self._end_unseen(out)
                     self._seen.clear()
                     return closed
@@ -148,7 +158,7 @@ class TextParser(ThinkingParser):
 
     def _before(self, text: str, start: int, at: int) -> str:
         """The end of what stands before text[at]; what stands before text[start] has left."""
-        return "".join(self._seen) + text[max(start, at - SEEN) : at] if at - start < SEEN else text[at - SEEN : at]
+        return self._seen.last(SEEN) + text[start:at] if at - start < SEEN else text[at - SEEN : at]
 
     def _leave_text(self, found: Found, text: str, start: int, at: int, quoting: bool, out: list[Delta]) -> int:
         """A block or reasoning begins at text[at]."""
@@ -157,6 +167,8 @@ class TextParser(ThinkingParser):
         before = self._before(text, start, at) if kind else ""
         if at > start:
             self._emit(TextDelta, text, start, at, out)
+        if calls and kind in (None, "sentence"):
+            self._report_unmarked(self._position + at, out)
         if kind is not None:
             return self._begin_quote(kind, found, text, at, before)
         if found.marker.kind == "reasoning":
@@ -192,17 +204,34 @@ class TextParser(ThinkingParser):
     def _report_end(self, out: list[Delta]) -> None:
         """The turn is over, and nothing in it was a call: what may have been meant as one is told to the model."""
         format, index = self._block_format, self._calls  # noqa: A001
-        end = "" if self._fence or self._quoting else lone_end("".join(self._seen), self._table.markup.call_ends)
+        end = "" if self._fence or self._quoting else lone_end(self._seen.last(SEEN), self._table.markup.call_ends)
         if self._shown is not None:
-            out.append(not_run(self._shown, format.example(format.tools), index))
+            self._report(not_run(self._shown, format.example(format.tools), index), out)
         elif end:
             problem = lone_end_problem(end, format.example(format.tools))
-            out.append(CallMalformed(index, "", problem.code, problem.reason, self._position, None, True))
+            self._report(CallMalformed(index, "", problem.code, problem.reason, self._position, None, True), out)
         else:
+            self._report_unmarked(self._position, out)
+
+    def _report_unmarked(self, at: int, out: list[Delta]) -> None:
+        """The text ends here, with the turn or in front of a call: the model is told of a call in it whose marker lost
+        a part of itself. Not in the published protocols, which say what runs beside what cannot be read."""
+        format = self._block_format  # noqa: A001
+        if self._fence or self._quoting or self._raws is not None or self._batch.rule.counts != "all_calls":
             return
+        if unmarked(self._seen.last(), format.names, self._table.markup.call_ends):
+            problem = unmarked_problem(format.example(format.tools))
+            self._report(CallMalformed(self._calls, "", problem.code, problem.reason, at, None, True), out)
+            end = self._seen.last(2)
+            self._seen.clear()
+            self._seen.append(end)
+
+    def _report(self, malformed: CallMalformed, out: list[Delta]) -> None:
+        """A call that stays text."""
+        out.append(malformed)
         self._calls += 1
         self._batch.begun = True
-        self._batch.add([index], {index}, (), out, broken=True)
+        self._batch.add([malformed.index], {malformed.index}, (), out, broken=True)
 
     # Examples.
 

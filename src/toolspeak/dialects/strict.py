@@ -159,6 +159,9 @@ class StrictParser(BlockParser):
         if self._broken and self._shown is not None and self._begins_call(self._shown.deltas):
             super()._report_end(out)
 
+    def _report_unmarked(self, at: int, out: list[Delta]) -> None:
+        """What has no marker is text."""
+
     def _may_run(self, draft: Draft) -> bool:
         return self._is_call(draft.deltas)
 

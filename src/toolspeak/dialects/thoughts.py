@@ -7,7 +7,6 @@ only when the turn is over, so its text is held back until something else stands
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Literal
@@ -24,7 +23,7 @@ from toolspeak.data.deltas import (
     TextWasReasoning,
 )
 from toolspeak.data.messages import FinishReason
-from toolspeak.dialects.attempts import SEEN
+from toolspeak.dialects.attempts import Said
 from toolspeak.dialects.base import Section
 from toolspeak.dialects.echo import Echo
 from toolspeak.dialects.end_marker import EndMarker
@@ -68,7 +67,7 @@ class ThinkingParser(TurnParser):
         self._echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
         self._text_kind: type[TextDelta | TextAside] = TextDelta
         # The end of the text so far, behind whatever was no text: what tells where a marker stands.
-        self._seen: deque[str] = deque(maxlen=SEEN)
+        self._seen = Said()
         self._silent = True  # whether there is none since then
         # What the end of reasoning would end that was not seen to begin: all of the turn, or nothing behind reasoning.
         self._may_end: Literal["turn", "nothing", ""] = "turn" if starts_in == "text" and self._thought_ends else ""

@@ -1,0 +1,107 @@
+"""A call whose marker lost a part of itself is text as far as anybody can tell, and the model is told that it did not
+run: alone, in front of another call, and behind one."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from toolspeak import Agent, tool
+from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import DIALECTS, Dialect, StrictDialect, get_dialect, read_turn
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.testing import check_splits, chunks
+
+STRING = {"type": "string"}
+TOOLS = [
+    ToolSpec("write", "", {"type": "object", "properties": {"file": STRING, "mode": STRING}}),
+    ToolSpec("read", "", {}),
+]
+FIRST, SECOND = ("write", {"file": "alpha"}), ("write", {"mode": "omega"})
+# Their calls stand in a code fence or are Python, which an answer may end with too; or one block holds them all.
+OTHERS = {"command-r-plus", "pythonic", "claude-legacy"}
+MARKED = [
+    each
+    for each in DIALECTS
+    if each.batch.counts == "all_calls" and each.batch.max_calls is None and each.name not in OTHERS
+]
+
+
+def written(dialect: Dialect, *calls: tuple[str, dict[str, str]]) -> str:
+    made = tuple(ToolCall(f"callid00{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
+    return dialect.render([Message("assistant", made)], TOOLS)[0].text
+
+
+def damaged(reply: str, start: int) -> list[str]:
+    """The reply without one of the first characters behind `start`."""
+    start = len(reply) - len(reply[start:].lstrip())
+    return [reply[:at] + reply[at + 1 :] for at in range(start, min(reply.index("write", start), start + 8))]
+
+
+def told(dialect: Dialect, reply: str) -> int:
+    """Of how many calls the model is told that they did not run."""
+    check_splits(dialect, reply, TOOLS, splits=[list(reply), list(chunks(reply, 7))])
+    return sum(isinstance(call, MalformedCall) for call in read_turn(dialect, reply, TOOLS).calls)
+
+
+@pytest.mark.parametrize("dialect", MARKED, ids=lambda dialect: dialect.name)
+def test_the_model_is_told_of_a_call_whose_marker_is_damaged(dialect: Dialect):
+    for text in damaged(written(dialect, FIRST), 0):
+        for reply in (text, f"I will write it.\n{text.lstrip()}"):
+            assert told(dialect, reply) or read_turn(dialect, reply, TOOLS).calls, reply
+
+
+@pytest.mark.parametrize("dialect", MARKED, ids=lambda dialect: dialect.name)
+def test_beside_a_call_that_runs_too(dialect: Dialect):
+    one, both = written(dialect, FIRST), written(dialect, FIRST, SECOND)
+    for reply in damaged(both, 0):
+        assert told(dialect, reply) or len(read_turn(dialect, reply, TOOLS).calls) == 2, reply
+    if both.startswith(one.rstrip()):  # each call has a marker of its own
+        for reply in damaged(both, len(one.rstrip())):
+            assert told(dialect, reply) or len(read_turn(dialect, reply, TOOLS).calls) == 2, reply
+            assert [call.arguments for call in read_turn(dialect, reply, TOOLS).calls if isinstance(call, ToolCall)], (
+                reply
+            )
+
+
+PROSE = [
+    'Call it with {"name": "write", "arguments": {}}',
+    'It looks like this:\n```json\n{"name": "write", "arguments": {}}\n```',
+    '{"used": ["read", "write"]}',
+    '[{"name": "write", "parameters": {"type": "object", "properties": {}}}]',
+    'A call is {"name": "write", "arguments": {"file": "a"}}, as you see.',
+    "class write {\n  int mode;\n}",
+    'I would call write(file="a")',
+    'The tools are ["read", "write"]',
+    'No:\n    {"name": "write", "arguments": {}}',
+    'It said "{"name": "write", "arguments": {}}"',
+]
+
+
+@pytest.mark.parametrize("name", ["hermes", "mistral-args", "qwen3-coder", "glm45", "kimi-k2"])
+def test_what_names_a_tool_in_prose_stays_text(name: str):
+    dialect = get_dialect(name)
+    for prose in PROSE:
+        turn = read_turn(dialect, prose, TOOLS)
+        assert (turn.text, turn.calls) == (prose, ())
+    for strict in (StrictDialect(dialect), StrictDialect(dialect, broken=True)):
+        text = 'Then:\n[TOOL_CALL]write{"file": "a"}'
+        assert read_turn(strict, text, TOOLS).calls == ()
+
+
+def test_the_model_is_shown_how_to_write_it():
+    runs: list[str] = []
+
+    @tool(read_only=True)
+    def look(file: str) -> str:
+        """Looks at a file."""
+        runs.append(file)
+        return "seen"
+
+    reply = '[TOOL_CALL]look{"file": "a"}[TOOL_CALLS]look{"file": "b"}'
+    provider = ScriptedProvider([reply, "Done."])
+    result = Agent(provider, [look], dialect="mistral-v11").run_sync("go")
+    assert (result.answer, runs) == ("Done.", ["b"])
+    assert "TOOL_CALLS]look{" in cast("TextMessage", provider.requests[1].messages[-1]).text
