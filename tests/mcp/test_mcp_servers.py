@@ -13,13 +13,13 @@ from loopback_server import serve
 from mcp_helpers import PATIENT, call, calls, connected, http_server, is_running, program, traced, traces
 from mcp_server import HUGE, PIXEL
 
-from toolspeak import Agent, Effects
+from toolspeak import Agent, Decision, Effects
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, Message, TextPart, ToolCall
 from toolspeak.data.tools import EVERYTHING, UNDECLARED, UNVERSIONED
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import McpError, UsageError
 from toolspeak.mcp import HttpServer, McpServers, StdioServer
-from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
 @asynccontextmanager
@@ -436,3 +436,123 @@ def test_an_agent_uses_the_tools_of_a_file(tmp_path):
     assert (heard[0].status, heard[0].text) == ("success", "hello")
     assert heard[1].code == "rejected"  # it does not say what it touches, so somebody has to be asked
     assert traces(tmp_path, "calls") == ["echo"]
+
+
+def raw(folder: Path, script: str, *arguments: str) -> StdioServer:
+    """A server that speaks the protocol by itself, and what must not be said too."""
+    return StdioServer("s", sys.executable, (str(Path(__file__).with_name(script)), str(folder), *arguments))
+
+
+MOMENTS = ["waiting", "told", "again", "over"]
+"""Leaving while the server says nothing to a call, while it is being replaced, while the new one says nothing, and when
+the call has failed for that."""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_leaving_a_server_that_hangs_ends_it_at_every_moment(moment, interrupts, tmp_path):
+    async def main():
+        options = {"connect_timeout": 1.0 if moment == "over" else 10 * PATIENT, "call_timeout": 10 * PATIENT}
+
+        async def work():
+            async with connected(raw(tmp_path, "hung_server.py"), probe_timeout=0.1, **options) as servers:
+                first = asyncio.create_task(call(servers.tools, "s__ask"))
+                await traced(tmp_path, "waiting")
+                if moment == "waiting":
+                    await first
+                first.cancel()
+                await asyncio.wait([first])
+                return await call(servers.tools, "s__ask")
+
+        working = asyncio.create_task(work())
+        if moment == "over":
+            result = await working
+            return "was not ready" in result.text or "cannot be used" in result.text
+        await traced(tmp_path, moment)
+        for _ in range(interrupts):
+            working.cancel()
+            await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENT):
+            await asyncio.wait([working])
+        return working.cancelled()
+
+    assert run(main())
+    pids = [int(pid) for pid in traces(tmp_path, "starts")]
+    assert len(pids) == (2 if moment in ("again", "over") else 1)
+    assert not any(map(is_running, pids))
+
+
+def test_a_server_whose_output_has_ended_is_replaced_before_a_call_is_sent_to_it(tmp_path):
+    async def main():
+        async with connected(raw(tmp_path, "odd_server.py", "falls silent")) as servers:
+            first = await call(servers.tools, "s__ok")
+            await traced(tmp_path, "input ended")  # it is being ended, which takes its time
+            return first, await call(servers.tools, "s__ok")
+
+    first, second = run(main())
+    assert (first.text, second.text) == ("fine", "fine")
+    pids = [int(pid) for pid in traces(tmp_path, "starts")]
+    assert len(pids) == 2
+    assert not any(map(is_running, pids))
+
+
+BAD = ["120 deep", "no type", "another type", "no schema", "no name", "a list"]
+
+
+@pytest.mark.parametrize("how", BAD)
+def test_one_tool_that_cannot_be_read_is_left_out_and_the_others_are_there(how, tmp_path):
+    async def main():
+        async with connected(raw(tmp_path, "odd_server.py", how)) as servers:
+            return servers, await call(servers.tools, "s__ok")
+
+    servers, result = run(main())
+    assert ([tool.name for tool in servers.tools], result.text) == (["s__ok"], "fine")
+    (left,) = servers.left_out
+    assert left.tool == ("None" if how == "no name" else "?" if how == "a list" else "bad")
+    assert {"120 deep": "more than 128 deep", "no type": "inputSchema.type: Field required"}.get(how, "") in left.reason
+
+
+def test_what_a_server_writes_on_its_way_out_does_not_drive_the_terminal(tmp_path):
+    async def main():
+        async with connected(raw(tmp_path, "odd_server.py", "dies")):
+            raise AssertionError("entered")
+
+    with pytest.raises(McpError) as raised:
+        run(main())
+    told = str(raised.value)
+    assert not any(ord(character) < 32 or 0x7F <= ord(character) < 0xA0 for character in told)
+    assert r"\x1b]52;c;cm0gLXJm\x07" in told
+
+
+class Approvals:
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    async def __call__(self, request):
+        self.asked.append((request.tool.name, request.reason))
+        return Decision(True, by="ann", always=request.always())
+
+
+@pytest.mark.parametrize("how", ["comes back otherwise", "changes its mind"])
+def test_a_tool_that_is_defined_anew_is_asked_about_anew(how, tmp_path):
+    """`ok` only reads, `write` writes; both get another definition when the server comes back, or while it serves."""
+
+    async def main():
+        person = Approvals()
+        turns = [
+            ScriptedTurn("", calls=[ScriptedCall("s__write")]),
+            ScriptedTurn("", calls=[ScriptedCall("s__ok")]),
+            *(ScriptedTurn("", calls=[ScriptedCall(name)]) for name in ("s__ok", "s__ok", "s__write", "s__write")),
+            "Done.",
+        ]
+        async with connected(raw(tmp_path, "odd_server.py", how)) as servers:
+            agent = Agent(ScriptedProvider(turns), servers.tools, approve=person)
+            result = await agent.run("Go.")
+        return person.asked, [each.text for message in result.messages for each in message.results]
+
+    asked, texts = run(main())
+    reads = [text for text in texts if "has defined 'ok' anew" in text]
+    assert len(reads) == 1  # the call that was let run as a read was not made
+    assert [name for name, _ in asked] == ["s__write", "s__ok", "s__write"]
+    assert "writes" in asked[1][1]
+    assert traces(tmp_path, "calls").count("ok") == texts.count("fine") - traces(tmp_path, "calls").count("write")

@@ -282,14 +282,14 @@ class Admission:
     async def _doubted(self, ready: Ready) -> Entry:
         """What becomes of a call that was started before. Its approval stands: it is not asked for again."""
         call, tool, effects = ready.call, ready.tool, hide_effects(ready.effects, self.secrets)
-        digest = request_digest(call, tool.spec, effects, again=True)
+        digest = request_digest(call, tool.now, effects, again=True)
         context = self.questions.run_context(call, ready.idempotency_key)
         doubts = self.doubts.bound(call, digest)
         settled = await doubts.settle(call, tool, ready.arguments, ready.effects, context)
         if isinstance(settled, Happened):
             return Settled(result_of(call, settled.value, self.secrets))
         if settled is None and (self.approver is None or has_person(self.approver)):
-            request = ApprovalRequest(call, tool.spec, effects, "", ASKED, digest, state=self.context.state)
+            request = ApprovalRequest(call, tool.now, effects, "", ASKED, digest, state=self.context.state)
             return Held(
                 ready, replace(request, preview=await self._in_time(self.questions.preview(ready))), in_doubt=True
             )

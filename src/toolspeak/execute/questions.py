@@ -59,7 +59,7 @@ class Questions:
         """The question about a call, without a preview; `earlier` are the calls of the batch before it."""
         effects = hide_effects(ready.effects, self.secrets)
         reason = self.secrets.hide_text(approval_reason(effects))
-        call, tool, before = ready.call, ready.tool.spec, tuple(earlier)
+        call, tool, before = ready.call, ready.tool.now, tuple(earlier)
         if reason and call.repaired_from is not None:
             reason += "; the model's text was malformed, and was repaired"
         digest, revise = request_digest(call, tool, effects), partial(self._revised, ready, before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mcp import MCPError, types
@@ -12,6 +12,8 @@ from pydantic import ValidationError
 from toolspeak.errors import McpError, ToolError
 from toolspeak.mcp.config import Server
 from toolspeak.mcp.link import Link, about, describe
+from toolspeak.tools.builtin.processes import finished
+from toolspeak.tools.builtin.text import visible
 
 
 class Connection:
@@ -27,6 +29,10 @@ class Connection:
         self._probe_timeout = probe_timeout
         self.listed: tuple[types.Tool, ...] = ()
         self.stale = False
+        self.unreadable: Mapping[str, str] = {}
+        """The names of listed tools that cannot be read, and why."""
+        self._by_now: dict[str, types.Tool] = {}
+        self._unread = False
         self._connect_timeout = connect_timeout
         self._link: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
@@ -34,16 +40,25 @@ class Connection:
 
     async def open(self) -> None:
         """Raises McpError."""
-        self.listed = (await self._open()).listed
+        link = await self._open()
+        self.listed, self.unreadable = link.listed, dict(link.unreadable)
+
+    def definition(self, listed: types.Tool) -> types.Tool:
+        """The tool as its server has listed it last."""
+        return self._by_now.get(listed.name, listed)
 
     async def close(self) -> None:
+        """Ends the connection, and a server that was started: within 5 seconds, however often it is cancelled."""
         self._closed = True
-        opening, link = self._opening, self._link
+        await finished(self._end())
+
+    async def _end(self) -> None:
+        opening = self._opening
         if opening is not None and not opening.done():
             opening.cancel()
             await asyncio.wait([opening])
-        if link is not None:
-            await link.close()
+        if self._link is not None:
+            await self._link.close()
 
     async def refresh(self) -> bool:
         """Lists the tools again if the server said that they changed; whether it did. Raises McpError."""
@@ -52,20 +67,38 @@ class Connection:
         link = await self._usable()
         self.stale = False
         try:
-            self.listed = await link.tools()
+            await self._read(link)
         except (MCPError, ValidationError) as error:
             self.stale = True
             raise McpError(f"{about(self.server)} does not list its tools: {describe(error)}") from None
+        self.listed, self.unreadable = link.listed, dict(link.unreadable)
         return True
 
+    async def _read(self, link: Link) -> None:
+        """Lists the tools anew, for those who ask for a `definition`."""
+        self._unread = False
+        link.listed = await link.tools()
+        self._by_now = {tool.name: tool for tool in link.listed}
+
     async def call(
-        self, name: str, arguments: dict[str, Any], progress: Callable[[str], None] | None = None
+        self, tool: types.Tool, arguments: dict[str, Any], progress: Callable[[str], None] | None = None
     ) -> types.CallToolResult:
-        """The server's answer. Raises ToolError, for the model to read."""
+        """The server's answer. Raises ToolError, for the model to read: also where the tool is defined otherwise by now
+        than `tool`, which the call was let run as."""
+        name = tool.name
         try:
             link = await self._usable()
+            if self._unread:
+                await self._read(link)
         except McpError as error:
             raise ToolError(str(error)) from None
+        except (MCPError, ValidationError) as error:
+            raise ToolError(f"{about(self.server)} does not list its tools: {describe(error)}") from None
+        if self.definition(tool) != tool:
+            raise ToolError(
+                f"{about(self.server)} has defined {name!r} anew: this call was let run as what it was before, and was "
+                "not made. Make it again if it is still right; whether it may run is asked as for a new tool"
+            )
         try:
             result = await self._sent(link, name, arguments, progress)
         except MCPError as error:
@@ -102,9 +135,9 @@ class Connection:
     async def _failed(self, link: Link, error: MCPError) -> ToolError:
         who = about(self.server)
         if error.code != types.CONNECTION_CLOSED:
-            return ToolError(f"{who} refused the call: {error.message}")
+            return ToolError(f"{who} refused the call: {visible(error.message)}")
         await link.close()
-        why = link.why() or error.message
+        why = link.why() or visible(error.message)
         return ToolError(f"{who} was gone before it answered, and whether the call took effect is not known ({why})")
 
     async def _usable(self) -> Link:
@@ -141,11 +174,12 @@ class Connection:
         await link.open()
         if self.listed and link.listed != self.listed:
             self.stale = True
+        self._by_now = {tool.name: tool for tool in link.listed}
         self._link = link
         return link
 
     def _changed(self) -> None:
-        self.stale = True
+        self.stale = self._unread = True
 
 
 def _is_forgotten_session(error: MCPError) -> bool:

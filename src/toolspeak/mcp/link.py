@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
-from typing import Any, Self, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -15,18 +15,24 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
-from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter, ValidationError
 
 from toolspeak.errors import McpError
 from toolspeak.mcp.config import HttpServer, Server, StdioServer
+from toolspeak.mcp.incoming import Incoming
 from toolspeak.mcp.stderr import Stderr
+from toolspeak.tools.builtin.processes import finished
+from toolspeak.tools.builtin.text import visible
 
 MAX_PAGES = 100
 """Of a listing: a server that never comes to an end must not hold the start."""
 
 MAX_EVENT = 16 * 1024 * 1024
 """Bytes of one answer over HTTP. What a model gets of it is capped anyway, but it has to be read first."""
+
+_GOODBYE = 0.3
+"""Seconds in which a connection may end by itself before it is cut off: a server that reads nothing can hold it for
+ever. A process behind it then has 2 seconds to end by itself and 2 more behind a SIGTERM (the SDK's: no option)."""
 
 _LISTEN_AGAIN = 5.0
 """Seconds until a lost subscription is asked for again: something between may close what is silent for long."""
@@ -50,7 +56,10 @@ class Link:
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeper: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
+        self._ends_process = False
         self.listed: tuple[types.Tool, ...] = ()
+        self.unreadable: dict[str, str] = {}
+        """The names of listed tools that cannot be read, and why."""
         self.under_way = 0
         self.doubtful = False
 
@@ -68,16 +77,22 @@ class Link:
             raise
 
     async def close(self) -> None:
-        """Ends the connection and a server that was started; returns once both are gone."""
+        """Ends the connection and a server that was started; returns once both are gone, within 5 seconds. Being
+        cancelled does not change that, and is heard of afterwards."""
         self._ending.set()
         keeper = self._keeper
         if keeper is None:
             return
         if not self._opened.done():
-            keeper.cancel()
-        # Never cancelled twice, nor with the caller: the SDK ends the process in it.
-        with suppress(asyncio.CancelledError):
-            await asyncio.shield(keeper)
+            self._cut_off()
+        timer = asyncio.get_running_loop().call_later(_GOODBYE, self._cut_off)
+        await finished(_ended(keeper))
+        timer.cancel()
+
+    def _cut_off(self) -> None:
+        # Not while the SDK ends the process: that is what would be cut off.
+        if self._keeper is not None and not self._ends_process:
+            self._keeper.cancel()
 
     def why(self) -> str:
         """Why the connection ended, as far as anybody knows; to be asked behind `close`."""
@@ -88,6 +103,7 @@ class Link:
     async def tools(self) -> tuple[types.Tool, ...]:
         """The server's tools. Raises MCPError and ValidationError."""
         client, found, cursor = self._connected(), list[types.Tool](), None
+        self.unreadable.clear()
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursor, cache_mode="bypass")
             found += page.tools
@@ -196,7 +212,8 @@ class Link:
                 httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout) as http,
                 streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_EVENT) as streams,
             ):
-                yield streams
+                read, write = streams
+                yield Incoming(read, lambda: None, self.unreadable), write
             return
         assert self._stderr is not None
         command = StdioServerParameters(
@@ -204,7 +221,10 @@ class Link:
         )
         async with stdio_client(command, errlog=self._stderr.file) as (read, write):
             self._stderr.close()
-            yield _Watched(read, self._ending.set), write
+            try:
+                yield Incoming(read, self._ending.set, self.unreadable), write
+            finally:
+                self._ends_process = True
 
 
 def _lines_to(report: Callable[[str], None]) -> ProgressFnT:
@@ -215,34 +235,8 @@ def _lines_to(report: Callable[[str], None]) -> ProgressFnT:
     return told
 
 
-class _Watched:
-    """A stream of messages that tells when it ends: the SDK tells those alone who wait for an answer."""
-
-    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
-        self._stream = stream
-        self._ended = ended
-
-    async def receive(self) -> SessionMessage | Exception:
-        return await self._stream.receive()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def __aiter__(self) -> _Watched:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self._stream.__anext__()
-        except StopAsyncIteration:
-            self._ended()
-            raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])
 
 
 def about(server: Server) -> str:
@@ -261,6 +255,10 @@ def describe(error: BaseException) -> str:
     """An exception in one line; of a group, its first."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    if isinstance(error, McpError | MCPError):
+    if isinstance(error, McpError):
         return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    # What a server sends must not drive the terminal that shows it.
+    told = visible(str(error)).replace("\n", " ")
+    if isinstance(error, MCPError):
+        return told
+    return f"{type(error).__name__}: {told}" if told else type(error).__name__

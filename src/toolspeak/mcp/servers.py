@@ -13,6 +13,7 @@ from toolspeak.mcp.config import Server, read_servers
 from toolspeak.mcp.connection import Connection
 from toolspeak.mcp.tools import LeftOut, tool_name, tool_of
 from toolspeak.tools import Tool, Toolset
+from toolspeak.tools.builtin.processes import finished
 
 
 class McpServers:
@@ -89,7 +90,11 @@ class McpServers:
         return any(changed)
 
     async def aclose(self) -> None:
-        """Ends every connection, and every server that was started."""
+        """Ends every connection, and every server that was started, within 5 seconds. Being cancelled does not change
+        that, and is heard of afterwards."""
+        await finished(self._end())
+
+    async def _end(self) -> None:
         await asyncio.gather(*(connection.close() for connection in self._connections))
 
     async def __aenter__(self) -> Self:
@@ -117,9 +122,10 @@ class McpServers:
         servers: dict[str, str] = {}
         for connection in self._connections:
             server = connection.server.name
+            left_out += [LeftOut(server, tool, reason) for tool, reason in connection.unreadable.items()]
             for listed in connection.listed:
                 name = tool_name(server, listed.name, tools)
-                made = tool_of(server, listed, name, connection.call, self._call_timeout)
+                made = tool_of(server, listed, name, connection.call, self._call_timeout, connection.definition)
                 if isinstance(made, LeftOut):
                     left_out.append(made)
                 else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 
+from toolspeak.tools.builtin.text import visible
+
 _KEPT = 2048  # bytes
 
 
@@ -27,11 +29,12 @@ class Stderr:
         self.file.close()
 
     def told(self) -> str:
-        """The last line, "" if there is none. The process has ended: what it said is waited for, a moment at most."""
+        """The last line, "" if there is none, with what would drive a terminal escaped. The process has ended: what it
+        said is waited for, a moment at most."""
         self.close()
         self._reader.join(0.5)
         lines = self._tail.decode("utf-8", "replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
+        return visible(lines[-1].strip()) if lines else ""
 
     def _read(self, descriptor: int) -> None:
         with os.fdopen(descriptor, "rb", buffering=0) as stream:

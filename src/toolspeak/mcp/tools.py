@@ -25,10 +25,10 @@ _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Call(Protocol):
-    """Calls a tool of the server by its own name; `progress` is told a line at a time."""
+    """Calls a tool of the server, as it was defined when the call was let run; `progress` is told a line at a time."""
 
     def __call__(
-        self, name: str, arguments: dict[str, Any], progress: Callable[[str], None] | None, /
+        self, tool: types.Tool, arguments: dict[str, Any], progress: Callable[[str], None] | None, /
     ) -> Awaitable[types.CallToolResult]: ...
 
 
@@ -81,30 +81,47 @@ def effects_of(annotations: types.ToolAnnotations | None) -> Effects:
     )
 
 
-def tool_of(server: str, listed: types.Tool, name: str, call: Call, timeout: float | None) -> Tool | LeftOut:
-    """A listed tool under its name here, or why it cannot be offered. `timeout` is in seconds."""
+def tool_of(
+    server: str,
+    listed: types.Tool,
+    name: str,
+    call: Call,
+    timeout: float | None,
+    definition: Callable[[types.Tool], types.Tool] = lambda listed: listed,
+) -> Tool | LeftOut:
+    """A listed tool under its name here, or why it cannot be offered. `timeout` is in seconds; `definition` gives the
+    tool as its server has listed it last."""
     # Model APIs want to see the (empty) properties, and some refuse the name of the schema's version.
     schema: dict[str, Any] = {"type": "object", "properties": {}, **listed.input_schema}
     try:
         reader = SchemaReader(validator(schema))
     except UnusableSchema as error:
         return LeftOut(server, listed.name, f"its schema cannot be used: {error}")
-    output = _output_check(listed)
-    effects = effects_of(listed.annotations)
-    shown = {key: value for key, value in schema.items() if key != "$schema"}
+    output, judged = _output_check(listed), listed
+
+    def spec_of(tool: types.Tool) -> ToolSpec:
+        schema: dict[str, Any] = {"type": "object", "properties": {}, **tool.input_schema}
+        shown = {key: value for key, value in schema.items() if key != "$schema"}
+        return ToolSpec(name, tool.description or tool.title or "", shown, effects_of(tool.annotations))
+
+    def effects(_arguments: object) -> Effects:
+        nonlocal judged
+        judged = definition(listed)  # whether the call may run is decided by this one
+        return effects_of(judged.annotations)
 
     async def function(arguments: dict[str, Any], context: RunContext[Any] | None = None) -> Returned:
         progress = None if context is None else context.progress
-        return returned(await call(listed.name, arguments, progress), output)
+        return returned(await call(judged, arguments, progress), output)
 
     return Tool(
-        spec=ToolSpec(name, listed.description or listed.title or "", shown, effects),
+        spec=spec_of(listed),
         function=function,
         is_async=True,
         read_arguments=reader,
-        effects_of=lambda _arguments: effects,
+        effects_of=effects,
         injected={"context": "context"},
         timeout=timeout,
+        live=lambda: spec_of(definition(listed)),
     )
 
 

@@ -58,7 +58,8 @@ class Tool:
     `injected` are the parameters that get something of the run in place of an argument; `deps` names the type that the
     tool wants of `RunContext.deps`, "" if it can do without. `timeout` is in seconds, of every call or as a function of
     its validated arguments (which never raises). Of `max_concurrent` calls none more runs at once.
-    `verify` is asked what became of a call that was started and has no result.
+    `verify` is asked what became of a call that was started and has no result. `live` gives the definition as it is by
+    now, of a tool whose server may change it while a run goes on: what a person decides is about that one.
     """
 
     spec: ToolSpec
@@ -72,6 +73,12 @@ class Tool:
     max_concurrent: int | None = None
     verify: Verify | None = None
     deps: str = ""
+    live: Callable[[], ToolSpec] | None = None
+
+    @property
+    def now(self) -> ToolSpec:
+        """The definition as it is by now; `spec` is what the model was told."""
+        return self.spec if self.live is None else self.live()
 
     def seconds(self, arguments: Mapping[str, Any]) -> float | None:
         """How long a call with these validated arguments may take; None where the tool does not say."""

@@ -1,0 +1,117 @@
+"""What a server sends, before the SDK reads it: a tool that cannot be read is taken out of its listing.
+
+The SDK refuses a listing whole, and JSON that is nested more than some 200 deep before that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Self, cast
+
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc
+from mcp_types.methods import SERVER_RESULTS
+from pydantic import TypeAdapter, ValidationError
+
+from toolspeak.tools.builtin.text import visible
+
+MAX_DEPTH = 128
+"""Of a tool's JSON; what a model's arguments may have, too."""
+
+_LATEST = "2026-07-28"
+_TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
+
+
+class Incoming:
+    """A stream of messages. `ended` is called when it ends: the SDK tells those alone who wait for an answer.
+    `unreadable` gets the names of tools that were taken out, and why."""
+
+    def __init__(self, stream: Any, ended: Callable[[], None], unreadable: dict[str, str]) -> None:
+        self._stream = stream
+        self._ended = ended
+        self._unreadable = unreadable
+        self._version = _LATEST
+
+    async def receive(self) -> SessionMessage | Exception:
+        return self._read(await self._stream.receive())
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Incoming:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return self._read(await self._stream.__anext__())
+        except StopAsyncIteration:
+            self._ended()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _read(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        if isinstance(item, ValidationError):
+            item = self._too_deep(item)
+        if not isinstance(item, SessionMessage) or not isinstance(item.message, jsonrpc.JSONRPCResponse):
+            return item
+        result = item.message.result
+        version, tools = result.get("protocolVersion"), result.get("tools")
+        if isinstance(version, str):
+            self._version = version
+        if isinstance(tools, list):
+            result["tools"] = [tool for tool in cast("list[Any]", tools) if self._is_good(tool)]
+        return item
+
+    def _too_deep(self, error: ValidationError) -> SessionMessage | Exception:
+        """The message that pydantic could not read, if it can be read at all."""
+        line = error.errors()[0]["input"]
+        try:
+            message: Any = json.loads(line)
+            tools = message["result"]["tools"]
+            # Only names are left of those that are too deep: they are taken out as unreadable.
+            deep = [each for each in tools if _depth(each) > MAX_DEPTH]
+            message["result"]["tools"] = [{"name": each["name"]} if each in deep else each for each in tools]
+            self._unreadable.update({visible(str(each["name"])): _TOO_DEEP for each in deep})
+            return SessionMessage(jsonrpc.jsonrpc_message_adapter.validate_python(message, by_name=False))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return error
+
+    def _is_good(self, tool: Any) -> bool:
+        name = visible(str(cast("Mapping[str, Any]", tool).get("name"))) if isinstance(tool, Mapping) else "?"
+        if _depth(tool) > MAX_DEPTH:
+            self._unreadable[name] = _TOO_DEEP
+            return False
+        try:
+            _tools_of(self._version).validate_python([tool], by_name=False)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"][1:])
+            self._unreadable.setdefault(name, visible(f"{where}: {first['msg']}" if where else first["msg"]))
+            return False
+        return True
+
+
+@cache
+def _tools_of(version: str) -> TypeAdapter[Any]:
+    listing = SERVER_RESULTS.get(("tools/list", version)) or SERVER_RESULTS["tools/list", _LATEST]
+    return TypeAdapter(cast("Any", listing).model_fields["tools"].annotation)
+
+
+def _depth(value: Any) -> int:
+    """How deep the containers are nested, without recursion."""
+    deepest, level = 0, [value]
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        deepest += 1
+        level = [
+            member
+            for each in cast("list[dict[str, Any] | list[Any]]", level)
+            for member in (each.values() if isinstance(each, dict) else each)
+        ]
+    return deepest
