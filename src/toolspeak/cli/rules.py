@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from toolspeak.data.protected import protect
 from toolspeak.errors import FormatError, UsageError
 from toolspeak.execute import StandingRule, StandingRules
 from toolspeak.ui import printable
@@ -32,6 +33,7 @@ def open_rules(path: str) -> StandingRules:
     """The rules in a file, which follows every change; no file is no rules. Raises UsageError for a file that holds
     anything else."""
     file = Path(path)
+    protect(file, "the file of the rules that are kept")
 
     def store(rules: StandingRules) -> None:
         # Whoever reads the file finds the rules before or after, never half of them.

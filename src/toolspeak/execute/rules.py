@@ -10,6 +10,7 @@ from typing import cast
 from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
 from toolspeak.data.codec import dumps, loads
 from toolspeak.data.messages import JSON
+from toolspeak.data.protected import protected
 from toolspeak.data.tools import EVERYTHING, Effects, ToolSpec, covers
 from toolspeak.data.values import same_json
 from toolspeak.errors import FormatError, UsageError
@@ -125,7 +126,10 @@ def fitting(rule: Rule, request: ApprovalRequest) -> Action | None:
         and (not rule.after or any(fnmatchcase(name, rule.after) for name in _ran_before(request)))
     ):
         return None
-    return _on_paths(rule, effects) if rule.paths else rule.action
+    action = _on_paths(rule, effects) if rule.paths else rule.action
+    if action in _LETS_PASS and any(protected(key[5:]) for key in effects.writes if key.startswith("file:")):
+        return "escalate"  # whoever made the rule did not mean the program's own files
+    return action
 
 
 def _has_effects(rule: Rule, effects: Effects) -> bool:

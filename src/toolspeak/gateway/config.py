@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from toolspeak.data.messages import JSON
+from toolspeak.data.protected import protect
 from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import UsageError, suggest
@@ -186,6 +187,7 @@ class FileSettings:
 
 def read_config(path: str | Path) -> FileSettings:
     """The settings of a TOML file. Raises UsageError naming file, key and remedy."""
+    protect(path, "the gateway's configuration")
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

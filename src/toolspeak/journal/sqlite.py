@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from toolspeak.data.events import Record, RunFinished, RunPaused, ToolFinished, ToolStarted
+from toolspeak.data.protected import protect
 from toolspeak.errors import ToolspeakError, UsageError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Waiting
@@ -43,6 +44,7 @@ from toolspeak.journal.syncs import Syncs
 
 Sync: TypeAlias = Literal["effects", "always", "never"]
 
+_ENDINGS = ("", "-wal", "-shm", "-journal")
 _MOST_KNOWN = 10_000  # runs whose state is kept to spare looking it up
 _CHECKPOINT = 1000  # pages of the write-ahead log that are written without looking, as SQLite has it; about as many
 _PAGE = 4096
@@ -90,6 +92,8 @@ class SqliteJournal(SqliteTables):
         self.path = Path(path)
         self._file = self.path.absolute()
         self._name_of_file = str(self._file)
+        # Not read either: to close a file lets go of the process's locks on it (fcntl(2)), and SQLite's are such.
+        protect(self._file, "a journal of runs", endings=_ENDINGS, secret=True)
         self._sync: Sync = sync
         self._lock_seconds = lock_seconds
         self._db: sqlite3.Connection | None = None

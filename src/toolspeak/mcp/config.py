@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from toolspeak.data.protected import protect
 from toolspeak.errors import UsageError
 
 _VARIABLE = re.compile(r"\$\{(?P<kind>env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<otherwise>[^}]*))?\}")
@@ -58,6 +59,7 @@ def read_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None
     Raises UsageError naming the file, the key and the remedy.
     """
     place = Path(path)
+    protect(place, "the configuration of the MCP servers")
     listed = _load(place)
     if not isinstance(listed, dict):
         raise UsageError(f'{place}: expected an object {{"mcpServers": {{…}}}}, found {_shown(listed)}')

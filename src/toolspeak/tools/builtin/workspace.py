@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Literal
 
+from toolspeak.data.protected import protected
 from toolspeak.data.tools import UNVERSIONED
 from toolspeak.errors import ToolError, UsageError
 from toolspeak.tools.builtin.folder import DESCRIPTORS, Folder
@@ -195,17 +196,13 @@ class Workspace:
         `before` is what the file must still hold; None: there must be none. Otherwise ToolError is raised and nothing
         is changed.
         """
-        parts = self.resolve(path)
-        if not parts:
-            raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
+        parts = self._writable(path)
         with _explained(path, writing=True), self.folder(parts[:-1], create=True) as folder:
             _replace(folder, parts[-1], data, path, before)
 
     def append(self, path: str, data: bytes) -> int:
         """Add `data` at the end of the file, made when missing; the new size in bytes."""
-        parts = self.resolve(path)
-        if not parts:
-            raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
+        parts = self._writable(path)
         with _explained(path, writing=True), self.folder(parts[:-1], create=True) as folder:
             before = _existing(folder, parts[-1], path)
             if before is not None and before.st_nlink > 1:
@@ -228,6 +225,14 @@ class Workspace:
                     return written.st_size
             raise ToolError(f"{path!r} was replaced by another program meanwhile: read it, and see what it lacks.")
 
+    def _writable(self, path: str) -> Parts:
+        parts = self.resolve(path)
+        if not parts:
+            raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
+        if found := protected(os.path.join(self.root, *parts)):
+            raise ToolError(f"{path!r} is {found.what}, which this program goes by: no tool may change it.")
+        return parts
+
     # The walk
 
     @contextmanager
@@ -247,6 +252,8 @@ class Workspace:
         """A descriptor for reading the regular file at resolved components; no link is followed. Raises OSError."""
         if not parts:
             raise ToolError(f"{shown!r} is the workspace folder, not a file: use `list`.")
+        if (found := protected(os.path.join(self.root, *parts))) and found.secret:
+            raise ToolError(f"{shown!r} is {found.what}, which this program goes by: no tool may read or change it.")
         with self.folder(parts[:-1]) as folder:
             _refuse_special(folder.stat(parts[-1]), shown)  # first: to open a device can already do something
             descriptor = folder.open(parts[-1], os.O_RDONLY)

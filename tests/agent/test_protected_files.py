@@ -1,0 +1,104 @@
+"""The files the program goes by are not for its tools: a journal, the kept rules, configurations."""
+
+import asyncio
+import json
+import os
+
+import pytest
+
+from forked import completed_text
+from toolspeak import Agent, Effects, Message, SqliteJournal, ToolCall, get_dialect, tool
+from toolspeak.data.approvals import Rule
+from toolspeak.data.events import ApprovalRequested, ToolFinished
+from toolspeak.execute import StandingRules
+from toolspeak.providers.scripted import ScriptedProvider
+from toolspeak.tools.builtin import workspace_tools
+
+
+def said(*calls):
+    made = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
+    return get_dialect("cogency-json").render([Message("assistant", made)])[0].text
+
+
+def run(journal, tools, turns, **options):
+    """The records of a run whose model calls."""
+
+    async def main():
+        try:
+            result = await Agent(ScriptedProvider(turns), tools, journal=journal, **options).run("go")
+            return await journal.read(result.run_id)
+        finally:
+            await journal.aclose()
+
+    return [record.event for record in asyncio.run(main())]
+
+
+def changing(path):
+    return [
+        ("write", {"path": path, "content": "gone", "overwrite": True}),
+        ("append", {"path": path, "content": "gone"}),
+        ("edit", {"path": path, "old": "a", "new": "b"}),
+        ("line_edit", {"path": path, "startLine": 1, "endLine": 1, "newContent": "b"}),
+        ("read", {"path": path}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["toolspeak.db", "toolspeak.db-wal", "toolspeak.db-shm", "link", "sub/../toolspeak.db"]
+)
+def test_the_journal_of_a_run_is_neither_changed_nor_read_by_its_tools(tmp_path, name):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link").symlink_to("toolspeak.db")
+    journal = SqliteJournal(tmp_path / "toolspeak.db")
+    events = run(journal, workspace_tools(tmp_path), [said(*changing(name)), "done"], approve="all")
+    results = [event.result for event in events if isinstance(event, ToolFinished)]
+    assert len(results) == 5
+    for result in results:
+        assert result.status != "success"
+        assert "a journal of runs" in result.text or "contains '..'" in result.text
+    assert sorted(os.listdir(tmp_path)) == ["link", "sub", "toolspeak.db"]
+
+
+def test_a_search_passes_the_journal_over(tmp_path):
+    (tmp_path / "a.txt").write_text("SQLite format 3")
+    journal = SqliteJournal(tmp_path / "toolspeak.db")
+    calls = [("find", {"content": "SQLite format"})]
+    events = run(journal, workspace_tools(tmp_path), [said(*calls), "done"], approve="all")
+    (result,) = [event.result for event in events if isinstance(event, ToolFinished)]
+    assert "a.txt" in result.text
+    assert "toolspeak.db" not in result.text
+
+
+def test_a_rule_does_not_let_a_call_pass_that_changes_the_journal(tmp_path):
+    """Of a tool of the user's, which says what it writes: a person is asked."""
+
+    @tool(effects=lambda path: Effects(writes={f"file:{tmp_path}/{path}"}))
+    def put(path: str) -> str:
+        "Writes a file."
+        return "written"
+
+    rules = StandingRules()
+    rules.add(Rule("approve", "put"))
+    calls = [("put", {"path": "a.txt"}), ("put", {"path": "toolspeak.db"})]
+    for policy in ({"rules": rules}, {"policy": [Rule("approve", "put")]}):
+        events = run(SqliteJournal(tmp_path / "toolspeak.db"), [put], [said(*calls), "done"], **policy)
+        (asked,) = [event for event in events if isinstance(event, ApprovalRequested)]
+        assert asked.call_id == "call_1_1"
+
+
+def test_the_rules_and_the_servers_of_a_command_are_not_for_its_model(tmp_path):
+    (tmp_path / "rules").write_text("")
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {}}')
+    book = {"turns": [said(*changing("rules")[:4], *changing(".mcp.json")[:4]), "done"]}
+    (tmp_path.parent / f"{tmp_path.name}.json").write_text(json.dumps(book))
+    model = f"scripted:{tmp_path.parent / tmp_path.name}.json"
+    options = ("--model", model, "--approve", "all", "--journal", "none", "--json")
+    done = completed_text(
+        ["run", *options, "--rules", "rules", "--mcp", ".mcp.json", "--workspace", ".", "go"], cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if "ToolFinished" in line]
+    assert len(lines) == 8
+    assert sum("no tool may change it" in line for line in lines) >= 4
+    assert (tmp_path / "rules").read_text() == ""
+    assert (tmp_path / ".mcp.json").read_text() == '{"mcpServers": {}}'
