@@ -105,3 +105,15 @@ def test_the_model_is_shown_how_to_write_it():
     result = Agent(provider, [look], dialect="mistral-v11").run_sync("go")
     assert (result.answer, runs) == ("Done.", ["b"])
     assert "TOOL_CALLS]look{" in cast("TextMessage", provider.requests[1].messages[-1]).text
+
+
+@pytest.mark.parametrize(
+    "dialect", [each for each in MARKED if each.name not in ("kimi-k2", "deepseek-v3")], ids=lambda each: each.name
+)
+def test_a_call_without_a_name_is_told_beside_a_good_one(dialect: Dialect):
+    reply = written(dialect, FIRST, ("read", {"file": "b"}))
+    for name, rest in (("write", ("read", {"file": "b"})), ("read", FIRST)):
+        turn = read_turn(dialect, reply.replace(name, ""), TOOLS)
+        assert [type(call) for call in turn.calls].count(MalformedCall) == 1, reply
+        assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] in ([rest], [])
+        check_splits(dialect, reply.replace(name, ""), TOOLS, splits=[list(reply.replace(name, ""))])

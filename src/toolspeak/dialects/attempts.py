@@ -35,6 +35,7 @@ _LINE_END = re.compile(r"[ \t]*")
 _MEANT = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
 _SENTENCE_ENDS = ".!?…。！？"
 _QUOTES = "\"'“‘„«`([{|"
+_ESCAPE = re.compile(r"&(?:amp;)*(?:lt|#\d+);|\\u00[0-9a-f]{2}")
 _MARKS = tuple("<>[]|")
 _INDENT = 4
 _SAMPLE = ToolSpec("tool_name", "", {"type": "object", "properties": {"argument": {}}, "required": ["argument"]})
@@ -171,6 +172,8 @@ def unmarked(text: str, names: Collection[str], ends: Iterable[str]) -> bool:
         return False
     for head in _heads(tuple(names)).finditer(said):
         before = said[: head.start()]
+        if _ESCAPE.search(said, max(0, before.rfind("\n") + 1 - SEEN), head.end()):
+            continue  # as a result writes it, which the model repeats
         line = before[before.rfind("\n") + 1 :]
         if place_of(before) == "line" or line.lstrip().startswith(_MARKS) or line.rstrip().endswith(_MARKS):
             return True

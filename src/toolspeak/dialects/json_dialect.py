@@ -32,7 +32,7 @@ WriteResult = Callable[[Live, ToolResult], str]
 THINK = Marker("reasoning", "<think>", "</think>")
 
 _SPACE = re.compile(r"\s*")
-_NAME = re.compile(r'[^"\\\x00-\x1f]+')
+_NAME = re.compile(r'[^"\\\x00-\x1f]*')  # empty: a call too, of which the model is told
 _MAX_NAME = 160
 _KEY = re.compile(r"(?:parameters|arguments|args)(?=\")|[a-z]{0,10}\Z")
 
@@ -92,7 +92,7 @@ def _after_brace(leading: Sequence[str]) -> str:
     steps = [
         *map(re.escape, leading),
         ":",
-        r'"[^"\\\x00-\x1f]{1,256}"',
+        r'"[^"\\\x00-\x1f]{0,256}"',
         ",",
         '"(?:parameters|arguments|args)"',
     ]

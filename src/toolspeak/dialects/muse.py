@@ -34,7 +34,7 @@ from toolspeak.dialects.steps import begins
 _START, _MESSAGE, _EOM = "<|start|>assistant", "<|message|>", "<|eom|>"
 ENDS = (_EOM, "<|eot|>")
 _END = re.compile("|".join(map(re.escape, ENDS)))
-_HEADER = re.compile(r"\s*(?:<\|start\|>assistant)?\s*to=([^\s<|]+)<\|message\|>")
+_HEADER = re.compile(r"\s*(?:<\|start\|>assistant)?\s*to=([^\s<|]*)<\|message\|>")
 _ADDRESSEE = re.compile(r"[^\s<|]*")
 _BLOCK = ("<atem:function_calls>", "</atem:function_calls>")
 _LIVE = re.compile(r"<(?=\||\s*+(?:/\s*+)?(?ai:atem:|tool_output))")
