@@ -12,7 +12,7 @@ from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, ForgedResults, 
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 from toolspeak.execute.secrets import Secrets
-from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
+from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 KEY = 'sk-"quoted"-0123456789'
 NAMES = {"KEY": KEY, "PEM": "-----BEGIN-----\\nabcdefghij\\nklmnopqrst\\n-----END-----"}
@@ -80,3 +80,27 @@ def test_pieces_that_go_on_are_hidden_like_the_whole(values, pieces):
         shown, held = shown + secrets.hide_text(held[:certain]), held[certain:]
         assert len(held) < 2 * secrets.longest
     assert shown + secrets.hide_text(held) == secrets.hide_text("".join(pieces))
+
+
+@pytest.mark.parametrize("dialect", [*DIALECTS, "native", "hermes", "qwen3-coder", "glm45"])
+def test_a_secret_that_is_called_as_a_tool_is_nowhere(dialect):
+    """Nor as the name of an argument, nor as a call's id."""
+    call = ToolCall("c", KEY, {"text": KEY, KEY: 1})
+    if dialect == "native":
+        turn = ScriptedTurn("", calls=[ScriptedCall(KEY, {"text": KEY, KEY: 1}, id=KEY)])
+    else:
+        turn = get_dialect(dialect).render([Message("assistant", (call,))])[0].text
+    provider = ScriptedProvider([turn, "Done."], tools=dialect == "native")
+    items = []
+
+    async def main():
+        agent = Agent(provider, [note], secrets=NAMES, dialect=dialect)
+        run = agent.start("go")
+        items.extend([item async for item in run.stream()])
+        return run.state
+
+    state = asyncio.run(main())
+    shown = "".join(map(repr, items)) + repr(list(state.messages)) + repr(provider.requests)
+    assert "0123456789" not in shown
+    assert "secret" in shown
+    assert state.answer == "Done."

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from click.testing import CliRunner
-from terminal_harness import DEADLINE, environment
+from terminal_harness import DEADLINE, TerminalProcess, environment
 
 from forked import completed_text
 from toolspeak import Agent, Session
@@ -226,7 +226,7 @@ def test_whoever_follows_a_run_is_told_when_it_is_deleted(folder):
     folder.read(lambda journal: journal.append(records[0]))
     follower = folder.start("show", "held", "--follow")
     assert "run started" in follower.stdout.readline()
-    folder.here("sessions", "delete", "s")
+    folder.here("sessions", "delete", "s", "--yes")
     _, told = follower.communicate(timeout=DEADLINE)
     assert (follower.returncode, "held was deleted" in told) == (2, True)
 
@@ -411,8 +411,10 @@ def test_sessions_are_continued_listed_renamed_forked_searched_moved_and_deleted
     assert folder.here("run", "Otherwise?", "--session", forked[:8]) == "Forked.\n"
     exported = folder.here("sessions", "export", short)
     assert "already" in folder.here("sessions", "import", write(folder.path.parent / "s.jsonl", exported), code=1)
-    folder.here("sessions", "delete", short)
-    assert "no session" in folder.here("sessions", "delete", short, code=2)
+    assert "give the session's whole id" in folder.here("sessions", "delete", short, code=2)
+    assert short in folder.here("sessions")
+    folder.here("sessions", "delete", short, "--yes")
+    assert "no session" in folder.here("sessions", "delete", short, "--yes", code=2)
     assert folder.here("sessions", "import", str(folder.path.parent / "s.jsonl")).strip() == session["session_id"]
     assert folder.here("sessions", "export", short) == exported
     assert "line 1" in folder.here("sessions", "import", write(folder.path.parent / "x", "{}"), code=1)
@@ -499,3 +501,18 @@ def test_a_task_behind_a_run_that_waits_is_refused_until_it_is_decided_or_closed
     assert "it has ended" in folder.toolspeak("resume", first.run_id, "--approve", "all", code=1)
     assert not (folder.work / "a.txt").exists()
     assert "--close goes with --session or -c" in folder.toolspeak("run", "--close", "next", code=2)
+
+
+@pytest.mark.parametrize(("answer", "gone"), [("y\n", True), ("n\n", False), ("\n", False), ("\x04", False)])
+def test_deleting_a_session_says_what_it_deletes_and_asks_at_a_terminal(folder, answer, gone):
+    for record in a_run("one", session_id="session", task="Paint \x1b[2J it"):
+        folder.read(lambda journal, record=record: journal.append(record))
+    env = {**environment(), **folder.env}
+    with TerminalProcess("sessions", "delete", "sess", cwd=folder.work, env=env) as process:
+        shown = process.read_until("Remove it for good?")
+        assert "session session, last used" in shown
+        assert "1 runs with" in shown
+        assert "\x1b[2J" not in shown
+        process.type(answer)
+        process.finish()
+    assert (folder.read(lambda journal: journal.session("session")) is None) == gone

@@ -73,11 +73,18 @@ def without_secrets(message: Message, secrets: Secrets) -> Message:
 
 
 def hide_call(call: ToolCall, secrets: Secrets) -> ToolCall:
-    """The call with placeholders for secrets in its arguments and in the text it was repaired from."""
+    """The call with placeholders for secrets in its name, its ids, its arguments and the text it was repaired from."""
     if not secrets:
         return call
     raw = None if call.repaired_from is None else secrets.hide_text(call.repaired_from)
-    return replace(call, arguments=secrets.hide(call.arguments), repaired_from=raw)
+    return replace(
+        call,
+        id=secrets.hide_name(call.id),
+        name=secrets.hide_name(call.name),
+        arguments=secrets.hide(call.arguments),
+        provider_id=None if call.provider_id is None else secrets.hide_name(call.provider_id),
+        repaired_from=raw,
+    )
 
 
 def _hide(part: Part, secrets: Secrets) -> Part:
@@ -86,8 +93,9 @@ def _hide(part: Part, secrets: Secrets) -> Part:
             return replace(part, text=secrets.hide_text(text))
         case ToolCall():
             return hide_call(part, secrets)
-        case MalformedCall(raw=raw, reason=reason):
-            return replace(part, raw=secrets.hide_text(raw), reason=secrets.hide_text(reason))
+        case MalformedCall(raw=raw, reason=reason, name=name):
+            name = None if name is None else secrets.hide_name(name)
+            return replace(part, raw=secrets.hide_text(raw), reason=secrets.hide_text(reason), name=name)
         case ToolResult():
             return hide_secrets(part, secrets)
         case _:

@@ -9,6 +9,7 @@ from toolspeak.data.deltas import (
     ArgumentsDelta,
     CallCompleted,
     CallMalformed,
+    CallStarted,
     Delta,
     ForgedResults,
     ReasoningDelta,
@@ -54,15 +55,23 @@ class Shown:
             case CallCompleted(index):
                 await self._end_arguments(index)
                 raw = None if delta.repaired_from is None else self._secrets.hide_text(delta.repaired_from)
-                await self._pass_on(replace(delta, arguments=self._secrets.hide(delta.arguments), repaired_from=raw))
+                delta = replace(delta, arguments=self._secrets.hide(delta.arguments), repaired_from=raw)
+                await self._pass_on(self._named(delta))
+            case CallStarted():
+                await self._pass_on(self._named(delta))
             case CallMalformed(index):
                 await self._end_arguments(index)
                 hide = self._secrets.hide_text
-                await self._pass_on(replace(delta, raw=hide(delta.raw), reason=hide(delta.reason)))
+                name = None if delta.name is None else self._secrets.hide_name(delta.name)
+                await self._pass_on(replace(delta, raw=hide(delta.raw), reason=hide(delta.reason), name=name))
             case ForgedResults(raw):
                 await self._pass_on(ForgedResults(self._secrets.hide_text(raw)))
             case _:
                 await self._pass_on(delta)
+
+    def _named(self, delta: CallStarted | CallCompleted) -> Delta:
+        hide = self._secrets.hide_name
+        return replace(delta, name=hide(delta.name), id=None if delta.id is None else hide(delta.id))
 
     async def _pass_on(self, delta: Delta) -> None:
         waits = self._publish(delta)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -117,12 +118,26 @@ def rename(context: click.Context, session: str, title: str) -> None:
 
 @sessions.command
 @click.argument("session")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
-def delete(context: click.Context, session: str) -> None:
-    """Remove SESSION with its runs, for good."""
+def delete(context: click.Context, session: str, yes: bool) -> None:
+    """Remove SESSION with its runs, for good.
+
+    It says what that is, and asks at a terminal. Without one, SESSION is the whole id, or --yes is said.
+    """
 
     async def work(journal: Journal) -> None:
-        await journal.delete_session((await find_session(journal, session)).session_id)
+        info = await find_session(journal, session)
+        runs = await journal.runs(session_id=info.session_id)
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.updated))
+        count = sum(run.records for run in runs)
+        what = f"session {info.session_id}, last used {used}: {len(runs)} runs with {count} records, {info.title!r}"
+        click.echo(f"toolspeak: {printable(what)}", err=True)
+        if not yes and sys.stdin.isatty():
+            click.confirm("Remove it for good?", abort=True, err=True)
+        elif not yes and session != info.session_id:
+            raise UsageError("nothing is removed: without a terminal to ask at, give the session's whole id, or --yes")
+        await journal.delete_session(info.session_id)
 
     _do(context, work)
 

@@ -197,7 +197,12 @@ def hide_secrets(result: ToolResult, secrets: Secrets) -> ToolResult:
         return result
     content = tuple(hide_part(part, secrets) for part in result.content)
     return replace(
-        result, content=content, structured=secrets.hide(result.structured), extra=secrets.hide(result.extra)
+        result,
+        call_id=secrets.hide_name(result.call_id),
+        name=secrets.hide_name(result.name),
+        content=content,
+        structured=secrets.hide(result.structured),
+        extra=secrets.hide(result.extra),
     )
 
 

@@ -15,6 +15,7 @@ from toolspeak.data.tools import Effects
 from toolspeak.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _MIN_VALUE = 4
 _MIN_LINE = 8  # shorter lines of a longer value are common words and brackets
 
@@ -97,6 +98,12 @@ class Secrets:
         if not self._values:
             return text
         return self._hidden.sub(lambda found: self._placeholders.get(found[0], found[0]), text)
+
+    def hide_name(self, name: str) -> str:
+        """Like `hide_text`, for a tool's name or a call's id: what comes of it is a name too, which every model API and
+        every dialect takes."""
+        hidden = self.hide_text(name)
+        return name if hidden == name else _NO_NAME.sub("_", hidden).strip("_")
 
     def certain(self, text: str) -> int:
         """How many characters of a text that goes on can be hidden for themselves: behind them stands an end that may

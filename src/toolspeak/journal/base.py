@@ -157,8 +157,8 @@ class Journal(Protocol):
         ...
 
     async def delete_session(self, session_id: str) -> None:
-        """Removes a session with its runs for good. Raises RunBusy if one of them is held, and RunConflict if there
-        is no such session."""
+        """Removes a session with its runs, and those that their tools started, for good. Raises RunBusy if one of them
+        is held, and RunConflict if there is no such session."""
         ...
 
     async def search(

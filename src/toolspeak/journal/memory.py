@@ -148,7 +148,10 @@ class MemoryJournal:
     async def delete_session(self, session_id: str) -> None:
         if session_id not in self._sessions:
             raise session_conflict(session_id, 0, None)
-        mine = [run_id for run_id, run in self._runs.items() if run.records and _info(run).session_id == session_id]
+        known = {run_id: _info(run) for run_id, run in self._runs.items() if run.records}
+        mine = [run_id for run_id, info in known.items() if info.session_id == session_id]
+        for parent in mine:  # grows with the runs that these have started
+            mine += [name for name, info in known.items() if info.parent_run_id == parent and info.session_id is None]
         for run_id in mine:
             if self._runs[run_id].owner is not None and self._runs[run_id].until > time.time():
                 raise busy(run_id, self._runs[run_id].until)

@@ -71,6 +71,14 @@ ON CONFLICT (run_id) DO UPDATE SET status = excluded.status, title = excluded.ti
     principal = excluded.principal, parent_run_id = excluded.parent_run_id
 WHERE runs.created IS NULL"""
 
+_OF_SESSION = """\
+WITH RECURSIVE mine(run_id) AS (
+    SELECT run_id FROM runs WHERE session_id = $1
+    UNION SELECT runs.run_id FROM runs, mine WHERE runs.parent_run_id = mine.run_id AND runs.session_id IS NULL
+)
+SELECT run_id, number, owner, held_until, {now} FROM runs WHERE run_id IN (SELECT run_id FROM mine) {update}"""
+"""The runs of a session, with those that their tools started."""
+
 _DELETE = (
     """
 DELETE FROM blob_uses WHERE pos >= $1 AND pos < $2""",
@@ -273,9 +281,7 @@ class SqlJournal(SqlLeases):
         async with self._writing() as db:
             if await self._session(db, session_id) is None:
                 raise session_conflict(session_id, 0, None)
-            runs = await db.rows(
-                "SELECT run_id, number, owner, held_until, {now} FROM runs WHERE session_id = $1 {update}", session_id
-            )
+            runs = await db.rows(_OF_SESSION, session_id)
             for run_id, _, owner, until, now in runs:
                 if owner is not None and until > now and not is_dead(owner):
                     raise busy(run_id, until)
@@ -284,7 +290,7 @@ class SqlJournal(SqlLeases):
                     wanted = statement.count("$")
                     await db.change(statement, *(number * SPAN, (number + 1) * SPAN)[:wanted])
                 await self._delete_records(db, number)
-            await db.change("DELETE FROM runs WHERE session_id = $1", session_id)
+                await db.change("DELETE FROM runs WHERE number = $1", number)
             await db.change("DELETE FROM sessions WHERE session_id = $1", session_id)
 
     async def _session(self, db: Connection, session_id: str) -> SessionInfo | None:

@@ -273,6 +273,24 @@ async def check_sessions(open_store: OpenStore) -> None:
     assert list(await journal.runs(session_id=session)) == []
 
 
+async def check_a_session_is_deleted_with_the_runs_that_its_tools_started(open_store: OpenStore) -> None:
+    journal, session, other = open_store(), new_id(), new_id()
+    parent, child, grandchild, apart, alone = (new_id() for _ in range(5))
+    await write(journal, a_run(parent, session_id=session))
+    of_tools = ((child, parent, None), (grandchild, child, None), (apart, parent, other), (alone, new_id(), None))
+    for run_id, of, its_session in of_tools:
+        records = a_run(run_id, session_id=its_session)
+        await write(journal, [replace(record, parent_run_id=of) for record in records])
+    lease = await journal.acquire(grandchild, "me", 60)
+    await refused(RunBusy, journal.delete_session(session))
+    await journal.release(lease)
+    await journal.delete_session(session)
+    assert [bool(await journal.read(run_id)) for run_id in (parent, child, grandchild, apart, alone)] == [
+        *(False, False, False),
+        *(True, True),
+    ]
+
+
 async def check_a_refused_start_leaves_nothing(open_store: OpenStore) -> None:
     journal, session, run_id = open_store(), new_id(), new_id()
     await write(journal, a_run(new_id(), session_id=session))
@@ -345,6 +363,7 @@ JOURNAL_CHECKS: tuple[Check, ...] = (
     check_a_holder_is_asked_to_suspend,
     check_runs_are_listed,
     check_sessions,
+    check_a_session_is_deleted_with_the_runs_that_its_tools_started,
     check_a_refused_start_leaves_nothing,
     check_a_session_is_added_as_it_is,
     check_search,
