@@ -48,6 +48,51 @@ ROWS = [
     ("To list, use `{call}`, which lists.", TEXT),
     ("To list, use {call} and so on.", TEXT),
     ("To list, use {call}, which lists.", TEXT),
+    # Code blocks, as CommonMark has them.
+    ("~~~xml\n{call}\n~~~", CALL),
+    ("````xml\n{call}\n````", CALL),
+    ("~~~py\n```\n~~~\n{call}", CALL),
+    ("```py\nprint('```')\n```\n{call}", CALL),
+    ("~~~\n{call}\n~~~\nThat is it.", TOLD),
+    ("Like this:\n\n~~~xml\n{call}\n~~~\n", TOLD),
+    ("So:\n~~~py\n```\n{call}\n```\n~~~\nThat is it.", TEXT),
+    ("So:\n````md\n```xml\n{call}\n```\n````\nThat is it.", TEXT),
+    ("So:\n````md\nIt is\n```xml\n{call}\n```\n````\nThat is it.", TEXT),
+    ("So:\n```md\n# ~~~\n{call}\n```\nThat is it.", TEXT),
+    ("- So:\n\n  ```xml\n  {call}\n  ```\n- That is it.", TEXT),
+    ("- ```\n  Well:\n  {call}\n  ```\n- That is it.", TEXT),
+    ("1. So:\n    ~~~\n    Well:\n    {call}\n    ~~~\n2. That is it.", TEXT),
+    ("It is ``x ` {call}`` here.", TEXT),
+    # Quotations, tables, emphasis, elements of HTML.
+    ("> {call}\n\nThat is it.", TEXT),
+    ("> ```\n> So:\n> {call}\n\n{call}", CALL),
+    ("You write\n\n> {call}\n", TOLD),
+    ("| a | {call} |\n| b | c |\n\nThat is it.", TEXT),
+    ("| a | {call}\n| b | c\n\nThat is it.", TEXT),
+    ("So **{call}** lists.", TEXT),
+    ("**{call}** lists.", TEXT),
+    ("So *{call}* lists.", TEXT),
+    ("<pre>\n{call}\n</pre>\nThat is it.", TEXT),
+    ("So <code>{call}</code> lists.", TEXT),
+    ("<pre><code>x = 1\n\n{call}\n</code></pre>\nThat is it.", TEXT),
+    ("Use <code>x</code> for it.\n{call}", CALL),
+    ("**I look.** {call}", CALL),
+    ("- {call}\n", CALL),
+    ("1. {call}\n", CALL),
+    # Other languages.
+    ("« {call} » liste les fichiers.", TEXT),
+    ("«{call}» перечисляет файлы.", TEXT),
+    ("Mit „{call}“ listet man auf.", TEXT),
+    ("»{call}« listet auf.", TEXT),
+    ("「{call}」と書きます。", TEXT),
+    ("写 {call}。", TEXT),
+    ("写 {call}，然后运行。", TEXT),
+    ("请用 {call} 来列出文件。", TEXT),
+    ("请用{call}来列出文件。", TEXT),
+    ("هل {call}؟", TEXT),
+    ("我来看看。{call}", CALL),
+    ("我来看看\n{call}", CALL),
+    ("¿Lo hago? {call}", CALL),
 ]
 
 
@@ -57,6 +102,8 @@ def test_the_table_holds_in_every_dialect(name: str, row: str, what: str):
     dialect = get_dialect(name)
     if written(dialect)[0].isalpha() and "use" in row:
         return  # a word that begins a call begins a line
+    if "```" in written(dialect) and row.startswith("> ```"):
+        return  # a fence of its own, without the sign of the quotation
     text = row.replace("{call}", written(dialect))
     turn = read_turn(dialect, text, TOOLS)
     check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 5))])
@@ -65,6 +112,16 @@ def test_the_table_holds_in_every_dialect(name: str, row: str, what: str):
     if what != CALL:
         assert turn.text == text
         assert [getattr(call, "code", "") for call in turn.calls] == (["quoted_call"] if what == TOLD else [])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_block_quote_of_several_lines_is_one(name: str):
+    dialect = get_dialect(name)
+    text = f"You write\n\n> {written(dialect)}\n\nand that is all.".replace("\n", "\n> ")
+    turn = read_turn(dialect, text, TOOLS)
+    assert not [call for call in turn.calls if isinstance(call, ToolCall)]
+    assert "that is all" in turn.text
+    check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 5))])
 
 
 INDENTED = "<function=run>\n    <parameter=command>\n    ls\n    </parameter>\n    </function>"

@@ -16,7 +16,7 @@ TOOLS = [ToolSpec("say", "", {"type": "object", "properties": {"text": {"type": 
 
 def ends_of(dialect: Dialect) -> list[str]:
     parser = dialect.parser(TOOLS)
-    return [end.text for end in parser.thought_ends] if isinstance(parser, BlockParser) else []
+    return [end.text for end in parser.format.table.markup.thought_ends] if isinstance(parser, BlockParser) else []
 
 
 THINKING = [(dialect, end) for dialect in DIALECTS for end in ends_of(dialect)]

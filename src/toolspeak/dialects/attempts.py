@@ -13,31 +13,25 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Literal
 
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.body import CUT
 from toolspeak.dialects.end_marker import EndMarker
+from toolspeak.dialects.markdown import Markdown
 from toolspeak.dialects.markers import Found
 from toolspeak.dialects.openings import Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE, Problem
 from toolspeak.dialects.schema_text import example_tools, sample_arguments
 
-SEEN = 64
-"""Characters of the text in front of a marker that tell where it stands. Tags are shorter than that."""
-
 _KEPT = 1 << 16
-
-Place = Literal["line", "sentence", "indented"]
+_TAG = 64
+"""Characters that a tag takes at most."""
 
 _LINE_END = re.compile(r"[ \t]*")
 _MEANT = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
-_SENTENCE_ENDS = ".!?…。！？"
-_QUOTES = "\"'“‘„«`([{|"
 _ESCAPE = re.compile(r"&(?:amp;)*(?:lt|#\d+);|\\u00[0-9a-f]{2}")
 _MARKS = tuple("<>[]|")
-_INDENT = 4
 _SAMPLE = ToolSpec("tool_name", "", {"type": "object", "properties": {"argument": {}}, "required": ["argument"]})
 
 
@@ -75,16 +69,10 @@ class Said:
         return "".join(self._pieces[found:])[-count:]
 
 
-def place_of(before: str) -> Place:
-    """Where a marker stands, behind this text: at the start of a line or of a sentence, indented as code is, or in the
-    middle of a sentence."""
-    line = before[before.rfind("\n") + 1 :]
-    said = line.rstrip()
-    if not said:
-        return "indented" if len(line.expandtabs(_INDENT)) >= _INDENT else "line"
-    if said[-1] in _QUOTES:
-        return "sentence"
-    return "sentence" if len(said) < len(line) and said[-1] not in _SENTENCE_ENDS else "line"
+def may_attempt(here: Markdown) -> bool:
+    """Whether a marker that stands here may be an attempt: it begins a line, a numbered item or a sentence."""
+    place = here.place
+    return place == "line" or (place == "item" and here.last == ".")
 
 
 def attempted(tried: Found, end: EndMarker | None, window: str, names: Iterable[str], ending: bool) -> bool | None:
@@ -129,16 +117,19 @@ def as_attempt(tried: Found, example: str, cut: bool) -> Found:
     problem = Problem("truncated", CUT) if cut else Problem("unreadable", unreadable)
     # A tag is part of the body that it begins.
     length = 0 if isinstance(marker.opening, Tag) else len(marker.text) if marker.begins_tag else tried.length
-    return Found(marker, length, False, tried.notes, tried.reader, problem)
+    return Found(marker, length, "", tried.notes, tried.reader, problem)
 
 
-def lone_end(before: str, ends: Iterable[str]) -> str:
+def lone_end(read: Markdown, ends: Iterable[str]) -> str:
     """The end marker of calls with which a reply ends though nothing opened it; empty if there is none, or if it is
     mentioned in a sentence."""
-    said = before.rstrip()
+    said = read.tail.rstrip()
     end = max((end for end in ends if said.endswith(end)), key=len, default="")  # one may end in another
-    front = said.removesuffix(end)
-    return end if end and (not front.strip() or place_of(front) == "line") else ""
+    if not end or read.in_block or read.in_inline_code:
+        return ""
+    front = Markdown()
+    front.add("x" * read.is_cut + said.removesuffix(end))
+    return end if not said.removesuffix(end).strip() or front.place == "line" else ""
 
 
 def lone_end_problem(end: str, example: str) -> Problem:
@@ -172,10 +163,12 @@ def unmarked(text: str, names: Collection[str], ends: Iterable[str]) -> bool:
         return False
     for head in _heads(tuple(names)).finditer(said):
         before = said[: head.start()]
-        if _ESCAPE.search(said, max(0, before.rfind("\n") + 1 - SEEN), head.end()):
+        if _ESCAPE.search(said, max(0, before.rfind("\n") + 1 - _TAG), head.end()):
             continue  # as a result writes it, which the model repeats
         line = before[before.rfind("\n") + 1 :]
-        if place_of(before) == "line" or line.lstrip().startswith(_MARKS) or line.rstrip().endswith(_MARKS):
+        here = Markdown()
+        here.add(line)
+        if may_attempt(here) or line.lstrip().startswith(_MARKS) or line.rstrip().endswith(_MARKS):
             return True
     return False
 

@@ -37,11 +37,6 @@ class BlockParser(TextParser):
         return self._format
 
     @property
-    def in_text(self) -> bool:
-        """Whether what was read so far ends in text outside inline code, with nothing begun."""
-        return self._state == self._text and not self._held and not self._quoting
-
-    @property
     def broken_at(self) -> int | None:
         return self._block.offset if self._block is not None and self._block.problem is not None else None
 
@@ -55,8 +50,9 @@ class BlockParser(TextParser):
                 self._may_end = ""  # it says that what follows is none
             self._state = self._over if marker.ends_turn else self._text if marker.ends_reasoning else self._state
             return body_at
-        self._quoting, self._may_end = False, ""
+        self._may_end = ""
         if marker.kind == "reasoning":
+            self._begin_section()
             self._depth, self._thought, self._restated = 1, marker, self._restated or not marker.nested
             self._state = self._label if marker.label else self._reasoning
             self._thought_ends = (self._ends[marker],)
@@ -68,7 +64,7 @@ class BlockParser(TextParser):
         else:
             body = ResultsBody(self._format.caps)
         body.start = self._position + body_at
-        self._block = OpenBlock(marker, self._ends.get(marker), body, found.notes, found.fenced)
+        self._block = OpenBlock(marker, self._ends.get(marker), body, found.notes, found.fence)
         if found.problem is not None:
             self._fail(self._block, found.problem, self._position + at)
         else:
@@ -121,7 +117,7 @@ class BlockParser(TextParser):
         if closed > 0:
             raw = block.body.raw
             self._finish(block, out)
-            if block.marker.kind == "calls" and not (block.fenced or block.marker.tails):
+            if block.marker.kind == "calls" and not (block.fence or block.marker.tails):
                 self._echo = Echo(raw, end.text, self._opens_calls)
             return closed
         frame = stands(text, position, self._block_format.table.markup.frames)
@@ -209,7 +205,7 @@ class BlockParser(TextParser):
         stripped = rest.lstrip()
         for i, tail in enumerate(self._tails):
             if stripped.startswith(tail):
-                if self._quote is not None and tail == "```":
+                if self._quote is not None and tail[0] in "`~":
                     self._quote.closed = True
                 self._tails = self._tails[i + 1 :]
                 self._state = self._after_block if self._tails else self._text
@@ -223,10 +219,10 @@ class BlockParser(TextParser):
         if self._echo is not None:
             self._echo = None
             out += self.feed("") if self._held else []
-        self._end_thoughts(out, normal)
-        if self._held and self._state == self._text and self._table.tried(self._held, 0):
+        if self._held and self._state == self._text and self._waits_to_end():
             self._ending = "normal" if normal else "cut"
             out += self.feed("")
+        self._end_thoughts(out, normal)
         if self._quote is not None:
             self._end_quote(self._quote, out, normal)
         elif self._block is not None:
@@ -238,6 +234,13 @@ class BlockParser(TextParser):
             self._report_unmarked(self._position, out)
         elif self._state == self._text:
             self._report_end(out)
+
+    def _waits_to_end(self) -> bool:
+        """Whether what is held is more than text, now that nothing follows it."""
+        if self._table.tried(self._held, 0):
+            return True
+        verdict = self._table.decide(self._held, False)
+        return isinstance(verdict, Found) and verdict.marker.kind in ("reasoning", "results")
 
     def _expect_block(self) -> OpenBlock:
         assert self._block is not None, "a block state without a block is our bug"
@@ -254,9 +257,9 @@ class BlockParser(TextParser):
     def _finish(self, block: OpenBlock, out: list[Delta]) -> None:
         """The block is over, with its end marker or with the turn."""
         self._block = None
-        self._seen.clear()
+        self._begin_section()
         again = (block.marker.end,) if block.marker.end and block.marker.kind == "calls" else ()
-        self._tails = ("```",) if block.fenced else (*block.marker.tails, *again)
+        self._tails = (block.fence,) if block.fence else (*block.marker.tails, *again)
         self._state = self._after_block if self._tails else self._text
         if block.marker.kind == "results":
             out.append(ForgedResults(block.body.raw.value()))
@@ -297,7 +300,7 @@ class BlockParser(TextParser):
 
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
         if self._state == self._after_block:
-            if not self._held.strip().startswith("`"):
+            if self._held.strip()[:1] not in ("`", "~"):
                 out.append(self._text_kind(self._held))
             return
         if self._state == self._label and self._held == self._thought.label.strip():
@@ -310,7 +313,7 @@ class BlockParser(TextParser):
             marker = next(marker for marker in self._table.markers if marker.kind == "calls")
             body = self._format.new_body(marker, self._calls, self._format.caps)
             cut = Problem("truncated", CUT)
-            block = OpenBlock(marker, None, body, (), False, cut, self._position)
+            block = OpenBlock(marker, None, body, (), "", cut, self._position)
             body.raw.add(self._held)
             self._finish(block, out)
         elif verdict == "undecided" and self._block_format.table.markup.is_cut(self._held):

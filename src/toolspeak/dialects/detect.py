@@ -24,6 +24,7 @@ from toolspeak.dialects.base import BatchRule, Dialect, DialectInfo, Parser, Sec
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.body import Body
 from toolspeak.dialects.hermes import HERMES
+from toolspeak.dialects.markdown import Markdown
 from toolspeak.dialects.markers import Found, Marker
 from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.opened import OpenedParser
@@ -103,9 +104,9 @@ class AutoParser(BlockParser):
     def _format_of(self, found: Found) -> BlockFormat:
         return found.reader.format if isinstance(found.reader, Reader) else self._format
 
-    def _suspicion(self, found: Found, text: str, start: int, at: int, quoting: bool) -> Kind | None:
+    def _suspicion(self, found: Found, here: Markdown) -> Kind | None:
         turn = isinstance(found.reader, Reader) and found.reader.turn
-        return None if turn else super()._suspicion(found, text, start, at, quoting)
+        return None if turn else super()._suspicion(found, here)
 
     def _keep_place(self) -> Any:
         return super()._keep_place(), self._union.current

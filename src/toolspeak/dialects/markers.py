@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from toolspeak.data.values import changed, quick
 from toolspeak.dialects.end_marker import EndMarker, beginnings
+from toolspeak.dialects.markdown import FENCE, FENCE_START, run_end
 from toolspeak.dialects.openings import Alone, Answer, AtEnd, Opening, Signature, Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE, Problem
 
@@ -68,12 +69,13 @@ class Marker:
 
 @quick()
 class Found:
-    """A start marker of `length` characters; for a block the body's first character follows it. `reader` is who reads
-    what it opens, where there are several. With a `problem` that is a call which nobody can read."""
+    """A start marker of `length` characters; for a block the body's first character follows it. `fence` stands before
+    it and opens a code block. `reader` is who reads what it opens, where there are several. With a `problem` that is a
+    call which nobody can read."""
 
     marker: Marker
     length: int
-    fenced: bool = False
+    fence: str = ""
     notes: tuple[str, ...] = ()
     reader: object = None
     problem: Problem | None = None
@@ -82,8 +84,6 @@ class Found:
 Verdict = Found | Answer
 
 _ELEMENT = re.compile(r"<([A-Za-z_][\w:.-]*)>")
-FENCE = re.compile(r"`{3,}[\w+.-]{0,16}\s*")
-FENCE_START = re.compile(r"`{1,2}|`{3,}[\w+.-]{0,16}\s*")
 _ATTRIBUTES_START = re.compile(r"\s[^<>]*")
 NO_REASONING = Marker("reasoning", "", None)
 
@@ -142,7 +142,7 @@ class Table(Protocol):
 
 
 class MarkerTable:
-    """Decides candidates: texts that begin with a marker's first character or a backtick and may grow into a marker.
+    """Decides candidates: texts that begin with a marker's first character or a fence's and may grow into a marker.
 
     A block may stand in a code fence, and a code fence may stand in a block. `specials` are the model's special
     tokens that frame a turn: an engine drops them, so they are noise. `severed`: see `Markup`. `stops` are
@@ -160,7 +160,7 @@ class MarkerTable:
         self._signed = [(each, each.opening) for each in self.markers if isinstance(each.opening, Signature)]
         literal = [each for each in self.markers if not each.element and not isinstance(each.opening, Signature)]
         self._literals = sorted(literal, key=lambda marker: len(marker.text), reverse=True)
-        starts = {"`", *(each.text for each in self.markers if not isinstance(each.opening, Signature))}
+        starts = {"`", "~", *(each.text for each in self.markers if not isinstance(each.opening, Signature))}
         starts |= {char for _, signature in self._signed for char in signature.first if not char.isalpha()}
         starts |= {part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)}
         starts |= {word for _, signature in self._signed for word in signature.words}
@@ -210,7 +210,7 @@ class MarkerTable:
     def _ones(self) -> Container[str]:
         """The first characters of candidates that may be markers whatever follows."""
         short = {each.text.lower() for each in self.markers if len(each.text) < 2}
-        return frozenset(short.union(*(signature.first for _, signature in self._signed), "`"))
+        return frozenset(short.union(*(signature.first for _, signature in self._signed), "`~"))
 
     @cached_property
     def _usual_markers(self) -> Sequence[Marker]:
@@ -248,12 +248,12 @@ class MarkerTable:
         return "text" if whole and verdict in ("undecided", "opened") else verdict
 
     def _decide(self, held: str, in_code: bool, final: bool, forms: bool) -> Verdict:
-        start = 0
-        if held[0] == "`":
+        start, run = 0, ""
+        if held[0] in "`~":
             fence = FENCE.match(held)
             if fence is None or fence.end() == len(held):
                 return "undecided" if FENCE_START.fullmatch(held) else "text"
-            start = fence.end()
+            start, run = fence.end(), held[: run_end(held, 0)]
         elif in_code:
             return "text"
         first = held[start]
@@ -262,7 +262,7 @@ class MarkerTable:
                 continue
             body = signature.decide(held, start, start)
             if isinstance(body, int):
-                return Found(marker, body, start > 0, ("code_fence",) if start else ())
+                return Found(marker, body, run, ("code_fence",) if start else ())
             if body == "undecided" and not final:
                 return "undecided"
         marker, stop, notes = self._match(held, start)
@@ -278,7 +278,7 @@ class MarkerTable:
         if not isinstance(body, int):
             return "undecided" if body == "opened" and marker.kind != "calls" else body
         fenced = start > 0 or "`" in held[stop:body]
-        return Found(marker, body, start > 0, (*notes, *(("code_fence",) if fenced else ())))
+        return Found(marker, body, run, (*notes, *(("code_fence",) if fenced else ())))
 
     def tried(self, text: str, at: int) -> Found | None:
         if self._tried.match(text, at, at + MAX_CANDIDATE) is None:
@@ -291,7 +291,7 @@ class MarkerTable:
                 return None
             stop = closed
         calls = marker is not None and marker.kind == "calls" and stop > 0
-        return Found(marker, stop, False, tuple(notes)) if marker is not None and calls else None
+        return Found(marker, stop, "", tuple(notes)) if marker is not None and calls else None
 
     def _match(self, held: str, start: int) -> tuple[Marker | None, int, list[str]]:
         """The whole marker at `start`, where it ends, and what was accepted leniently."""

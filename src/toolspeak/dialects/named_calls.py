@@ -15,7 +15,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.body import Run
-from toolspeak.dialects.markers import FENCE, FENCE_START
+from toolspeak.dialects.markdown import FENCE, FENCE_START, run_end
 from toolspeak.dialects.scan import (
     MAX_CANDIDATE,
     Buffer,
@@ -135,6 +135,7 @@ class NamedCalls(Steps):
         self._tools = tools or {}
         self._call = _Call(Buffer(caps.characters), 0)
         self._state = self._between if shape.begin else self._header
+        self._fenced = False  # a fence ended right here
 
     def resume(self) -> bool:
         return self._scanner.problem is None and super().resume()
@@ -345,11 +346,13 @@ class NamedCalls(Steps):
     def _behind(self, text: str, position: int, out: list[Delta]) -> int:
         """Behind the arguments of a call that has no end: a bracket or a comma says that they were meant to go on."""
         stop = skip_space(text, position)
+        self._fenced = self._fenced and stop == position
         if stop == len(text):
             return stop
         if text[stop] == "`":
-            if text.startswith("```", stop):
-                return stop + 3
+            if self._fenced or text.startswith("```", stop):
+                self._fenced = True  # the rest of a longer fence may follow
+                return run_end(text, stop)
             if begins(text, stop, "```"):
                 self._wait = True
                 return stop

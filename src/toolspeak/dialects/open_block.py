@@ -51,7 +51,7 @@ class OpenBlock:
     end: EndMarker | None
     body: Body
     notes: tuple[str, ...]
-    fenced: bool
+    fence: str
     problem: Problem | None = None
     offset: int = 0
 

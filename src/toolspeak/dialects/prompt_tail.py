@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from toolspeak.data.deltas import CallMalformed, Delta, ReasoningDelta, TextAside, TextDelta
+from toolspeak.data.deltas import CallMalformed, Delta, ReasoningDelta, TextAside, TextDelta, TextWasReasoning
 from toolspeak.data.messages import FinishReason
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, Parser, Section
@@ -47,29 +46,15 @@ def section_of_reply(dialect: Dialect, reply: str, tools: Sequence[ToolSpec] = (
     """Where a finished reply begins, if nobody kept the prompt: inside reasoning if reasoning's end marker stands in
     it with nothing but text before.
 
-    Not for a stream: what is said already stays what it was. A marker in inline code, inside a call or behind one
-    says nothing.
+    Not for a stream: what is said already stays what it was. A marker that is spoken of, or stands inside a call or
+    behind one, says nothing.
     """
     inner = dialect.inner if isinstance(dialect, RepairingDialect) else dialect
     parser = inner.parser(tools)
     if not isinstance(parser, BlockParser):
         return "text"  # the turns of the others are messages, whose headers say what they are
-    ends, position = parser.thought_ends, 0
-    for at in _candidates(reply, {char for end in ends for char in end.first}):
-        if max(end.match(reply, at) for end in ends) < 0:
-            continue
-        said = parser.feed(reply[position:at])
-        position = at
-        if not all(isinstance(delta, TextDelta) for delta in said):
-            return "text"
-        if parser.in_text:
-            return "reasoning"
-    return "text"
-
-
-def _candidates(text: str, chars: Iterable[str]) -> Iterator[int]:
-    pattern = "|".join(re.escape(char) for char in sorted(chars))
-    return (found.start() for found in re.finditer(pattern, text)) if pattern else iter(())
+    said = [*parser.feed(reply), *parser.close("stop")]
+    return "reasoning" if any(isinstance(delta, TextWasReasoning) for delta in said) else "text"
 
 
 def _section_behind(dialect: Dialect, tools: Sequence[ToolSpec], prompt_tail: str) -> Section:

@@ -15,11 +15,12 @@ from typing import Any, Literal
 
 from toolspeak.data.deltas import CallMalformed, CallStarted, Delta
 from toolspeak.data.values import quick
+from toolspeak.dialects.markdown import Markdown, is_uncased
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
-Kind = Literal["fence", "code", "indented", "sentence", "span"]
+Kind = Literal["fence", "code", "indented", "sentence", "span", "cited"]
 """`fence`: a code block that begins with calls; `code`: one in which something stands before them. `span`: inline code
-of several lines."""
+of several lines. `cited`: a block quote, or the row of a table."""
 
 MAX_LEAD = 256
 """Characters in front of a code block at the end of a turn: behind more, or behind a colon, it is shown, not run."""
@@ -28,25 +29,30 @@ NOT_RUN = "quoted_call"
 """The code of a call that did not run because it stood where an example does."""
 
 _BLANK = re.compile(r"[ \t]*")
-_CLOSERS = ",;.:!?\"'”’»)]}`*_"
-_JOINTS = "(–—-&/"
-_FENCE_LINE = re.compile(r"\n[ \t]*```")
+_QUOTES = "\"'“”„‟‘’«»‹›」』》〉】〕＂＇"
+_STOPS = ",;:!?，、；：！？؟،؛۔।"
+_CLOSERS = f"{_QUOTES}{_STOPS}.…。．｡)]}}）］｝`*_|"
+_JOINTS = f"(–—-&/|{_QUOTES}{_STOPS}"
+_FENCE_LINE = re.compile(r"\n[ \t]*(?:```|~~~)")
 
 
 @quick(frozen=False)
 class Quote:
     """What is held back, from the place `offset` of the turn on: its text in `raw`, and in `deltas` what it is as
-    calls. `before`: the parser as it was. `state`: what reads on. `closed`: the code block around it has ended; `over`:
-    so has the last block of calls. `lead` says how much text leads to it: none, little or much."""
+    calls. `before`: the parser as it was. `state`: what reads on. `fence` opened the code block around it, if there is
+    one; `closed`: that has ended; `over`: so has the last block of calls. `lead` says how much text leads to it: none,
+    little or much. Before each of the places `drops` in `raw` stood a special token, which is no text."""
 
     kind: Kind
     offset: int
     before: Any
     state: Callable[[str, int, list[Delta]], int]
     lead: Literal["none", "short", "long"]
+    fence: str
     closed: bool
     over: bool = False
     raw: list[str] = field(default_factory=list[str])
+    drops: list[int] = field(default_factory=list[int])
     deltas: list[Delta] = field(default_factory=list[Delta])
 
     @property
@@ -71,29 +77,47 @@ class Quote:
     @property
     def runs_at_end(self) -> bool:
         """Whether these are calls if the turn ends here."""
-        if self.kind in ("span", "code"):
+        if self.kind in ("span", "code", "cited"):
             return False
         if self.kind == "sentence":
             return True
         return self.lead != "long" and not (self.broken and _FENCE_LINE.search(self.text, 3))
 
 
-def lead_of(before: str, length: int) -> Literal["none", "short", "long"]:
-    """How much text leads to a code block: `length` characters, of which these are the last."""
-    said = before.rstrip()
-    if not said:
+def lead_of(here: Markdown, length: int) -> Literal["none", "short", "long"]:
+    """How much text leads to a code block that stands here, `length` characters."""
+    if not here.last:
         return "none"
-    return "long" if length > MAX_LEAD or said[-1] in ":：" else "short"
+    return "long" if length > MAX_LEAD or here.last in ":：" else "short"
 
 
 def goes_on(rest: str, ending: bool) -> bool | None:
-    """Whether the sentence in which a call stands goes on behind it; None asks for more."""
+    """Whether the sentence in which a call or a marker stands goes on behind it; None asks for more."""
     blank = _BLANK.match(rest)
     stop = blank.end() if blank else 0
     if stop == len(rest):
         return None if not ending and len(rest) < MAX_CANDIDATE else False
     char = rest[stop]
-    return char.islower() or char in _JOINTS if stop else char in _CLOSERS
+    return char.islower() or is_uncased(char) or char in _JOINTS if stop else is_uncased(char) or char in _CLOSERS
+
+
+def is_mention(
+    here: Markdown, rest: str, said: bool, results: Literal["", "made", "none"], ending: bool
+) -> bool | None:
+    """Whether a marker of reasoning or results, `rest` behind it, is spoken of and opens nothing; None asks for more.
+    `said`: text of the turn stands before it. `results`: it is one of results, and the turn has made calls, which these
+    may be of, or none."""
+    place = here.place
+    if place in ("item", "cited", "quoted"):
+        return True
+    if place == "indented":
+        return said and results != "made"
+    if place == "sentence" or here.joined:
+        return goes_on(rest, ending)
+    if not said or results or (rest and rest[0] not in " \t"):
+        return False
+    word = rest.lstrip(" \t")
+    return word[0].islower() if word else goes_on(rest, ending)
 
 
 def not_run(quote: Quote, example: str, index: int) -> CallMalformed:

@@ -18,9 +18,8 @@ from toolspeak.dialects.body import Body
 from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.end_marker import EndMarker, beginnings
 from toolspeak.dialects.harmony import HARMONY
+from toolspeak.dialects.markdown import FENCE, FENCE_START
 from toolspeak.dialects.markers import (
-    FENCE,
-    FENCE_START,
     Found,
     Marker,
     MarkerTable,
@@ -136,7 +135,7 @@ class Union:
             table = reader.format.table
             assert isinstance(table, MarkerTable), "the tables of single dialects are put together"
             texts |= table.starts
-            for start in {text[:2].lower() for text in table.starts if text != "`"}:
+            for start in {text[:2].lower() for text in table.starts if text not in "`~"}:
                 self._starts.setdefault(start, []).append(i)
         self._orders = {start: self._in_order(start) for start in self._starts}
         self._longer = {start[0] for start in self._starts if len(start) == 2}
@@ -170,7 +169,7 @@ class Union:
 
     def _decide(self, held: str, in_code: bool, final: bool) -> Verdict:
         start = 0
-        if held[0] == "`":
+        if held[0] in "`~":
             fence = FENCE.match(held)
             if fence is None or fence.end() == len(held):
                 return "undecided" if FENCE_START.fullmatch(held) else "text"

@@ -25,9 +25,9 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Dialect, Parser, Section
 from toolspeak.dialects.detect import AutoDialect
+from toolspeak.dialects.drafts import IN_THOUGHTS
 from toolspeak.dialects.mend import load_repair, mend
 from toolspeak.dialects.strict import StrictDialect
-from toolspeak.dialects.thoughts import IN_THOUGHTS
 from toolspeak.dialects.wrapped import WrappedDialect
 from toolspeak.errors import UsageError
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any
 
 from toolspeak.data.deltas import CallMalformed, Delta, TextAside, TextDelta
 from toolspeak.dialects.attempts import (
-    SEEN,
     as_attempt,
     attempted,
     lone_end,
     lone_end_problem,
-    place_of,
+    may_attempt,
     unmarked,
     unmarked_problem,
 )
 from toolspeak.dialects.echo import Echo
-from toolspeak.dialects.markers import FENCE, Found, Verdict, in_code, without_frames
+from toolspeak.dialects.markdown import Markdown, run_end
+from toolspeak.dialects.markers import Found, Verdict, without_frames
 from toolspeak.dialects.open_block import BlockFormat, OpenBlock
-from toolspeak.dialects.quotes import Kind, Quote, goes_on, lead_of, not_run
+from toolspeak.dialects.quotes import Kind, Quote, goes_on, is_mention, lead_of, not_run
 from toolspeak.dialects.scan import MAX_CANDIDATE
-from toolspeak.dialects.thoughts import ThinkingParser
+from toolspeak.dialects.thoughts import MOST_UNREAD, ThinkingParser
 
 _SPACE = re.compile(r"\s*")
 _WITHIN = ("_", "-", ".", "/", ":", '"', "'", "`")  # before what is part of a longer name, or a quotation
-_TICKS = re.compile(r"`+")
 
 
 class TextParser(ThinkingParser):
@@ -35,11 +35,9 @@ class TextParser(ThinkingParser):
 
     # As in `ThinkingParser`: of the class until they are set.
     _block: OpenBlock | None = None
-    _fence: int = 0  # backticks of the open code block's fence
     _quote: Quote | None = None
     _shown: Quote | None = None  # an example that may have been meant as a call
     _marked: bool = False  # whether the turn has a block of calls behind its marker
-    _ending: Literal["", "cut", "normal"] = ""  # nothing follows what is held
 
     @property
     @abstractmethod
@@ -63,12 +61,13 @@ class TextParser(ThinkingParser):
             or self._candidate.search(chunk) is not None
         ):
             return None
-        if self._quoting:
-            self._quoting = "\n" not in chunk  # a backtick would have been a candidate
         if self._silent:
             self._silent = chunk.isspace()
         self._position += len(chunk)
+        self._unread.append(chunk)
         self._seen.append(chunk)
+        if len(self._unread) > MOST_UNREAD:
+            self._read_up()
         return [self._text_kind(chunk)]
 
     def _opens_calls(self, held: str) -> bool:
@@ -88,109 +87,110 @@ class TextParser(ThinkingParser):
         if self._echo is not None:
             return self._skip_echo(self._echo, text, position, out)
         start = seen = position
-        quoting, candidate = self._quoting, self._candidate
+        here: Markdown | None = None
+        candidate = self._candidate
         while True:
             found = candidate.search(text, position)
             if found is None:
                 return self._emit(TextDelta, text, start, len(text), out)
             at = found.start()
-            quoting, seen = in_code(quoting, text, seen, at), at
-            if self._may_end and not quoting and self._may_begin_end.match(text, at) and not self._fence:
+            if self._may_end and self._may_begin_end.match(text, at):
+                here, seen = self._read_on(here, text, seen, at), at
                 self._silent = self._silent and not text[start:at].strip()
-                closed = self._stray_end(text, at)
-                if closed > 0 and place_of(self._before(text, start, at)) == "sentence":
-                    mentioned = goes_on(text[closed : closed + MAX_CANDIDATE], self._ending != "")
-                    closed = 0 if mentioned is None else -1 if mentioned else closed
+                closed = self._stray_end(text, at, here)
                 if closed >= 0:
                     self._emit(TextDelta, text, start, at, out)
                     if closed == 0:
                         return self._hold(text, at)
                     self._report_unmarked(self._position + at, out)
                     self._end_unseen(out)
-                    self._seen.clear()
                     return closed
-            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
-            if isinstance(verdict, Found) and verdict.marker.place != "anywhere":
-                verdict = verdict if self._may_stand(verdict, text, start, at) else "text"
-            if isinstance(verdict, Found) and verdict.fenced and self._fence:
-                # The fence ends a code block of the text; what follows stands in none.
-                position = start = seen = self._emit(TextDelta, text, start, self._ticks(text, at), out)
-                self._fence, self._quoting = 0, False
-                quoting = False
+            runs = text[at] in "`~"
+            if runs and at == start and self._read_up().continues(text[at]):
+                position = run_end(text, at)  # of which the beginning was text
                 continue
-            if verdict == "text" if not self._ending else not isinstance(verdict, Found):
-                verdict = self._look_again(text, at, start, verdict, quoting)
+            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], False)
+            if verdict != "text" or self._may_be_attempt(text, at):
+                here, seen = self._read_on(here, text, seen, at), at
+                verdict = self._weigh(verdict, here, text, start, at)
             if isinstance(verdict, Found):
-                return self._leave_text(verdict, text, start, at, quoting, out)
+                assert here is not None, "leaving text from nowhere is our bug"
+                return self._leave_text(verdict, here, text, start, at, out)
             if verdict != "text":
                 self._emit(TextDelta, text, start, at, out)
                 return self._hold(text, at)
-            position = at + 1
-            if text.startswith("```", at):
-                position = self._ticks(text, at)
-                if not self._fence:
-                    self._fence = self._opened_fence(text, start, at, position)
-                elif position - at >= self._fence:
-                    start = seen = self._emit(TextDelta, text, start, position, out)
-                    self._fence, self._quoting = 0, False
-                    quoting = False
+            position = run_end(text, at) if runs else at + 1
 
-    def _may_stand(self, found: Found, text: str, start: int, at: int) -> bool:
+    def _weigh(self, verdict: Verdict, here: Markdown, text: str, start: int, at: int) -> Verdict:
+        """What a candidate at text[at] is, in view of where it stands; what stands before text[start] has left."""
+        opens = isinstance(verdict, Found) and verdict.marker.kind in ("reasoning", "results")
+        if text[at] in "`~":  # what opens in a code block is an example, but for what the model says its calls gave
+            return "text" if here.in_block or (opens and not self._batch.begun) else verdict
+        quoting = here.in_inline_code
+        if quoting:
+            verdict = "text"
+        elif isinstance(verdict, Found) and opens:
+            mentioned = self._is_mentioned(verdict, here, text, start, at)
+            return "undecided" if mentioned is None else "text" if mentioned else verdict
+        elif isinstance(verdict, Found) and verdict.marker.place != "anywhere":
+            verdict = verdict if self._may_stand(verdict, here, text, start, at) else "text"
+        if verdict == "text" if not self._ending else not isinstance(verdict, Found):
+            return self._look_again(text, at, here, verdict)
+        return verdict
+
+    def _is_mentioned(self, found: Found, here: Markdown, text: str, start: int, at: int) -> bool | None:
+        """Whether the marker of reasoning or results at text[at] is only mentioned; None asks for more."""
+        if here.in_block:
+            return True
+        said = self._has_text or text[start:at].strip() != ""
+        window = text[at + found.length : at + found.length + MAX_CANDIDATE]
+        results = "" if found.marker.kind == "reasoning" else "made" if self._batch.begun else "none"
+        return is_mention(here, window, said, results, self._ending != "")
+
+    def _may_stand(self, found: Found, here: Markdown, text: str, start: int, at: int) -> bool:
         """Whether the marker at text[at], which may not stand anywhere, has its place there; what stands before
         text[start] has left."""
-        if self._marked or found.fenced:
+        if self._marked or found.fence:
             return False  # a model that writes the markers writes them: what has none is an example, or said again
         if found.marker.place == "start":
             return not (self._has_text or text[start:at].strip())
-        before = self._before(text, start, at)[-1:]
+        before = here.tail[-1:]
         return not (before.isalnum() or before in _WITHIN)
 
-    def _ticks(self, text: str, at: int) -> int:
-        """Where the backticks at text[at] end."""
-        ticks = _TICKS.match(text, at)
-        return ticks.end() if ticks else at
-
-    def _opened_fence(self, text: str, start: int, at: int, stop: int) -> int:
-        """The length of a fence that opens a code block: it begins its line, or ends it."""
-        line = self._before(text, start, at).rpartition("\n")[2]
-        fence = FENCE.match(text, at)
-        return stop - at if not line.strip() or (fence and "\n" in fence[0]) else 0
-
-    def _before(self, text: str, start: int, at: int) -> str:
-        """The end of what stands before text[at]; what stands before text[start] has left."""
-        return self._seen.last(SEEN) + text[start:at] if at - start < SEEN else text[at - SEEN : at]
-
-    def _leave_text(self, found: Found, text: str, start: int, at: int, quoting: bool, out: list[Delta]) -> int:
+    def _leave_text(self, found: Found, here: Markdown, text: str, start: int, at: int, out: list[Delta]) -> int:
         """A block or reasoning begins at text[at]."""
         calls = found.marker.kind == "calls"
-        kind = self._suspicion(found, text, start, at, quoting) if calls else None
-        before = self._before(text, start, at) if kind else ""
+        kind = self._suspicion(found, here) if calls else None
         if at > start:
             self._emit(TextDelta, text, start, at, out)
         if calls and kind in (None, "sentence"):
             self._report_unmarked(self._position + at, out)
         if kind is not None:
-            return self._begin_quote(kind, found, text, at, before)
+            return self._begin_quote(kind, found, here, text, at)
         if found.marker.kind == "reasoning":
-            self._seen.clear()
             self._markup(text, at, at + found.length, out)
         elif found.marker.kind == "results":
             self._batch.close(out)  # what follows is built on results that the model made up
         elif found.marker.kind == "noise" and found.marker.text in self._table.markup.call_ends:
+            self._unread.append(found.marker.text)
             self._seen.append(found.marker.text)
         return self._open(found, at)
 
     # Attempts at a call.
 
-    def _look_again(self, text: str, at: int, start: int, verdict: Verdict, quoting: bool) -> Verdict:
+    def _may_be_attempt(self, text: str, at: int) -> bool:
+        """Whether a candidate that opens nothing is worth another look."""
+        return text[at] not in "`~" and self._table.tried(text, at) is not None
+
+    def _look_again(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
         """What a candidate at text[at] is that opens nothing, as it seems: an attempt at a call, calls in inline code
         of several lines, or text."""
-        if text[at] == "`" or (verdict != "text" and self._ending == "cut"):
+        if verdict != "text" and self._ending == "cut":
             return verdict
-        if quoting:
+        if here.in_inline_code:
             return self._span(text, at) if verdict == "text" else verdict
-        tried = None if self._fence else self._table.tried(text, at)
-        if tried is None or place_of(self._before(text, start, at)) != "line":
+        tried = None if here.in_block else self._table.tried(text, at)
+        if tried is None or not may_attempt(here):
             return verdict
         format, end = self._format_of(tried), self._ends.get(tried.marker)  # noqa: A001
         window = text[at : at + MAX_CANDIDATE]
@@ -204,7 +204,7 @@ class TextParser(ThinkingParser):
     def _report_end(self, out: list[Delta]) -> None:
         """The turn is over, and nothing in it was a call: what may have been meant as one is told to the model."""
         format, index = self._block_format, self._calls  # noqa: A001
-        end = "" if self._fence or self._quoting else lone_end(self._seen.last(SEEN), self._table.markup.call_ends)
+        end = lone_end(self._read_up(), self._table.markup.call_ends)
         if self._shown is not None:
             self._report(not_run(self._shown, format.example(format.tools), index), out)
         elif end:
@@ -217,14 +217,15 @@ class TextParser(ThinkingParser):
         """The text ends here, with the turn or in front of a call: the model is told of a call in it whose marker lost
         a part of itself. Not in the published protocols, which say what runs beside what cannot be read."""
         format = self._block_format  # noqa: A001
-        if self._fence or self._quoting or self._raws is not None or self._batch.rule.counts != "all_calls":
+        if self._raws is not None or self._batch.rule.counts != "all_calls":
             return
         if unmarked(self._seen.last(), format.names, self._table.markup.call_ends):
+            here = self._read_up()
+            if here.in_block or here.in_inline_code or here.place == "cited":
+                return
             problem = unmarked_problem(format.example(format.tools))
             self._report(CallMalformed(self._calls, "", problem.code, problem.reason, at, None, True), out)
-            end = self._seen.last(2)
             self._seen.clear()
-            self._seen.append(end)
 
     def _report(self, malformed: CallMalformed, out: list[Delta]) -> None:
         """A call that stays text."""
@@ -245,25 +246,25 @@ class TextParser(ThinkingParser):
             return "undecided" if len(window) < MAX_CANDIDATE and not self._ending else "text"
         return verdict if verdict.marker.kind == "calls" else "text"
 
-    def _suspicion(self, found: Found, text: str, start: int, at: int, quoting: bool) -> Kind | None:
-        """Why calls that begin at text[at] may be an example."""
+    def _suspicion(self, found: Found, here: Markdown) -> Kind | None:
+        """Why calls that begin here may be an example."""
         if found.problem is not None:
             return None
-        if quoting:
+        if here.in_inline_code and not found.fence:
             return "span"
-        if found.fenced:
+        if found.fence:
             return "fence"
-        if self._fence:
+        place = here.place
+        if here.in_block and place != "cited":
             return "code"
-        if text[at - 1] == "\n" if at > start else not self._seen:
-            return None
-        place = place_of(self._before(text, start, at))
-        return None if place == "line" else place
+        if place == "line":
+            return "sentence" if here.joined else None
+        return place if place in ("indented", "cited") else "sentence"
 
-    def _begin_quote(self, kind: Kind, found: Found, text: str, at: int, before: str) -> int:
-        lead = lead_of(before, self._position + at - self._thought_chars)
-        closed = kind not in ("fence", "code")
-        quote = Quote(kind, self._position + at, self._keep_place(), self._text, lead, closed)
+    def _begin_quote(self, kind: Kind, found: Found, here: Markdown, text: str, at: int) -> int:
+        lead = lead_of(here, self._position + at - self._thought_chars)
+        fence = found.fence or (here.fence if kind == "code" else "")
+        quote = Quote(kind, self._position + at, self._keep_place(), self._text, lead, fence, not fence)
         self._quote = quote
         return self._read_quoted(quote, found, text, at)
 
@@ -276,10 +277,11 @@ class TextParser(ThinkingParser):
 
     def _keep_place(self) -> Any:
         """The parser's state that a block changes."""
-        return self._calls, self._batch.copy(), self._text_kind, self._quoting
+        return self._calls, self._batch.copy(), self._text_kind, self._read_up().copy(), self._seen.copy()
 
     def _take_back_to(self, place: Any) -> None:
-        self._calls, self._batch, self._text_kind, self._quoting = place
+        self._calls, self._batch, self._text_kind, self._markdown, self._seen = place
+        self._unread.clear()
 
     def _quoted(self, text: str, position: int, out: list[Delta]) -> int:
         """Calls that may be an example, and what stands behind them."""
@@ -296,7 +298,7 @@ class TextParser(ThinkingParser):
         quote.over = self._block is None and quote.state == self._text
         if self._block is not None and self._block.problem is not None:
             goes = quote.kind == "sentence" and not failed and self._comma_behind(quote, self._block, text, stop)
-            if quote.kind == "span" or goes:
+            if quote.kind in ("span", "cited") or goes:
                 self._block = None
                 self._show(quote, out)
         return stop
@@ -323,20 +325,21 @@ class TextParser(ThinkingParser):
         verdict = self._table.decide(text[position : position + MAX_CANDIDATE], False)
         if verdict in ("undecided", "opened"):
             return self._hold(text, position)
-        if text.startswith("```", position) and not quote.closed:
-            stop = self._ticks(text, position)
+        if not quote.closed and text.startswith(quote.fence, position):
+            stop = run_end(text, position)
             quote.raw.append(text[position:stop])
             quote.closed = True
             return stop
         if not isinstance(verdict, Found):
             return self._resolve(quote, False, position, out)
         if verdict.marker.kind == "noise":
+            quote.drops.append(len(quote.raw))
             return position + verdict.length
-        if verdict.marker.kind == "calls" and (verdict.fenced or not quote.closed):
-            quote.closed = False
+        if verdict.marker.kind == "calls" and (verdict.fence or not quote.closed):
+            quote.closed, quote.fence = False, verdict.fence or quote.fence
             return self._read_quoted(quote, verdict, text, position)
         # Real calls follow, or results that the model made up: it took these for made.
-        runs = verdict.marker.kind in ("calls", "results") and not verdict.fenced and quote.kind != "code"
+        runs = verdict.marker.kind in ("calls", "results") and not verdict.fence and quote.kind not in ("code", "cited")
         return self._resolve(quote, runs, position, out)
 
     def _resolve(self, quote: Quote, runs: bool, position: int, out: list[Delta]) -> int:
@@ -363,14 +366,12 @@ class TextParser(ThinkingParser):
 
     def _show(self, quote: Quote, out: list[Delta]) -> None:
         """It is an example, which is text."""
-        text = quote.text
-        self.shown_chars += len(text)
         self._take_back_to(quote.before)
         self._quote, self._state = None, self._text
-        self._emit(TextDelta, text, 0, len(text), out)
-        if quote.kind in ("fence", "code"):
-            self._fence = 0 if quote.closed else max(self._fence, 3)
-            self._quoting = False
+        for start, stop in pairwise([0, *quote.drops, len(quote.raw)]):
+            text = "".join(quote.raw[start:stop])
+            self.shown_chars += len(text)
+            self._emit(TextDelta, text, 0, len(text), out)
 
     def _end_quote(self, quote: Quote, out: list[Delta], normal: bool) -> None:
         """The turn is over."""
@@ -383,7 +384,7 @@ class TextParser(ThinkingParser):
             quote.raw.append(self._held)
         elif self._held:
             quote.raw.append(self._held)
-            ticks = not quote.closed and self._held.startswith("```")
+            ticks = not quote.closed and self._held.startswith(quote.fence)
             quote.closed = quote.closed or ticks
             if not ticks:
                 quote.deltas.append(self._text_kind(self._held))
@@ -393,6 +394,11 @@ class TextParser(ThinkingParser):
             out += quote.deltas
             return
         cut = not normal and quote.kind == "sentence"
-        if cut or quote.kind in ("fence", "indented") or (quote.kind == "code" and not quote.closed) or quote.broken:
+        if (
+            cut
+            or quote.kind in ("fence", "indented", "cited")
+            or (quote.kind == "code" and not quote.closed)
+            or quote.broken
+        ):
             self._doubt(quote)
         self._show(quote, out)

@@ -13,10 +13,12 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import Dialect, Parser, Section
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.detect import AutoDialect, AutoParser
+from toolspeak.dialects.drafts import Draft
+from toolspeak.dialects.markdown import Markdown
 from toolspeak.dialects.markers import Found, Verdict
 from toolspeak.dialects.open_block import BlockFormat, OpenBlock
 from toolspeak.dialects.quotes import Quote
-from toolspeak.dialects.thoughts import Draft
+from toolspeak.dialects.thoughts import ThinkingParser
 from toolspeak.dialects.wrapped import WrappedDialect
 from toolspeak.errors import UsageError
 
@@ -143,8 +145,8 @@ class StrictParser(BlockParser):
     def _close_candidate(self, out: list[Delta], normal: bool) -> None:
         super()._close_candidate(out, True)  # no call stands behind a marker that was cut off
 
-    def _look_again(self, text: str, at: int, start: int, verdict: Verdict, quoting: bool) -> Verdict:
-        return super()._look_again(text, at, start, verdict, quoting) if quoting else verdict
+    def _look_again(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
+        return super()._look_again(text, at, here, verdict) if here.in_inline_code else verdict
 
     def _runs_quoted(self, quote: Quote) -> bool:
         return self._is_call(quote.deltas)
@@ -162,10 +164,10 @@ class StrictParser(BlockParser):
     def _report_unmarked(self, at: int, out: list[Delta]) -> None:
         """What has no marker is text."""
 
-    def _may_run(self, draft: Draft) -> bool:
+    def _may_run(self, draft: Draft[ThinkingParser]) -> bool:
         return self._is_call(draft.deltas)
 
-    def _tell(self, draft: Draft, out: list[Delta], *, cut: bool = False) -> None:
+    def _tell(self, draft: Draft[ThinkingParser], out: list[Delta], *, cut: bool = False) -> None:
         if self._broken and self._begins_call(draft.deltas):
             super()._tell(draft, out, cut=cut)
 
@@ -208,7 +210,8 @@ class StrictParser(BlockParser):
         return text, self._emit(kind, text, at, stop, out)
 
     def _keep(self) -> dict[str, Any]:
-        return {**self.__dict__, "_batch": self._batch.copy(), "_seen": self._seen.copy()}
+        read: dict[str, Any] = {"_markdown": self._read_up().copy(), "_unread": [], "_seen": self._seen.copy()}
+        return {**self.__dict__, **read, "_batch": self._batch.copy()}
 
     def _restore(self, before: dict[str, Any]) -> None:
         reread = self._reread

@@ -7,33 +7,28 @@ only when the turn is over, so its text is held back until something else stands
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from typing import Literal
 
 from toolspeak.data.deltas import (
-    CallCompleted,
-    CallMalformed,
-    CallStarted,
     Delta,
-    ForgedResults,
     ReasoningDelta,
     TextAside,
     TextDelta,
     TextWasReasoning,
 )
-from toolspeak.data.messages import FinishReason
 from toolspeak.dialects.attempts import Said
 from toolspeak.dialects.base import Section
+from toolspeak.dialects.drafts import Draft
 from toolspeak.dialects.echo import Echo
-from toolspeak.dialects.end_marker import EndMarker
-from toolspeak.dialects.markers import NO_REASONING, Found, in_code
+from toolspeak.dialects.markdown import Markdown
+from toolspeak.dialects.markers import NO_REASONING, Found
 from toolspeak.dialects.open_block import BlockFormat
+from toolspeak.dialects.quotes import goes_on, is_mention
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.turn_parser import TurnParser
 
-IN_THOUGHTS = "in_thoughts"
-"""The code of a call that did not run because it stood in the model's thoughts."""
+MOST_UNREAD = 256
+"""Pieces of text that are kept to be read when somebody asks."""
 
 
 class ThinkingParser(TurnParser):
@@ -46,10 +41,12 @@ class ThinkingParser(TurnParser):
     _thought_chars: int = 0
     _depth: int = 0  # of the reasoning that is open
     _restated: bool = False  # the model may yet write the marker that the prompt ended with
-    _draft: Draft | None = None
+    _draft: Draft[ThinkingParser] | None = None
     _said: bool = False  # whether the turn has any text, up to the last reasoning
-    _hidden: Draft | None = None  # the last draft that stayed one
+    _hidden: Draft[ThinkingParser] | None = None  # the last draft that stayed one
     _raws: list[str | None] | None = None  # of the blocks that ended, in a draft's reader; None for a broken one
+    _spoken: int = 0  # of the start markers that reasoning spoke of, those whose end it has not named
+    _ending: Literal["", "cut", "normal"] = ""  # nothing follows what is held
 
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
         super().__init__(format.batch)
@@ -66,9 +63,11 @@ class ThinkingParser(TurnParser):
             self._depth, self._restated = 1, True
         self._echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
         self._text_kind: type[TextDelta | TextAside] = TextDelta
-        # The end of the text so far, behind whatever was no text: what tells where a marker stands.
-        self._seen = Said()
-        self._silent = True  # whether there is none since then
+        # The text or the reasoning so far, behind whatever was neither: what tells where a marker stands.
+        self._markdown = Markdown()
+        self._seen = Said()  # of that, what is text
+        self._unread: list[str] = []  # of it, what `_markdown` has not read yet: most of it nobody asks about
+        self._silent = True  # whether there is no text since then
         # What the end of reasoning would end that was not seen to begin: all of the turn, or nothing behind reasoning.
         self._may_end: Literal["turn", "nothing", ""] = "turn" if starts_in == "text" and self._thought_ends else ""
         self._may_begin_end = markup.thought_end_starts
@@ -93,11 +92,6 @@ class ThinkingParser(TurnParser):
     def broken_at(self) -> int | None:
         """Where in the turn the open block cannot be read any more; None if it can."""
 
-    @property
-    def thought_ends(self) -> Sequence[EndMarker]:
-        """How reasoning that the prompt opened would end."""
-        return self._thought_ends
-
     def keep_reasoning(self) -> None:
         super().keep_reasoning()
         self._may_end = ""
@@ -106,44 +100,92 @@ class ThinkingParser(TurnParser):
     def _has_text(self) -> bool:
         return self._said or not self._silent
 
-    def _stray_end(self, text: str, at: int) -> int:
+    def _read_up(self) -> Markdown:
+        """Where the text so far has got to."""
+        if self._unread:
+            self._markdown.add("".join(self._unread))
+            self._unread.clear()
+        return self._markdown
+
+    def _read_on(self, here: Markdown | None, text: str, start: int, stop: int) -> Markdown:
+        """Where text[stop] stands; `here` says so of text[start], or what was read before, if it is None."""
+        here = here or self._read_up().copy()
+        if stop > start:
+            here.add(text[start:stop])
+        return here
+
+    def _begin_section(self) -> None:
+        """What follows does not go on from the text so far."""
+        self._markdown = Markdown()
+        self._unread.clear()
+        self._seen.clear()
+
+    def _stray_end(self, text: str, at: int, here: Markdown) -> int:
         """Where the end marker of reasoning ends that did not begin in the turn: the prompt has opened it, or it stands
-        twice, if one begins at text[at]. -1 if there is none, 0 if more characters are needed."""
+        twice, if one begins at text[at], which stands `here`. -1 if there is none, 0 if more characters are needed."""
+        if here.in_inline_code or here.in_block:
+            return -1
         if not self._silent and self._may_end == "nothing":
             self._may_end = ""
             return -1
         if at + 1 == len(text):
             return 0  # it begins one, as the caller knows
         closed = max(end.match(text, at) for end in self._thought_ends)
-        return 0 if closed < 0 and any(end.viable(text, at) for end in self._thought_ends) else closed
+        if closed < 0:
+            return 0 if any(end.viable(text, at) for end in self._thought_ends) else -1
+        if here.place in ("item", "cited", "quoted"):
+            return -1
+        line = here.line
+        if any(marker.kind == "reasoning" and marker.text in line for marker in self._ends):
+            return -1  # both were spoken of
+        if here.place == "sentence" or here.joined:
+            mentioned = goes_on(text[closed : closed + MAX_CANDIDATE], self._ending != "")
+            return 0 if mentioned is None else -1 if mentioned else closed
+        return closed
 
     def _end_unseen(self, out: list[Delta]) -> None:
         """What the turn says so far was reasoning, if it may have been."""
         if self._may_end == "turn" and self._has_text:
             out.append(TextWasReasoning())
             self._said = False
-        self._silent, self._may_end, self._quoting = True, "nothing", False
+        self._silent, self._may_end = True, "nothing"
+        self._begin_section()
 
     def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
-        start = seen = position
-        quoting, ends, candidate = self._quoting, self._thought_ends, self._inside
+        start = seen = looked = position
+        ends, candidate = self._thought_ends, self._inside
+        here: Markdown | None = None
         while True:
             found = candidate.search(text, position)
             at = found.start() if found else len(text)
-            self._restated = self._restated and not text[seen:at].strip()
+            self._restated = self._restated and not text[looked:at].strip()
             if found is None:
                 return self._think(text, start, len(text), out)
-            quoting, seen = in_code(quoting, text, seen, at), at
-            closed = max(end.match(text, at) for end in ends)
-            verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE], quoting)
+            looked, closed = at, max(end.match(text, at) for end in ends)
+            verdict = "text" if closed > 0 else self._table.decide(text[at : at + MAX_CANDIDATE], False)
+            spoken: bool | None = False
+            if closed > 0 or verdict != "text":
+                here, seen = self._read_on(here, text, seen, at), at
+                if closed > 0:
+                    spoken = self._is_end_mentioned(text, closed, here)
+                elif here.in_inline_code:
+                    verdict = "text"
+                elif isinstance(verdict, Found) and verdict.marker is self._thought and not self._restated:
+                    spoken = self._is_start_mentioned(text, at + verdict.length, here)
             opened = verdict.marker if isinstance(verdict, Found) else None
-            if closed > 0:
+            if spoken is None:
+                self._think(text, start, at, out)
+                return self._hold(text, at)
+            if spoken:
+                position = at + 1
+            elif closed > 0:
                 self._depth -= 1
                 if self._depth == 0:
                     self._think(text, start, at, out)
                     self._leave(out)
                     self._markup(text, at, closed, out)
-                    self._state, self._quoting = self._text, False
+                    self._begin_section()
+                    self._state, self._spoken = self._text, 0
                     self._said, self._silent = self._has_text, True
                     if self._reasoning_kind is ReasoningDelta:
                         self._may_end = "nothing"
@@ -175,6 +217,31 @@ class ThinkingParser(TurnParser):
             else:
                 position = at + 1
 
+    def _is_start_mentioned(self, text: str, stop: int, here: Markdown) -> bool | None:
+        """Whether reasoning speaks of the start marker that ends at text[stop]; None asks for more."""
+        mentioned: bool | None = here.in_block
+        if not mentioned:
+            mentioned = is_mention(here, text[stop : stop + MAX_CANDIDATE], True, "", False)
+        if mentioned and self._thought.nested:
+            self._spoken = 1 + (self._spoken if here.in_block else 0)
+        return mentioned
+
+    def _is_end_mentioned(self, text: str, stop: int, here: Markdown) -> bool | None:
+        """Whether reasoning speaks of the end marker that ends at text[stop]: alone in inline code, or behind a start
+        marker of which it spoke in the same code block, or in a sentence of the same line; None asks for more."""
+        if here.in_inline_code:
+            if here.tail[-1:] != "`":
+                return False
+            return None if stop == len(text) else text[stop] == "`"
+        if not self._spoken:
+            return False
+        mentioned: bool | None = here.in_block
+        if not mentioned and self._thought.text in here.line and (here.place != "line" or here.joined):
+            mentioned = goes_on(text[stop : stop + MAX_CANDIDATE], False)
+        if mentioned is not None:
+            self._spoken = max(self._spoken - 1, 0) if mentioned else 0
+        return mentioned
+
     def _label(self, text: str, position: int, out: list[Delta]) -> int:
         """Drops the label with which reasoning may begin."""
         label = self._thought.label
@@ -199,7 +266,7 @@ class ThinkingParser(TurnParser):
         if self._draft is None:
             return self._emit(self._reasoning_kind, text, start, stop, out)
         if stop > start:
-            self._quoting = in_code(self._quoting, text, start, stop)
+            self._unread.append(text[start:stop])
             self._go_on_drafting(self._draft, text[start:stop], out)
         return stop
 
@@ -210,6 +277,9 @@ class ThinkingParser(TurnParser):
     def _emit(self, kind: type[TextDelta | ReasoningDelta], text: str, start: int, stop: int, out: list[Delta]) -> int:
         if stop > start:
             piece = text[start:stop]
+            self._unread.append(piece)
+            if len(self._unread) > MOST_UNREAD:
+                self._read_up()
             if kind is TextDelta:
                 self._seen.append(piece)
                 self._silent = self._silent and piece.isspace()
@@ -217,7 +287,6 @@ class ThinkingParser(TurnParser):
             else:
                 self._thought_chars += len(piece)
                 out.append(kind(piece))
-            self._quoting = in_code(self._quoting, text, start, stop)
         return stop
 
     def _markup(self, text: str, start: int, stop: int, out: list[Delta]) -> None:
@@ -234,7 +303,7 @@ class ThinkingParser(TurnParser):
         reader._batch, reader._calls, reader._position, reader._raws = self._batch.copy(), self._calls, at, []
         self._draft = Draft(reader, self._format_of(found), at, found)
 
-    def _go_on_drafting(self, draft: Draft, text: str, out: list[Delta]) -> None:
+    def _go_on_drafting(self, draft: Draft[ThinkingParser], text: str, out: list[Delta]) -> None:
         if draft.feed(text):
             return
         if draft.marked is None:
@@ -249,7 +318,7 @@ class ThinkingParser(TurnParser):
         if again is not None and not again.feed(whole[stop:]):
             self._hide(again, again.text, out)
 
-    def _hide(self, draft: Draft, text: str, out: list[Delta]) -> None:
+    def _hide(self, draft: Draft[ThinkingParser], text: str, out: list[Delta]) -> None:
         """A draft stays one: its text is reasoning."""
         self._draft, self._hidden = None, draft
         if self._reasoning_kind is TextDelta:
@@ -278,7 +347,7 @@ class ThinkingParser(TurnParser):
                 if draft.begun:
                     self._tell(draft, out, cut=not normal)
 
-    def _may_run(self, draft: Draft) -> bool:
+    def _may_run(self, draft: Draft[ThinkingParser]) -> bool:
         """Whether what a turn ends with, inside reasoning, is a call of a known tool."""
         return draft.calls_known(draft.format.names)
 
@@ -293,90 +362,10 @@ class ThinkingParser(TurnParser):
         if not any(isinstance(delta, TextDelta) and not delta.text.isspace() for delta in out):
             self._tell(self._hidden, out)
 
-    def _tell(self, draft: Draft, out: list[Delta], *, cut: bool = False) -> None:
+    def _tell(self, draft: Draft[ThinkingParser], out: list[Delta], *, cut: bool = False) -> None:
         self._hidden = None
         malformed = draft.malformed(self._calls, cut=cut)
         self._calls += 1
         out.append(malformed)
         self._batch.begun = True
         self._batch.add([malformed.index], {malformed.index}, (), out, broken=True)
-
-
-class Draft:
-    """A block of calls in reasoning, and the blocks right behind it. `reader` reads them as it would in text. `start`
-    is the place in the turn of the first one's marker, which was `found`."""
-
-    def __init__(self, reader: ThinkingParser, format: BlockFormat, start: int, found: Found) -> None:  # noqa: A002
-        self.reader = reader
-        self.format = format
-        self.start = start
-        self.marked: tuple[int, Found] | None = None
-        """The last marker in the text that may begin another block, and where it stands."""
-        self.deltas: list[Delta] = []
-        self._found = found
-        self._over = False  # something stands behind it, or in it
-        self._pieces: list[str] = []
-        self._length = 0
-
-    @property
-    def text(self) -> str:
-        return "".join(self._pieces)
-
-    def feed(self, text: str) -> bool:
-        """Whether all of it may still be calls."""
-        self._pieces.append(text)
-        self._length += len(text)
-        deltas = self.reader.feed(text)
-        stop = next((i for i, delta in enumerate(deltas) if _is_none(delta)), len(deltas))
-        self.deltas += deltas[: stop + 1]  # what a longer piece has behind that is none of the draft
-        self._over = stop < len(deltas) or self.reader.broken_at is not None
-        return not self._over
-
-    def mark(self, found: Found) -> None:
-        """The marker of another block begins here, unless it is a part of this one."""
-        self.marked = self._length, found
-
-    def close(self, reason: FinishReason) -> bool:
-        """The turn is over; whether all of it is calls."""
-        deltas = self.reader.close(reason)
-        self.deltas += deltas
-        return not any(map(_is_none, deltas))
-
-    @property
-    def begun(self) -> bool:
-        """Whether a call began in it."""
-        return any(isinstance(delta, CallStarted) for delta in self.deltas)
-
-    def calls_known(self, names: AbstractSet[str]) -> bool:
-        """Whether the last call is a whole one of a known tool; without `names` every name is known."""
-        calls = [delta for delta in self.deltas if isinstance(delta, CallCompleted | CallMalformed)]
-        last = calls[-1] if calls else None
-        return isinstance(last, CallCompleted) and (not names or last.name in names)
-
-    def malformed(self, index: int, *, cut: bool) -> CallMalformed:
-        """What the model is told of it. `cut`: the turn was cut off in reasoning."""
-        name = next((delta.name for delta in self.deltas if isinstance(delta, CallStarted)), None)
-        where = "it stood in your thoughts, where nothing runs"
-        if cut:
-            where = "the turn was cut off inside your thoughts, where nothing runs"
-        reason = f"{where}; end your thoughts first, then write the call"
-        if name is not None and self.format.names and name not in self.format.names:
-            reason = f"{reason}. No tool is called {name!r}"
-        return CallMalformed(index, self._raw().strip(), IN_THOUGHTS, reason, self.start, name, True)
-
-    def _raw(self) -> str:
-        """The text of its block, or of the first one where something stands behind that."""
-        if not self._over:
-            return self.text[self._found.length :].rstrip().removesuffix(self._found.marker.end or "")
-        if self.reader.first_raw is not None:
-            return self.reader.first_raw
-        stops = [each.offset for each in self.deltas if isinstance(each, CallMalformed) and each.whole_block]
-        stop = stops[0] if stops else self.reader.broken_at
-        return "" if stop is None else self.text[self._found.length : stop - self.start]
-
-
-def _is_none(delta: Delta) -> bool:
-    """Whether this is anything else than blocks that can be read, and white space."""
-    if isinstance(delta, TextDelta | TextAside):
-        return not delta.text.isspace()
-    return isinstance(delta, ReasoningDelta | ForgedResults) or (isinstance(delta, CallMalformed) and delta.whole_block)

@@ -1,0 +1,229 @@
+"""Where in Markdown a text has got to: in a code block, in inline code, in a quotation, in a list item, in a sentence.
+
+Fences are CommonMark's (https://spec.commonmark.org/0.31.2/#fenced-code-blocks): three or more backticks or tildes
+begin a block, and as many of the same, with nothing behind them, end it; in a block quote its end does so too. Models
+write them less strictly, so a fence may be indented at will, and may also be the end of a line.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from typing import Literal
+
+Place = Literal["line", "item", "sentence", "quoted", "indented", "cited"]
+"""`line`: a line or a sentence begins there. `item`: so does a list item. `quoted`: right behind a quotation mark, a
+bracket or an emphasis. `indented`: as code is. `cited`: in a block quote or the row of a table."""
+
+FENCE = re.compile(r"(?:`{3,}|~{3,})[\w+.-]{0,16}\s*")
+FENCE_START = re.compile(r"`{1,2}|~{1,2}|(?:`{3,}|~{3,})[\w+.-]{0,16}\s*")
+SENTENCE_ENDS = ".!?…。．｡！？؟۔।"
+
+_TICKS = re.compile(r"`+|~+")
+_TOKEN = re.compile(r"`+|~+|</?(?ai:pre|code)\b[^<>]{0,64}>?|<[/a-zA-Z]{0,5}\Z")
+_MARKED = re.compile(r"[`~<]")
+_TAG = re.compile(r"<(/?)((?ai:pre|code))\b[^<>]*>")
+_PREFIX = re.compile(r"[ \t>]*(?:(?:[-*+•]|\d{1,9}[.)])[ \t]+[ \t>]*)*")
+_ITEM = re.compile(r"[ \t>]*(?:[-*+•]|\d{1,9}[.)])[ \t]+")
+_INFO = re.compile(r"[\w+.-]{0,16}[ \t]*")
+_QUOTES = "\"'`“”„‟‘’‚‛«»‹›「『《〈【〔＂＇([{（［｛|*_"
+_INDENT = 4
+_HEAD, _SINCE, _TAIL = 64, 24, 256
+_LONGEST = 96  # characters of a run or a tag that are looked at
+_BLANKS = " \t\r"
+
+
+class Markdown:
+    """Reads a text in pieces, cut anywhere, and says where it has got to. `tail` is the end of the text."""
+
+    __slots__ = (
+        *(
+            "_at",
+            "_begins",
+            "_cited",
+            "_closing",
+            "_column",
+            "_fence",
+            "_head",
+            "_html",
+            "_opener",
+            "_since",
+            "_spaced",
+        ),
+        *("_ticks", "_token", "last", "tail"),
+    )
+
+    def __init__(self) -> None:
+        self.tail = ""
+        self.last = ""  # the last character that is not white space
+        self._fence = ""  # that opened the code block
+        self._cited = False  # the fence stands in a block quote
+        self._html = ""  # the element that opened code
+        self._begin_line()
+
+    def _begin_line(self) -> None:
+        self._head = ""  # the beginning of the line
+        self._column = 0
+        self._spaced = False  # a blank stands behind the last character
+        self._ticks = 0  # of inline code that is open
+        self._opener = ""  # a fence, if the rest of the line lets it be one
+        self._closing = False  # a fence that ends the block, if nothing follows on the line
+        self._begins = False  # either begins the line
+        self._since = ""  # what stands behind either
+        self._token = ""  # what may go on in the next piece
+        self._at = 0  # its column
+
+    def copy(self) -> Markdown:
+        return copy(self)
+
+    def continues(self, char: str) -> bool:
+        """Whether a run of this character ends the text, and may go on."""
+        return self._token[-1:] == char
+
+    def add(self, text: str) -> None:
+        for i, line in enumerate(text.split("\n")):
+            if i:
+                self._end_line()
+            if line:
+                self._add_to_line(line)
+        self.tail = text[-_TAIL:] if len(text) >= _TAIL else (self.tail + text)[-_TAIL:]
+
+    @property
+    def in_block(self) -> bool:
+        """Whether this is in a block of code."""
+        self._settle()
+        if self._html:
+            return True
+        closed = self._closing and self._begins and not self._since.strip()
+        return self._fence != "" and not closed and not self._has_left_quote()
+
+    @property
+    def fence(self) -> str:
+        """The fence of the block of code; empty if this is in none that has one."""
+        return self._fence if self.in_block else ""
+
+    @property
+    def in_inline_code(self) -> bool:
+        self._settle()
+        return self._ticks > 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether `tail` may not be the whole text."""
+        return len(self.tail) == _TAIL
+
+    @property
+    def line(self) -> str:
+        """The end of the line so far."""
+        return self.tail[self.tail.rfind("\n") + 1 :]
+
+    @property
+    def place(self) -> Place:
+        head = self._head.lstrip(_BLANKS)
+        if not head:
+            return "indented" if len(self._head.expandtabs(_INDENT)) >= _INDENT else "line"
+        if head[0] in ">|":
+            return "cited"
+        if self._column <= _HEAD and _ITEM.fullmatch(self._head):
+            return "item"
+        if self.last in _QUOTES:
+            return "sentence" if self._spaced else "quoted"
+        return "sentence" if self._spaced and self.last not in SENTENCE_ENDS else "line"
+
+    @property
+    def joined(self) -> bool:
+        """Whether a letter stands right before this of a script in which words may follow each other without a
+        blank."""
+        return not self._spaced and self._column > 0 and is_uncased(self.last)
+
+    def _add_to_line(self, piece: str) -> None:
+        if self._column < _HEAD:
+            self._head += piece[: _HEAD - self._column]
+        said = piece.rstrip(_BLANKS)
+        self._spaced = len(said) < len(piece)
+        self.last = said[-1] if said else self.last
+        if self._token or _MARKED.search(piece):
+            self._read(piece)
+        elif len(self._since) < _SINCE:
+            self._since = (self._since + piece)[:_SINCE]
+        self._column += len(piece)
+
+    def _read(self, piece: str) -> None:
+        known = len(self._token)
+        text = self._token + piece
+        position, self._token = 0, ""
+        for found in _TOKEN.finditer(text):
+            self._since = (self._since + text[position : found.start()])[:_SINCE]
+            position = found.end()
+            column = self._at if found.start() < known else self._column + found.start() - known
+            if position == len(text) and text[-1] != ">":
+                self._token, self._at = found[0][:_LONGEST], column
+                return
+            self._take(found[0][:_LONGEST], column)
+        self._since = (self._since + text[position:])[:_SINCE]
+
+    def _settle(self) -> None:
+        """What stands at the end is over."""
+        token, self._token = self._token, ""
+        if token:
+            self._take(token, self._at)
+
+    def _take(self, token: str, column: int) -> None:
+        if token[0] == "<":
+            self._since = (self._since + token)[:_SINCE]
+            tag = _TAG.fullmatch(token)
+            if tag and not self._ticks and not self._fence:
+                name = tag[2].lower()
+                if tag[1]:
+                    self._html = "" if self._html in (name, "line " + name) else self._html
+                elif not self._html:
+                    self._html = f"line {name}" if name == "pre" and self._begins_line(column) else name
+            return
+        if self._fence:
+            if token[0] == self._fence[0] and len(token) >= len(self._fence):
+                self._closing, self._begins, self._since = True, self._begins_line(column), ""
+            else:
+                self._since = (self._since + token)[:_SINCE]
+        elif token[0] == "~":
+            if len(token) >= 3 and not self._ticks and self._begins_line(column):
+                self._opener, self._begins, self._since = token, True, ""
+            else:
+                self._since = (self._since + token)[:_SINCE]
+        elif self._opener and self._opener[0] == "~":
+            pass  # the info string of a fence of tildes
+        elif self._ticks:
+            self._ticks = 0 if len(token) == self._ticks else self._ticks
+            self._opener = ""  # an info string holds no backtick
+        else:
+            self._ticks = len(token)
+            self._opener, self._begins, self._since = token if len(token) >= 3 else "", self._begins_line(column), ""
+
+    def _begins_line(self, column: int) -> bool:
+        return column <= _HEAD and _PREFIX.fullmatch(self._head[:column]) is not None
+
+    def _has_left_quote(self) -> bool:
+        return self._cited and self._column > 0 and not self._head.lstrip(_BLANKS).startswith(">")
+
+    def _end_line(self) -> None:
+        self._settle()
+        blank = not self._head.strip(_BLANKS)
+        if self._fence:
+            ended = self._closing and not self._since.strip(_BLANKS)
+            if ended or self._has_left_quote() or (self._cited and blank):
+                self._fence = ""
+        elif self._opener and (self._begins or _INFO.fullmatch(self._since)):
+            self._fence, self._cited = self._opener, self._head.lstrip(_BLANKS).startswith(">")
+        if blank and not self._html.startswith("line"):
+            self._html = ""  # an element in a line ends with its paragraph
+        self._begin_line()
+
+
+def run_end(text: str, at: int) -> int:
+    """Where the backticks or tildes at text[at] end."""
+    run = _TICKS.match(text, at)
+    return run.end() if run else at
+
+
+def is_uncased(char: str) -> bool:
+    """A letter of a script without capitals."""
+    return char.isalpha() and not char.isupper() and not char.islower()
