@@ -22,12 +22,11 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.failures import (
     SilentServer,
-    decode_json,
     dropped_error,
     status_error,
     transport_error,
 )
-from toolspeak.providers.reply import Reply
+from toolspeak.providers.reply import Reply, unpacked
 from toolspeak.providers.retry import RETRIES, SYSTEM_CLOCK, Clock
 from toolspeak.providers.timed import TimedStream
 from toolspeak.wire.reading import shortened
@@ -150,7 +149,7 @@ class HttpApi:
         url = self._below(path)
         try:
             async with self._sent("GET", url) as response:
-                return decode_json(await response.aread(), "a list") if response.is_success else None
+                return await Reply(response).json() if response.is_success else None
         except ProviderError:
             return None
         except httpx2.HTTPError as error:
@@ -310,7 +309,7 @@ async def _beginning(response: httpx2.Response) -> bytes:
     """The start of an error's body; what could be read of it when the connection drops meanwhile."""
     read = bytearray()
     try:
-        async with aclosing(response.aiter_bytes()) as chunks:
+        async with aclosing(unpacked(response)) as chunks:
             async for chunk in chunks:
                 read += chunk
                 if len(read) >= MAX_ERROR_BYTES:

@@ -21,6 +21,18 @@ DRAIN_SECONDS = 0.5
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024  # a call's argument may have 64 MiB, and a server may send it in one event
 
+MAX_UNPACKED = 64 * 1024 * 1024
+MAX_RATIO = 100
+"""A body may be so many bytes, and so many times what came over the network beyond that: what models write packs to a
+twentieth, while 4 MB of zeros packed by gzip are 4 GB."""
+
+MAX_BODY = 256 * 1024 * 1024
+"""Bytes of a whole answer that is held in memory."""
+
+_BEGINNING = 64 * 1024  # bytes of a body of no named type by which it is told what it is
+_LARGE = 64 * 1024  # a piece of so many bytes may be unpacked: more can follow without waiting for the network
+_AT_ONCE = 256  # events of one piece that are given before others have their turn
+
 Kind: TypeAlias = Literal["stream", "json", "other"]
 
 _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
@@ -32,7 +44,7 @@ class Reply:
 
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
-        self._body = response.aiter_bytes()
+        self._body = unpacked(response)
         self._first = b""
         self.received = 0
         self.completed = False
@@ -45,7 +57,17 @@ class Reply:
 
     async def json(self) -> JSON:
         """The whole body. Raises ProviderError if it is no JSON."""
-        return decode_json(b"".join([chunk async for chunk in self._chunks()]), "a body")
+        read: list[bytes] = []
+        size = 0
+        async with aclosing(self._chunks()) as chunks:
+            async for chunk in chunks:
+                read.append(chunk)
+                size += len(chunk)
+                if size > MAX_BODY:
+                    raise ProviderError(
+                        f"the server's answer has more than {MAX_BODY} bytes: check the base URL", code="ill_formed"
+                    )
+        return decode_json(b"".join(read), "a body")
 
     async def kind(self, *, lines: bool = False) -> Kind:
         """What the body is; `lines`: an API whose streams are lines of JSON.
@@ -61,7 +83,8 @@ class Reply:
         begins = b""
         while any(mark.startswith(begins) and mark != begins for mark in (*_EVENTS, BOM_UTF8)):
             chunk = await anext(self._body, None)
-            if chunk is None:
+            if chunk is None or len(self._first) > _BEGINNING:
+                self._first += chunk or b""
                 break
             self._first += chunk
             begins = self._first.removeprefix(BOM_UTF8).lstrip()
@@ -80,7 +103,9 @@ class Reply:
         data = EventData(MAX_EVENT_BYTES)
         async with aclosing(self._chunks()) as chunks:
             async for chunk in chunks:
-                for event in data.feed(chunk):
+                for number, event in enumerate(data.feed(chunk), 1):
+                    if not number % _AT_ONCE:
+                        await asyncio.sleep(0)
                     if event == last or (event[:1] == last[0] and event.rstrip() == last):
                         self.completed = True
                         break
@@ -121,7 +146,9 @@ class Reply:
                     others.insert(0, b"".join(begun))
                     begun = [others.pop()]
                     size = len(begun[0])
-                    for line in others:
+                    for number, line in enumerate(others, 1):
+                        if not number % _AT_ONCE:
+                            await asyncio.sleep(0)
                         if line and not line.isspace():
                             yield line
         if (line := b"".join(begun)).strip():
@@ -135,6 +162,26 @@ class Reply:
         async with aclosing(self._body) as rest:
             async for chunk in rest:
                 yield chunk
+
+
+async def unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    """A body as it comes, unpacked (gzip, …). Others have their turn between its pieces, waited for or not.
+
+    Raises httpx2.HTTPError when the connection fails, ProviderError for a body that unpacks to far more than was sent.
+    """
+    size = 0
+    async with aclosing(response.aiter_bytes()) as chunks:
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > MAX_UNPACKED + MAX_RATIO * response.num_bytes_downloaded:
+                raise ProviderError(
+                    f"the server sent {response.num_bytes_downloaded} bytes that unpack to more than {size}: check the"
+                    " base URL; no model writes so",
+                    code="ill_formed",
+                )
+            if len(chunk) >= _LARGE:
+                await asyncio.sleep(0)
+            yield chunk
 
 
 def _is_json(data: str) -> bool:
