@@ -52,7 +52,7 @@ def final(answer="Done."):
 
 def run(turns, *, observers=(), limits=None, choice="auto", **options):
     provider = ScriptedProvider(turns)
-    agent = Agent(ReActDriver(provider, observers=observers, **options), TOOLS, observers=observers)
+    agent = Agent(ReActDriver(provider, **options), TOOLS, observers=observers)
     return provider, agent.run_sync("Go.", limits=limits, tool_choice=choice)
 
 

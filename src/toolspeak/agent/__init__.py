@@ -10,10 +10,11 @@ from toolspeak.agent.fold import apply, fold
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
 from toolspeak.agent.native import NativeDriver
 from toolspeak.agent.react import ReActDriver
-from toolspeak.agent.recorder import Watched
+from toolspeak.agent.recorder import RunEvent, Watched
 from toolspeak.agent.run import Run
 from toolspeak.agent.session import Session
 from toolspeak.agent.state import RunState
+from toolspeak.agent.steps import RunStep, StepEnded
 
 __all__ = [
     "DEFAULT_DIALECT",
@@ -25,13 +26,16 @@ __all__ = [
     "NativeDriver",
     "ReActDriver",
     "Run",
+    "RunEvent",
     "RunInterceptor",
     "RunResult",
     "RunStart",
     "RunState",
+    "RunStep",
     "Session",
     "Step",
     "StepEnd",
+    "StepEnded",
     "StepInterceptor",
     "TextDriver",
     "TurnRequest",

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, Self, TypedDict, Unpack, get_args
+from typing import Any, Literal, Self, Unpack, get_args
 
 from toolspeak.agent.cassette import Cassette
 from toolspeak.agent.choose import checked_choice, choose_driver
@@ -16,7 +16,17 @@ from toolspeak.agent.decisions import decisions_of
 from toolspeak.agent.driver import Driver
 from toolspeak.agent.family import journal_of_parent, parent_call, sub_run_id
 from toolspeak.agent.fold import fold
-from toolspeak.agent.given import check_deps, check_messages, check_options, check_settings, secrets_of, toolset_of
+from toolspeak.agent.given import (
+    RunOptions,
+    check_deps,
+    check_messages,
+    check_options,
+    check_settings,
+    executor_of,
+    rules_of,
+    secrets_of,
+    toolset_of,
+)
 from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.output import OutputMode, choose_output, with_output
@@ -32,7 +42,7 @@ from toolspeak.agent.steps import Trail
 from toolspeak.agent.suspend import suspend_run
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import PAUSED, Limits, RunStarted
-from toolspeak.data.messages import JSON, Message, ToolChoice
+from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.values import changed
 from toolspeak.dialects import Dialect, Section
@@ -41,9 +51,9 @@ from toolspeak.errors import ProviderError, RunError, SubRunPaused, UsageError
 from toolspeak.execute import (
     ApprovalRequest,
     Approve,
+    BatchExecutor,
     Concurrency,
     Decision,
-    Executor,
     InDoubt,
     Observer,
     Policy,
@@ -64,24 +74,6 @@ _IN_DOUBT: tuple[InDoubt, ...] = get_args(InDoubt)
 _NO_DECISIONS: Mapping[str, bool | Decision] = MappingProxyType({})
 
 
-class RunOptions(TypedDict, total=False):
-    """What one run is given besides its task.
-
-    `history` is the conversation it continues, `deps` what tools receive as `RunContext.deps`; `limits` and
-    `tool_choice` instead of the agent's. `setup` is kept with the run, for whoever sets it up again in another process.
-    The rest goes into every record: on whose behalf, in which trace, started by which run.
-    """
-
-    history: Sequence[Message]
-    deps: Any
-    limits: Limits | None
-    tool_choice: str | ToolChoice
-    principal: str | None
-    traceparent: str | None
-    parent_run_id: str | None
-    setup: Mapping[str, JSON]
-
-
 class Agent:
     """Runs tasks with a model and tools.
 
@@ -99,7 +91,8 @@ class Agent:
     `approve` answers for calls that write or leave the machine: "all" (but for repaired calls), "all+repaired", "none",
     an async callable, or None: then the run pauses and waits (`Agent.resume`). `policy`, a function or rules, looks at
     every call first; `rules` are those that are kept because somebody said "always". `interceptors` wrap calls, model
-    requests, steps and runs; `observers` are told of every call.
+    requests, steps and runs; `observers` are told of all that happens (see `RunEvent`), in the runs that its tools
+    start too.
 
     `schedule`: "serializable" (default), "parallel", "sequential", or "native" for what the dialect's specification
     says. `concurrency` limits how many calls run at once. With `early_start` a call that reads begins while the model
@@ -109,6 +102,7 @@ class Agent:
     (unattended: report), "report" the unknown outcome to the model, or "repeat" it.
     `tool_choice` is "auto", "required" (call some tool first), "none", a tool's name, or a `ToolChoice`; a model that
     does not follow it is told once.
+    `executor` runs the calls in place of one that the agent makes of these settings, which are the executor's then.
     `max_result_bytes` is how much the model gets of a call's result, of text and JSON (UTF-8); the whole is the
     `ToolExecution.value` in `RunResult.steps`.
     `output` is the type of the answer (see `Output`; `RunResult.output` is the value), `output_mode` how it is asked
@@ -138,6 +132,7 @@ class Agent:
         limits: Limits = Limits(),
         interceptors: Sequence[AnyInterceptor] = (),
         observers: Sequence[Observer] = (),
+        executor: BatchExecutor | None = None,
         throw_on_failure: bool = False,
         stop_on_block: bool = False,
         journal: Journal | None = None,
@@ -171,13 +166,13 @@ class Agent:
             prices=prices,
             cassette=cassette,
         )
-        self.secrets = secrets_of(secrets)
+        self.secrets = secrets_of(getattr(executor, "secrets", None) if secrets is None else secrets)
         kin_approver = approver = resolve_approver(approve)
         recording = None if cassette is None else cassette.recording
         if recording is not None:
             model, approver = recording.attach(model, approver, self.secrets)
-        self.driver, chosen = choose_driver(model, dialect, starts_in, observers, listing=listing)
-        own = toolset_of(tools)
+        self.driver, chosen = choose_driver(model, dialect, starts_in, listing=listing)
+        own = toolset_of(tools if tools or executor is None else getattr(executor, "tools", ()))
         wanted = choose_output(output, output_mode, output_retries, self.driver, tools=bool(own.specs))
         self.toolset = with_output(own, wanted)
         if wanted is not None:
@@ -189,7 +184,7 @@ class Agent:
         if in_doubt not in _IN_DOUBT:
             raise UsageError(f"in_doubt is {', '.join(map(repr, _IN_DOUBT))}, not {in_doubt!r}")
         pipelines = by_level(interceptors)
-        self.rules = StandingRules() if rules is None else rules
+        self.rules = rules_of(executor, rules)
         if recording is not None and recording.playback is not None:
             self.rules = StandingRules(self.rules)  # what is kept now was said when it was recorded
         self._limits = limits
@@ -198,25 +193,26 @@ class Agent:
         self._settings = RunSettings(
             driver=self.driver,
             toolset=self.toolset,
-            executor=Executor(
+            executor=executor_of(
+                executor,
                 self.toolset,
+                own,
+                secrets=self.secrets,
+                rules=self.rules,
                 schedule=schedule,
                 concurrency=concurrency,
                 call_pipeline=pipelines["call"],
                 max_result_bytes=max_result_bytes,
                 tool_timeout=tool_timeout,
-                secrets=self.secrets,
                 throw_on_failure=throw_on_failure,
                 stop_on_block=stop_on_block,
                 policy=policy,
-                rules=self.rules,
-                observers=tuple(observers),
                 tape=None if recording is None else recording.tape,
                 playback=None if recording is None else recording.playback,
             ),
             journal=self._run_journal(),
             keeps=journal is not None,
-            asks=partial(may_be_asked, approver, policy),
+            asks=partial(may_be_asked, approver, policy if executor is None else getattr(executor, "policy", None)),
             secrets=self.secrets,
             approver=approver,
             kin_approver=kin_approver,
@@ -229,6 +225,7 @@ class Agent:
             window=Window(window) if isinstance(window, int) else window,
             prices={**PRICES, **prices} if prices else PRICES,
             recording=recording,
+            observers=tuple(observers),
             clock=clock if recording is None else recording.clock(clock),
         )
 

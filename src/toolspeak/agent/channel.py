@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
@@ -15,11 +16,12 @@ _MOST = 256  # pieces a slow reader may lag behind before the model is made to w
 class Channel(Generic[ItemT]):
     """What is put into it comes out of `read`, which does the work.
 
-    Of one event loop, one reader and any number of writers. An `asyncio.Queue` takes three times as long a piece, and
-    a model's turn is thousands of them.
+    Of one event loop, one reader and any number of writers; a `lossless` one takes all that is offered. An
+    `asyncio.Queue` takes three times as long a piece, and a model's turn is thousands of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, lossless: bool = False) -> None:
+        self._most = sys.maxsize if lossless else _MOST
         self._items: deque[ItemT] = deque()
         self._news: asyncio.Future[None] | None = None  # of the reader, while there is nothing to read
         self._room: deque[asyncio.Future[None]] = deque()  # of the writers, while there is no room
@@ -34,7 +36,7 @@ class Channel(Generic[ItemT]):
         room; nobody wants anything any more once the reader has left."""
         if self._closed:
             return True
-        if len(self._items) >= _MOST:
+        if len(self._items) >= self._most:
             return False
         self._items.append(item)
         if self._news is not None:

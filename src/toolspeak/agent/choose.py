@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast, get_args
 
@@ -17,7 +16,6 @@ from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import Dialect, Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import UnknownDialect, UnknownTool, UsageError, suggest
-from toolspeak.execute import Observer
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Toolset
@@ -30,7 +28,6 @@ def choose_driver(
     model: str | Provider | Driver,
     dialect: str | Dialect,
     starts_in: Section,
-    observers: Sequence[Observer] = (),
     *,
     grace: float = 0.0,
     late_leaks: bool = False,
@@ -72,7 +69,7 @@ def choose_driver(
             return made, text
         return NativeDriver(provider, fallback=made if dialect == "auto" else None, late_leaks=late_leaks), None
     if dialect == "react":
-        return ReActDriver(provider, observers=observers), None
+        return ReActDriver(provider), None
     chosen = _named(dialect, provider.name) if isinstance(dialect, str) else dialect
     trained = dialects.known_dialect(provider.name)
     return _reader(provider, chosen, chosen, trained, listing)(starts_in=starts_in, grace=grace), chosen

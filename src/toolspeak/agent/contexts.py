@@ -43,6 +43,7 @@ class RunContexts:
             pause=self.pause,
             agent=settings.agent,
             parent_run_id=settings.parent_run_id,
+            observers=self._recorder.observers,
         )
 
     def hook(self, notes: HookNotes, name: str) -> HookContext:

@@ -14,14 +14,16 @@ from typing import Any, Protocol, TypeAlias, cast
 from toolspeak.agent.cut import with_limit
 from toolspeak.agent.media import Media, marked, restored
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
-from toolspeak.data.messages import JSON, Message, TextMessage, ToolChoice, Usage, no_extra
+from toolspeak.data.messages import JSON, Message, TextMessage, ToolCall, ToolChoice, Usage, no_extra
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, History, Listing, Section
 from toolspeak.dialects.prompt import Prompt, joined
 from toolspeak.dialects.schema_text import asks_text, choice_text
 from toolspeak.errors import ProviderError, UsageError
+from toolspeak.execute import ToolExecution
 from toolspeak.providers.base import Provider
+from toolspeak.tools.context import StateView
 from toolspeak.wire.base import Constraint, ModelRequest, OutputSchema
 
 _Wanted: TypeAlias = tuple[Sequence[ToolSpec], ToolChoice, bool | None]
@@ -41,6 +43,18 @@ def _unheard(_piece: Delta) -> None:
     return None
 
 
+ToolRunner: TypeAlias = Callable[[Sequence[ToolCall]], Awaitable[tuple[ToolExecution, ...]]]
+"""Has calls run within a turn."""
+
+
+async def _no_tools(_calls: Sequence[ToolCall]) -> tuple[ToolExecution, ...]:
+    raise UsageError("run_tools is for drivers of an agent: here there is no run whose tools it could be")
+
+
+def _untold(_event: object) -> None:
+    return None
+
+
 def _nobody_is_asked(_tool: ToolSpec) -> bool:
     return False
 
@@ -55,6 +69,11 @@ class TurnRequest:
     answer has to have. `asks` tells of which tools somebody may be asked whether a call runs. `parallel`: whether a
     turn may hold several calls; None leaves it to the API and the dialect. `options` go to the API as they are
     (`ModelRequest.options`).
+
+    `state` is the run as it stands, with its metadata; `tell` tells the run's observers of something. `run_tools` is
+    for a driver that runs tools within its turn, ahead of what it yields: it has calls run as those of any step
+    (journal, approvals, limits) and gives back what came of them. If the run pauses or ends at them the driver is left
+    there; it is asked anew when the run goes on, with the results in its messages.
     """
 
     messages: Sequence[Message]
@@ -67,6 +86,9 @@ class TurnRequest:
     asks: Callable[[ToolSpec], bool] = _nobody_is_asked
     parallel: bool | None = None
     options: Mapping[str, JSON] = field(default_factory=no_extra)
+    state: StateView | None = None
+    tell: Callable[[Any], object] = _untold
+    run_tools: ToolRunner = _no_tools
 
 
 class Driver(Protocol):

@@ -37,8 +37,12 @@ class Spending:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._told_usage, self._told_spent = Usage(), 0.0
 
-    def begin(self) -> None:
-        """From here on sub-runs may tell what they use."""
+    def begin(self, parent_run_id: str | None) -> None:
+        """From here on sub-runs may tell what they use, and the parent's observers are told of this run too."""
+        parent = _GOING_ON.get(parent_run_id or "")
+        if parent is not None:
+            own = self.recorder.observers
+            self.recorder.observers += tuple(each for each in parent.recorder.observers if each not in own)
         self.loop = asyncio.get_running_loop()
         _GOING_ON[self._run_id] = self
 

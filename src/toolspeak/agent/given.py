@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, cast
+from inspect import signature
+from typing import Any, TypedDict, cast
 
 from toolspeak.agent.compaction import Window
 from toolspeak.data.events import Limits
-from toolspeak.data.messages import Message
+from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.prices import Price
 from toolspeak.errors import UsageError, suggest
-from toolspeak.execute import Concurrency, Secrets, StandingRules
+from toolspeak.execute import BatchExecutor, Concurrency, Executor, Secrets, StandingRules
 from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.content import Unserialisable, jsonable
 
 _NO_SECRETS = Secrets()
 _HISTORY = "a list of Messages, say the `messages` of an earlier RunResult"
 _EACH_LIMIT = ("steps", "calls", "seconds", "tokens", "repeats", "failures", "cost")
+
+
+class RunOptions(TypedDict, total=False):
+    """What one run is given besides its task.
+
+    `history` is the conversation it continues, `deps` what tools receive as `RunContext.deps`; `limits` and
+    `tool_choice` instead of the agent's. `setup` is kept with the run, for whoever sets it up again in another process.
+    The rest goes into every record: on whose behalf, in which trace, started by which run.
+    """
+
+    history: Sequence[Message]
+    deps: Any
+    limits: Limits | None
+    tool_choice: str | ToolChoice
+    principal: str | None
+    traceparent: str | None
+    parent_run_id: str | None
+    setup: Mapping[str, JSON]
 
 
 def toolset_of(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
@@ -118,6 +137,34 @@ def check_settings(
     _is(prices, Mapping, "prices", "a dict of Prices by 'provider:model'")
     for model, price in cast("Mapping[object, object]", prices).items():
         _is(price, Price, f"prices[{model!r}]", "a Price")
+
+
+def rules_of(executor: object, rules: StandingRules | None) -> StandingRules:
+    """The rules an agent keeps: its executor's, if it is given one. Raises UsageError for both."""
+    own: StandingRules | None = getattr(executor, "rules", None)
+    if executor is not None and rules is not None:
+        raise UsageError("rules: the executor's to say, as in Executor(Toolset(tools), rules=…)")
+    return StandingRules() if own is None and rules is None else cast("StandingRules", rules if own is None else own)
+
+
+def executor_of(
+    given: BatchExecutor | None, tools: Toolset, own: Toolset, *, secrets: Secrets, rules: StandingRules, **said: Any
+) -> BatchExecutor:
+    """The executor an agent is given, or one of these settings. Raises UsageError for what is none, and for settings
+    that a given one has to say."""
+    if given is None:
+        return Executor(tools, secrets=secrets, rules=rules, **said)
+    if not hasattr(given, "run") or isinstance(given, type):
+        raise UsageError(f"executor is an Executor, or has its `run`, not {_shown(given)}")
+    defaults = signature(Executor).parameters
+    twice = [name for name, value in said.items() if value != defaults[name].default]
+    if twice:
+        raise UsageError(f"{', '.join(twice)}: the executor's to say, as in Executor(Toolset(tools), {twice[0]}=…)")
+    if tools is not own:
+        raise UsageError(
+            "the answer is asked for as a tool, which the executor does not have: say output_mode='prompted'"
+        )
+    return given
 
 
 def check_deps(tools: Toolset, deps: object) -> None:

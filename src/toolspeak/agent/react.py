@@ -6,7 +6,7 @@ Source: InstructorPHP, "Tool Calling Internals", ReActDriver.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import cast
 
@@ -32,19 +32,18 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
-from toolspeak.data.messages import NORMAL_END, TextMessage, Usage
+from toolspeak.data.messages import JSON, NORMAL_END, TextMessage, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.schema_text import asks_text
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.execute.observe import (
     DecisionExtractionFailed,
+    DecisionTaken,
     DecisionValidationFailed,
-    Observer,
-    tell,
 )
 from toolspeak.providers.base import Provider
-from toolspeak.wire.base import ModelRequest
+from toolspeak.wire.base import ModelRequest, OutputSchema
 
 _FINAL = "Return only the final answer as plain text."
 
@@ -62,7 +61,12 @@ class ReActDriver:
     A reply that is no decision goes back to the model with what is wrong, up to `max_retries` times; one more is a call
     of the pseudo-tool `decision_extraction` or `decision_validation` that failed, and the run goes on. With
     `final_via_inference` the answer is asked for once more, as plain text and streamed, of `final_model` if given.
-    `observers` are told of every bad decision. All of a turn has the price of `provider`.
+    The run's observers are told of every decision. All of a turn has the price of `provider`.
+
+    `prompt` gives the text that teaches the model to decide, of the tools (`react_prompt` is the default); `schema` the
+    JSON Schema of a decision, for APIs that answer by one (`decision_schema`). A decision of another form than
+    `thought`, `type`, `tool`, `args`, `answer` is turned into that by `read`; further keys may be there, and are told
+    (`DecisionTaken`).
     """
 
     def __init__(
@@ -72,7 +76,9 @@ class ReActDriver:
         max_retries: int = 2,
         final_via_inference: bool = False,
         final_model: Provider | None = None,
-        observers: Sequence[Observer] = (),
+        prompt: Callable[[Sequence[ToolSpec]], str] = react_prompt,
+        schema: Callable[[Sequence[ToolSpec]], Mapping[str, JSON]] = decision_schema,
+        read: Callable[[Mapping[str, JSON]], Mapping[str, JSON]] | None = None,
     ) -> None:
         if max_retries < 0:
             raise UsageError("max_retries: a number from 0 up")
@@ -81,7 +87,7 @@ class ReActDriver:
         self.provider = provider
         self._max_retries = max_retries
         self._final = (final_model or provider) if final_via_inference else None
-        self._observers = tuple(observers)
+        self._prompt, self._schema, self._read = prompt, schema, read
         self._prompted: tuple[Sequence[ToolSpec], str, str] | None = None
 
     @property
@@ -96,7 +102,7 @@ class ReActDriver:
         known = self._prompted
         if known is None or known[0] is not request.tools or known[1] != request.instructions:
             asked = asks_text([spec.name for spec in request.tools if request.asks(spec)], request.tools)
-            parts = [request.instructions, react_prompt(request.tools), asked]
+            parts = [request.instructions, self._prompt(request.tools), asked]
             known = self._prompted = request.tools, request.instructions, "\n\n".join(part for part in parts if part)
         return known[2]
 
@@ -113,10 +119,11 @@ class ReActDriver:
                 yield TextDelta(text)
                 yield TurnEnded(ended.finish, Usage.of_one_turn(used), ended.model)
                 return
-            decision = read_decision(text, request.tools, request.choice)
+            decision = read_decision(text, request.tools, request.choice, self._read)
             if isinstance(decision, Decision):
+                request.tell(DecisionTaken(decision.thought, decision.type, decision.tool, decision.written, attempt))
                 break
-            self._report(decision, attempt, text)
+            self._report(request, decision, attempt, text)
             cut = "" if ended.finish in NORMAL_END else " (it was cut off: be shorter)"
             again = f"That was no valid decision{cut}: {decision.reason}. Write the corrected JSON object alone."
             tried = [TextMessage("assistant", text), TextMessage("user", again)]
@@ -146,7 +153,9 @@ class ReActDriver:
     async def _ask(self, request: TurnRequest, messages: Sequence[TextMessage]) -> tuple[str, TurnEnded]:
         """The whole text of a reply: JSON says nothing before its end."""
         can = self.provider.capabilities  # the arguments depend on the tool: their object is open
-        output = decision_schema(request.tools) if can.output and not can.output_closed else None
+        output = None
+        if can.output and not can.output_closed:
+            output = OutputSchema("decision", self._schema(request.tools), strict=False)
         pieces: list[str] = []
         asked = ModelRequest(messages, output=output, options=request.options)
         async with aclosing(cast("AsyncGenerator[Delta]", self.provider.stream(asked))) as stream:
@@ -181,12 +190,12 @@ class ReActDriver:
         history.known = len(request.messages)
         return history.messages
 
-    def _report(self, bad: BadDecision, attempt: int, raw: str) -> None:
+    def _report(self, request: TurnRequest, bad: BadDecision, attempt: int, raw: str) -> None:
         most = self._max_retries + 1
         if bad.stage == EXTRACTION:
-            tell(self._observers, DecisionExtractionFailed(bad.reason, raw, attempt, most))
+            request.tell(DecisionExtractionFailed(bad.reason, raw, attempt, most))
         else:
-            tell(self._observers, DecisionValidationFailed(bad.errors, raw, attempt, most))
+            request.tell(DecisionValidationFailed(bad.errors, raw, attempt, most))
 
     async def aclose(self) -> None:
         await self.provider.aclose()

@@ -6,7 +6,7 @@ Source: InstructorPHP, "Tool Calling Internals", ReActDriver.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias, cast
 
@@ -22,11 +22,10 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.data.values import quick
+from toolspeak.data.values import changed, quick
 from toolspeak.dialects.extract import json_object, json_objects, only_object
 from toolspeak.dialects.references import resolved
 from toolspeak.errors import suggest
-from toolspeak.wire.base import OutputSchema
 from toolspeak.wire.history import text_of
 
 EXTRACTION, VALIDATION = "decision_extraction", "decision_validation"
@@ -56,13 +55,14 @@ _TYPES = ("call_tool", "final_answer")
 
 @quick()
 class Decision:
-    """`tool` and `args` of a call, or an `answer`."""
+    """`tool` and `args` of a call, or an `answer`; `written` is the object as the model wrote it."""
 
     thought: str
     type: Literal["call_tool", "final_answer"]
     tool: str = ""
     args: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     answer: str = ""
+    written: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
 
 @quick()
@@ -98,7 +98,7 @@ def asked_choice(choice: ToolChoice) -> str:
             return f'In this reply "type" must be "call_tool", and "tool" {json.dumps(choice.name)}.'
 
 
-def decision_schema(tools: Sequence[ToolSpec]) -> OutputSchema:
+def decision_schema(tools: Sequence[ToolSpec]) -> Mapping[str, JSON]:
     """The form of a decision, for APIs that answer by a schema. `args` are checked by us: which ones depends on the
     tool."""
     properties: dict[str, JSON] = {
@@ -108,22 +108,29 @@ def decision_schema(tools: Sequence[ToolSpec]) -> OutputSchema:
         "args": {"type": "object"},
         "answer": {"type": "string"},
     }
-    schema = {"type": "object", "properties": properties, "required": ["thought", "type"]}
-    return OutputSchema("decision", schema, strict=False)
+    return {"type": "object", "properties": properties, "required": ["thought", "type"]}
 
 
-def read_decision(text: str, tools: Sequence[ToolSpec], choice: ToolChoice = ToolChoice()) -> Decision | BadDecision:
+def read_decision(
+    text: str,
+    tools: Sequence[ToolSpec],
+    choice: ToolChoice = ToolChoice(),
+    read: Callable[[Mapping[str, JSON]], Mapping[str, JSON]] | None = None,
+) -> Decision | BadDecision:
     """The decision in a reply: the whole text, in a code fence, or from a bracket on; the first object that says it is
-    one, whatever JSON stands before it."""
-    found = next((each for each in json_objects(text) if each.get("type") in _TYPES), None) or json_object(text)
-    if found is None:
+    one, whatever JSON stands before it. `read` turns an object of another form into one of ours."""
+    objects = [(each, each if read is None else read(each)) for each in json_objects(text)]
+    chosen = next((pair for pair in objects if pair[1].get("type") in _TYPES), None)
+    if chosen is None and (whole := json_object(text)) is not None:
+        chosen = whole, whole if read is None else read(whole)
+    if chosen is None:
         return BadDecision(EXTRACTION, ("your reply holds no JSON object; write one decision and nothing else",))
+    written, found = chosen
     thought = found.get("thought")
     said = thought if isinstance(thought, str) else ""
-    if found.get("type") == "call_tool":
-        return _call(found, said, tools, choice)
-    if found.get("type") == "final_answer":
-        return _answer(found, said, choice)
+    if found.get("type") in _TYPES:
+        made = _call(found, said, tools, choice) if found["type"] == "call_tool" else _answer(found, said, choice)
+        return changed(made, written=written) if isinstance(made, Decision) else made
     return BadDecision(VALIDATION, (f'"type" is "call_tool" or "final_answer", not {_shown(found.get("type"))}',))
 
 

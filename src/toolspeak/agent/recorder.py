@@ -9,15 +9,29 @@ from typing import TypeAlias
 from toolspeak.agent.fold import apply
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
-from toolspeak.agent.steps import Trail
+from toolspeak.agent.steps import StepEnded, Trail
 from toolspeak.data.deltas import Delta
-from toolspeak.data.events import Event, ModelAsked, Record, SubRunUsed
+from toolspeak.data.events import Event, ModelAnswered, ModelAsked, Record, SubRunUsed, ToolFinished
 from toolspeak.data.messages import Message
 from toolspeak.errors import RunError
+from toolspeak.execute.observe import (
+    DecisionExtractionFailed,
+    DecisionTaken,
+    DecisionValidationFailed,
+    Observed,
+    ToolEvent,
+    tell,
+)
 from toolspeak.journal.base import Lease
 
 Watched: TypeAlias = Delta | Record
 """What `Run.stream` yields: the transient pieces of a turn, and every record once it is durable."""
+
+RunEvent: TypeAlias = (
+    Record | StepEnded | ToolEvent | DecisionTaken | DecisionExtractionFailed | DecisionValidationFailed
+)
+"""What observers of an agent are told, and `Run.events` yields: every record once it is durable (model turns, calls,
+approvals, sub-runs, how the run ends), every step once it is over, and what no record holds."""
 
 Publish: TypeAlias = Callable[[Watched], Awaitable[None] | None]
 """Shows a piece or a record; what it returns is awaited, unless it is None."""
@@ -27,7 +41,8 @@ class Recorder:
     """Records one run's events, one after the other, whichever of its tasks they come from.
 
     `current` is the run's state, None before its first record; `before` are the messages of the runs it follows,
-    `trail` its records until now, `lease` what the run is held by, `publish` is told of every record.
+    `trail` its records until now, `lease` what the run is held by. `publish` is told of every record, `observers` of
+    every record and step.
     """
 
     def __init__(
@@ -44,6 +59,7 @@ class Recorder:
         self._settings = settings
         self._run_id = run_id
         self._before = before
+        self.observers = settings.observers
         self.trail = Trail(before=before) if trail is None else trail
         self._lock = asyncio.Lock()
 
@@ -83,8 +99,22 @@ class Recorder:
                 waits = self.publish(record)
                 if waits is not None:
                     await waits
+            if self.observers:
+                self._tell(record, self.current)
         finally:
             lock.release()
+
+    def tell(self, event: RunEvent) -> None:
+        """Tells the observers of what is no record."""
+        tell(self.observers, event)
+
+    def _tell(self, record: Record, state: RunState) -> None:
+        """Tells the observers of a record, and of the step that ends with it."""
+        tell(self.observers, record)
+        kind = type(record.event)
+        if (kind is ToolFinished or kind is ModelAnswered) and not state.batch:
+            run = Observed(record.run_id, record.step, record.agent, record.parent_run_id)
+            tell(self.observers, StepEnded(self.trail.steps[-1], run))
 
     async def record_all(self, events: Iterable[Event]) -> None:
         """Records each, in order."""

@@ -11,6 +11,7 @@ from toolspeak.agent.channel import Channel
 from toolspeak.agent.contexts import RunContexts
 from toolspeak.agent.decide import Action, AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.decisions import decision_of, doubts_of
+from toolspeak.agent.facts import BatchFacts
 from toolspeak.agent.family import Spending, at_rest
 from toolspeak.agent.frame import RunFrame
 from toolspeak.agent.history import without_secrets
@@ -18,14 +19,13 @@ from toolspeak.agent.hold import Hold
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering
 from toolspeak.agent.kin import ask_for_sub_runs
 from toolspeak.agent.load import Loaded
-from toolspeak.agent.memory import Memory
 from toolspeak.agent.pricing import check_priced
 from toolspeak.agent.record import seconds_left, time_is_over
-from toolspeak.agent.recorder import Recorder, Watched
+from toolspeak.agent.recorder import Recorder, RunEvent, Watched
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.agent.steps import Trail
-from toolspeak.agent.turns import Turns
+from toolspeak.agent.turns import TurnLeft, Turns
 from toolspeak.data.events import (
     PAUSED,
     AnswerRejected,
@@ -33,18 +33,11 @@ from toolspeak.data.events import (
     RunFinished,
     RunPaused,
     RunStarted,
-    ToolFinished,
     UserMessageQueued,
 )
-from toolspeak.data.messages import Message
-from toolspeak.errors import AgentStop, ProviderError, RunError, ToolDefinitionError, ToolFailed
-from toolspeak.execute import (
-    NO_DOUBTS,
-    Answer,
-    ApprovalRequest,
-    BatchPaused,
-    Doubts,
-)
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.errors import AgentStop, ProviderError, RunError, ToolFailed
+from toolspeak.execute import NO_DOUBTS, Answer, ApprovalRequest, BatchPaused, Doubts, ToolExecution
 from toolspeak.execute.sub_runs import ENTERED, BatchHeld
 from toolspeak.journal.base import Journal
 
@@ -82,7 +75,6 @@ class Run:
         self._driven = self._ended = False
         self._inbox: list[Message] = []
         self.run_id = run_id
-        self._remembered: Memory | None = None
         self._contexts = contexts = RunContexts(settings, run_id, recorder, {} if memory is None else memory)
         self._pause = contexts.pause
         self._stage = Stage(settings.pipelines, settings.secrets, contexts)
@@ -92,7 +84,7 @@ class Run:
         self._spending = Spending(run_id, recorder, settings.journal)
         self._call = ENTERED.get()  # whose function started this run, or goes on with it
         self._pending: tuple[ApprovalRequest, ...] = ()
-        self._hooked = any(settings.pipelines.values())
+        self._facts = BatchFacts(settings, recorder, contexts.memory)
 
     @property
     def journal(self) -> Journal:
@@ -161,7 +153,7 @@ class Run:
 
     async def _begin(self) -> None:
         self._recorder.lease = await self._hold.take()
-        self._spending.begin()
+        self._spending.begin(self._settings.parent_run_id)
         if self._call is not None and self._settings.parent_run_id == self._call.run_id:
             self._call.begin(self.run_id)
         await self._open()
@@ -321,7 +313,7 @@ class Run:
     async def _take_step(self, action: AskModel | RunTools) -> None:
         """One turn and its batch; what remains of them when the run goes on after a pause."""
         if isinstance(action, AskModel):
-            ended = await self._turns.ask(action)
+            ended = await self._turns.ask(action, self._run_within)
             if ended is not None:
                 await self._end(ended)
             if self._inbox:
@@ -336,6 +328,21 @@ class Run:
                 await self._suspend()
                 return
         await self._run_tools(action)
+
+    async def _run_within(self, calls: Sequence[ToolCall]) -> tuple[ToolExecution, ...]:
+        """Runs calls that a driver makes within its turn, as a step. Raises TurnLeft if the run rests or ends there."""
+        if not calls:
+            return ()
+        await self._turns.begin_within(calls)
+        action = decide(self.state)
+        if isinstance(action, RunTools):
+            await self._run_tools(action)
+        state = self.state
+        if state.status != "running" or state.batch or state.stop is not None or state.limit is not None:
+            raise TurnLeft
+        executions = self.trail.steps[-1].executions
+        await self._turns.go_on_within()
+        return executions
 
     async def _suspend(self) -> None:
         await self._turns.drop_early()
@@ -355,25 +362,17 @@ class Run:
 
         return channel.read(work)
 
-    def _emit(self, event: Event) -> Awaitable[None]:
-        """Records a fact of a batch, a result with what has changed in the tools' memory."""
-        if type(event) is ToolFinished:
-            tool = self._settings.toolset.get(event.result.name)
-            # What may have changed the memory: the tool, or an interceptor.
-            if self._hooked or (tool is not None and "context" in tool.injected.values()):
-                return self._record_with_memory(event)
-        return self.record(event)
+    def events(self) -> AsyncGenerator[RunEvent]:
+        """All that happens in the run, and in those that its tools start, as observers are told of it. Leaving the loop
+        early cancels the run."""
+        channel: Channel[RunEvent] = Channel(lossless=True)
+        self._recorder.observers += (channel.offer,)
 
-    async def _record_with_memory(self, event: ToolFinished) -> None:
-        if self._remembered is None:
-            self._remembered = Memory(self.memory, self.state.memory, self._settings.secrets)
-        changes, refused = self._remembered.changes()
-        await self.record(replace(event, memory=changes) if changes else event)
-        for key, reason in refused.items():
-            raise ToolDefinitionError(
-                f"the tool {event.result.name} keeps something in RunContext.memory[{key!r}] that is no JSON: {reason}."
-                " What a run remembers is recorded with it, so that it survives; keep other things in `deps`"
-            )
+        async def work() -> None:
+            self._claim()
+            await self._drive()
+
+        return channel.read(work)
 
     async def _run_tools(self, action: RunTools) -> None:
         following: Action = action
@@ -389,7 +388,7 @@ class Run:
         try:
             batch = await settings.executor.run(
                 action.calls,
-                emit=self._emit,
+                emit=self._facts.emit,
                 context=self._contexts.batch(state),
                 approver=settings.approver,
                 decided={one.call_id: decision_of(one) for one in state.decisions} if state.decisions else {},
@@ -410,6 +409,7 @@ class Run:
             return self.state.status == "running"
         except (AgentStop, ToolFailed) as stop:
             batch = stop.batch  # that the run is to end is recorded
+        await self._facts.complete(batch)
         if batch.pending:
             self._pending = batch.pending
             await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack, cast
 
-from toolspeak.agent.agent import Agent, RunOptions, RunResult
+from toolspeak.agent.agent import Agent, RunResult
+from toolspeak.agent.given import RunOptions
 from toolspeak.agent.run import Run
 from toolspeak.agent.sessions import (
     WhenOpen,

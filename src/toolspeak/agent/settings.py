@@ -14,7 +14,7 @@ from toolspeak.agent.recording import Recording
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.execute import Approver, BatchApprover, Executor, InDoubt, Level, Secrets
+from toolspeak.execute import Approver, BatchApprover, BatchExecutor, InDoubt, Level, Observer, Secrets
 from toolspeak.journal.base import Journal
 from toolspeak.tools import Toolset
 
@@ -27,7 +27,7 @@ class RunSettings:
 
     driver: Driver
     toolset: Toolset
-    executor: Executor
+    executor: BatchExecutor
     journal: Journal
     keeps: bool
     asks: Callable[[ToolSpec], bool]
@@ -47,4 +47,5 @@ class RunSettings:
     pipelines: Mapping[Level, tuple[Any, ...]] = field(default_factory=dict[Level, tuple[Any, ...]])
     prices: Mapping[str, Price] = field(default_factory=lambda: PRICES)
     recording: Recording | None = None
+    observers: tuple[Observer, ...] = ()
     clock: Callable[[], float] = time.time

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import cast
 
 from toolspeak.agent.fold import apply
 from toolspeak.agent.state import RunState
@@ -15,6 +14,7 @@ from toolspeak.data.messages import FinishReason, JsonPart, Message, TextPart, T
 from toolspeak.data.values import changed, quick
 from toolspeak.execute import NO_ASIDE, Aside, ToolExecution
 from toolspeak.execute.ids import key_of
+from toolspeak.execute.observe import Observed
 
 
 @quick()
@@ -41,6 +41,14 @@ class RunStep:
         return (self.message, Message("tool", results)) if results else (self.message,)
 
 
+@quick()
+class StepEnded:
+    """A step is over: the model's turn was read, and each of its calls has its result. Observers are told."""
+
+    step: RunStep
+    run: Observed
+
+
 class Trail:
     """The records of one run, as far as they are known here, the first first; `before` are the messages of the runs it
     follows, `asides` what of its calls is in no record, by call id."""
@@ -48,8 +56,11 @@ class Trail:
     def __init__(self, records: Iterable[Record] = (), before: Sequence[Message] = ()) -> None:
         self._records = [record for record in records if type(record.event) is not ModelTextReceived]
         self._before = before
-        self._steps: tuple[RunStep, ...] = ()
-        self._read = 0
+        self._read = 0  # so many records are in the steps
+        self._state: RunState | None = None
+        self._steps: list[RunStep] = []
+        self._asked: tuple[float, Sequence[Message]] = (0.0, ())
+        self._started: dict[str, tuple[float, ToolCall | None]] = {}
         self.asides: dict[str, Aside] = {}
 
     def add(self, record: Record) -> None:
@@ -64,41 +75,32 @@ class Trail:
     @property
     def steps(self) -> tuple[RunStep, ...]:
         """The run's steps until now."""
-        if self._read != len(self._records):
-            self._steps = steps_of(self._records, self._before, self.asides)
-            self._read = len(self._records)
-        return self._steps
+        while self._read < len(self._records):
+            self._take(self._records[self._read])
+            self._read += 1
+        return tuple(self._steps)
 
-
-def steps_of(
-    records: Iterable[Record], before: Sequence[Message] = (), asides: Mapping[str, Aside] | None = None
-) -> tuple[RunStep, ...]:
-    """The steps of a run's records, which begin with its first, behind the messages `before` them."""
-    steps: list[RunStep] = []
-    state: RunState | None = None
-    asked, read = 0.0, cast("Sequence[Message]", ())
-    started: dict[str, tuple[float, ToolCall | None]] = {}
-    for record in records:
-        state = apply(state, record, before)
-        event = record.event
+    def _take(self, record: Record) -> None:
+        self._state = apply(self._state, record, self._before)
+        event, steps = record.event, self._steps
         if isinstance(event, ModelAsked):
-            asked, read = record.time, state.history
+            self._asked = record.time, self._state.history
         elif isinstance(event, ModelAnswered):
+            asked, read = self._asked
             written = (event.message, event.finish, event.usage, event.cost)
             steps.append(RunStep(record.step, read, *written, (), asked, record.time))
-            started = {}
+            self._started = {}
         elif isinstance(event, ToolStarted):
-            started[event.call_id] = (record.time, event.changed)
+            self._started[event.call_id] = (record.time, event.changed)
         elif isinstance(event, ToolFinished) and steps:
             step, result = steps[-1], event.result
             order = {call.id: place for place, call in enumerate(step.message.calls)}
-            began, call = started.get(result.call_id, (record.time, None))
+            began, call = self._started.get(result.call_id, (record.time, None))
             call = call or step.message.calls[order[result.call_id]]
-            aside = (asides or {}).get(result.call_id) or _aside(event)
+            aside = self.asides.get(result.call_id) or _aside(event)
             made = ToolExecution(key_of(record.run_id, result.call_id), call, result, began, record.time, aside)
             executions = sorted((*step.executions, made), key=lambda each: order[each.result.call_id])
             steps[-1] = changed(step, executions=tuple(executions), completed=record.time)
-    return tuple(steps)
 
 
 def _aside(event: ToolFinished) -> Aside:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 
 from toolspeak.agent.compaction import Plan
 from toolspeak.agent.decide import AskModel, Finish
-from toolspeak.agent.driver import TurnRequest, text_digest
+from toolspeak.agent.driver import ToolRunner, TurnRequest, text_digest
 from toolspeak.agent.history import call_id, hide_call
 from toolspeak.agent.interceptors import Stage, turn_of
 from toolspeak.agent.partial import PartialTurn
@@ -22,15 +21,20 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.agent.summary import compact
 from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
-from toolspeak.data.events import ModelAsked, ModelFailed
-from toolspeak.data.messages import MalformedCall, ToolCall
+from toolspeak.data.events import ModelAnswered, ModelAsked, ModelFailed
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.data.prices import cost
+from toolspeak.data.values import changed
 from toolspeak.dialects import ParsedTurn, TurnCollector
 from toolspeak.errors import ProviderError
 from toolspeak.execute import Answer, BatchContext, EarlyStart
 from toolspeak.tools.toolset import tools_digest
 
 _WRAP_UP_SECONDS = 60.0
+
+
+class TurnLeft(Exception):
+    """A driver that ran tools within its turn cannot go on with it: the run pauses, or ends."""
 
 
 class Turns:
@@ -59,17 +63,29 @@ class Turns:
         self._early: EarlyStart | None = None
         self._offered: list[ToolCall] = []  # complete calls of a turn that goes on
         self._starting: asyncio.Handle | None = None
+        self._last_asked: ModelAsked | None = None
         self.error: ProviderError | None = None
 
-    async def ask(self, action: AskModel) -> Finish | None:
-        """Asks for a turn and records it; what the run ends with if the turn did not come and none may follow."""
+    async def ask(self, action: AskModel, run_tools: ToolRunner) -> Finish | None:
+        """Asks for a turn and records it; what the run ends with if the turn did not come and none may follow.
+        `run_tools` is for drivers that run tools within their turn, and raises TurnLeft where they cannot go on."""
         run, settings, choice = self._run, self._settings, action.choice
         if action.reached is not None:
             await run.record(action.reached)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
         heard, intercepted = self._hear, "model" in self._stage.levels
         request = TurnRequest(
-            run.state.history, self._specs, settings.instructions, choice, self._memo, heard, output, settings.asks
+            run.state.history,
+            self._specs,
+            settings.instructions,
+            choice,
+            self._memo,
+            heard,
+            output,
+            settings.asks,
+            state=run.state,
+            tell=run.tell,
+            run_tools=run_tools,
         )
         ready, own_messages = None, False
         if intercepted:
@@ -81,7 +97,8 @@ class Turns:
             ready = turn_of(given.value) if isinstance(given, Answer) else None
             request = sent if isinstance(given, Answer) else given
             own_messages = request.messages is not sent.messages
-        await run.record(self._asked(request))
+        self._last_asked = self._asked(request)
+        await run.record(self._last_asked)
         state = run.state
         # A driver keeps what it has rendered of a run's messages: it must not take others for those.
         if own_messages:
@@ -99,6 +116,8 @@ class Turns:
             else:
                 async with scope:
                     turn = await self._turn(request, ready)
+        except TurnLeft:
+            return None
         except (TimeoutError, TurnCutOff) as error:
             limited = wrapping_up or state.limits.seconds is not None
             over = scope is not None and scope.expired()
@@ -147,9 +166,8 @@ class Turns:
         return turn
 
     async def _read_turn(self, request: TurnRequest) -> ParsedTurn:
-        state, settings, publish = self._run.state, self._settings, self._run.publish
-        number = state.turns_before + state.step
-        collector, so_far = TurnCollector(partial(call_id, number)), self._partial
+        settings, publish = self._settings, self._run.publish
+        collector, so_far = TurnCollector(self._call_id), self._partial
         show = publish
         if publish is not None and settings.secrets:
             show = Shown(settings.secrets, publish).put
@@ -181,6 +199,21 @@ class Turns:
             await waits
         return collector.turn()
 
+    def _call_id(self, index: int) -> str:
+        state = self._run.state
+        return call_id(state.turns_before + state.step, index)
+
+    async def go_on_within(self) -> None:
+        """Records that the driver's turn goes on behind the calls it made."""
+        if self._last_asked is not None:
+            await self._run.record(self._last_asked)
+
+    async def begin_within(self, calls: Sequence[ToolCall]) -> None:
+        """Records calls that a driver makes within its turn, as a turn of their own."""
+        named = tuple(changed(call, id=self._call_id(index)) for index, call in enumerate(calls))
+        hidden = tuple(hide_call(call, self._settings.secrets) for call in named)
+        await self._run.record(ModelAnswered(Message("assistant", hidden), "tool_calls", Usage(0, 0), cost=0.0))
+
     def _offer(self, call: ToolCall | MalformedCall) -> None:
         """Has a complete call begin early, if it may, as soon as the event loop goes round. Most turns with an API's
         own calls are over by then: of those nothing is early."""
@@ -194,7 +227,8 @@ class Turns:
         settings, offered = self._settings, self._offered
         self._starting, self._offered = None, []
         if self._early is None:
-            self._early = settings.executor.early(self._batch_context(before))
+            early = getattr(settings.executor, "early", None)
+            self._early = None if early is None else early(self._batch_context(before))
         if self._early is not None:
             for call in offered:
                 self._early.offer(hide_call(call, settings.secrets))

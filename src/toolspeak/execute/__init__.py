@@ -11,7 +11,7 @@ from toolspeak.execute.approval import (
     approve_none,
     resolve_approver,
 )
-from toolspeak.execute.batch import Batch, BatchContext, Emit
+from toolspeak.execute.batch import Batch, BatchContext, BatchExecutor, Emit
 from toolspeak.execute.doubts import NO_DOUBTS, Doubts, InDoubt
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.executor import Executor
@@ -50,6 +50,7 @@ __all__ = [
     "Batch",
     "BatchApprover",
     "BatchContext",
+    "BatchExecutor",
     "BatchPaused",
     "Block",
     "Concurrency",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from toolspeak.data.events import Event
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.data.values import quick
 from toolspeak.execute.approval import ApprovalRequest
 from toolspeak.execute.ids import key_of
-from toolspeak.execute.observe import NO_ASIDE, Aside, ToolExecution
+from toolspeak.execute.observe import NO_ASIDE, Aside, Observer, ToolExecution
 from toolspeak.execute.pause import Pause
 from toolspeak.execute.scope import RunScope
 from toolspeak.tools.context import StateView
@@ -34,7 +34,8 @@ class BatchContext:
     """The run a batch belongs to; every call's RunContext is made from it.
 
     `progress` receives a call id and a line, in the event loop's thread. `scope` is what the batches of one run
-    share; without it a batch knows of no other. `pause` asks the batch to stop before its next call.
+    share; without it a batch knows of no other. `pause` asks the batch to stop before its next call. `observers` are
+    told of its calls, beside those of the executor.
     """
 
     run_id: str
@@ -47,6 +48,7 @@ class BatchContext:
     agent: str = "agent"
     parent_run_id: str | None = None
     pause: Pause = field(default_factory=Pause)
+    observers: tuple[Observer, ...] = ()
 
 
 @quick()
@@ -81,6 +83,20 @@ class Batch:
             )
             for call, result, (started, completed) in zip(self.calls, self.results, self.times, strict=True)
         )
+
+
+class BatchExecutor(Protocol):
+    """Runs a run's batches of calls: `Executor`, or one of your own around it or in its place (`Agent(executor=…)`).
+
+    `run` is called with what `Executor.run` takes by name (`emit`, `context`, `approver`, …). A result it returns that
+    it has not recorded (`await emit(ToolFinished(result))`) is recorded for it; a batch that waits for decisions lists
+    them as `pending`. Where it has a method `early`, as `Executor` has, reads begin while the model still writes.
+    """
+
+    @property
+    def run(self) -> Callable[..., Awaitable[Batch]]:
+        """`await run(calls, emit=…, context=…, …)`: one result for each call, in call order."""
+        ...
 
 
 @quick(frozen=False)

@@ -66,7 +66,7 @@ class Course:
         """The course of a batch that the current task runs, in this event loop."""
         owner = asyncio.current_task(loop)
         assert owner is not None, "batches run in tasks"
-        scope = context.scope
+        scope, observers = context.scope, (*settings.observers, *context.observers)
         return cls(
             settings,
             emit,
@@ -78,7 +78,7 @@ class Course:
             scope,
             scope.timers or Timers(),
             context.pause,
-            Watch(settings.observers, context) if settings.observers else None,
+            Watch(observers, context) if observers else None,
             loop.create_future(),
             owner,
             owner.cancelling(),

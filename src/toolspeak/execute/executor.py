@@ -75,16 +75,16 @@ class Executor:
             raise UsageError(f"max_result_bytes={max_result_bytes!r}: a number of bytes from 0 up, say 16384")
         if not isinstance(cast("object", tools), Toolset):
             raise UsageError(f"an Executor has a Toolset, not a {type(tools).__name__}; write Executor(Toolset([…]))")
-        self._tools = tools
+        self.tools = tools
         self._pipeline = in_order(call_pipeline)
-        self._secrets = Secrets() if secrets is None else secrets
-        self._policy = resolve_policy(policy)
+        self.secrets = Secrets() if secrets is None else secrets
+        self.policy = resolve_policy(policy)
         self.rules = StandingRules() if rules is None else rules
         self._settings = ExecutionSettings(
             schedule,
             concurrency,
             self._pipeline,
-            self._secrets,
+            self.secrets,
             tool_timeout,
             ResultCap(max_result_bytes, pages=READ_RESULT in tools),
             Stopping(throw_on_failure, stop_on_block),
@@ -96,15 +96,15 @@ class Executor:
     def early(self, context: BatchContext) -> EarlyStart | None:
         """What starts the calls of a turn before it is over, None if interceptors or a policy must see every call
         first."""
-        if self._pipeline or self._policy is not None or self._settings.playback is not None:
+        if self._pipeline or self.policy is not None or self._settings.playback is not None:
             return None
         settings = self._settings
         return EarlyStart(
-            self._tools,
+            self.tools,
             context=context,
             schedule=settings.schedule,
             concurrency=settings.concurrency,
-            secrets=self._secrets,
+            secrets=self.secrets,
             tool_timeout=settings.tool_timeout,
         )
 
@@ -151,13 +151,11 @@ class Executor:
         cancels the async tools and waits for them, abandons the synchronous ones, and records nothing for either.
         """
         limit = Deadline.after(deadline)
-        judge = Judge(self._policy, self.rules, decided)
+        judge = Judge(self.policy, self.rules, decided)
         admission = Admission(
-            questions=Questions(
-                self._tools, self._secrets, context, judge, self._settings.tape, self._settings.playback
-            ),
+            questions=Questions(self.tools, self.secrets, context, judge, self._settings.tape, self._settings.playback),
             pipeline=self._pipeline,
-            secrets=self._secrets,
+            secrets=self.secrets,
             context=context,
             emit=emit,
             judge=judge,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from toolspeak.data.messages import JSON, JsonPart, MalformedCall, TextPart, ToolCall, ToolResult
 from toolspeak.data.values import quick
@@ -153,14 +153,27 @@ class DecisionValidationFailed:
     max_attempts: int
 
 
+@quick()
+class DecisionTaken:
+    """A ReAct driver read a decision that can be carried out: `decision` is the model's JSON object."""
+
+    thought: str
+    type: Literal["call_tool", "final_answer"]
+    tool: str
+    decision: Mapping[str, JSON]
+    attempt: int
+
+
 ToolEvent: TypeAlias = ToolCallStarted | ToolCallCompleted | ToolCallBlocked
-ObserverEvent: TypeAlias = ToolEvent | DecisionExtractionFailed | DecisionValidationFailed
-Observer: TypeAlias = Callable[[ObserverEvent], object]
+ObserverEvent: TypeAlias = ToolEvent | DecisionTaken | DecisionExtractionFailed | DecisionValidationFailed
+"""What an executor and a ReAct driver tell; an agent's observers are told of more (`agent.RunEvent`)."""
+
+Observer: TypeAlias = Callable[[Any], object]
 """Is called in the event loop and must not take long; what it raises is logged (logger `toolspeak.execute`) and changes
 nothing."""
 
 
-def tell(observers: Sequence[Observer], event: ObserverEvent) -> None:
+def tell(observers: Sequence[Observer], event: object) -> None:
     """Hands the event to all observers, whatever some of them do with it."""
     for observer in observers:
         try:

@@ -1,0 +1,268 @@
+"""What a program may put in place of the loop's own parts, and what it hears of them."""
+
+import asyncio
+import json
+
+import pytest
+from agent_helpers import TOOLS, WatchedJournal, add, adding, an_agent, calling, play
+
+from toolspeak import Agent, Decision, Executor, MemoryJournal, RunContext, Toolset, UsageError, tool
+from toolspeak.agent import ReActDriver, StepEnded
+from toolspeak.data.deltas import TextDelta, TurnEnded
+from toolspeak.data.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    ModelAnswered,
+    ModelAsked,
+    Record,
+    RunFinished,
+    RunStarted,
+    SubRunUsed,
+    ToolFinished,
+    ToolStarted,
+)
+from toolspeak.data.messages import Message, ToolCall, ToolResult
+from toolspeak.execute import Batch, ToolCallCompleted, ToolCallStarted
+from toolspeak.execute.observe import DecisionTaken, DecisionValidationFailed
+from toolspeak.providers import Capabilities
+from toolspeak.providers.scripted import ScriptedProvider
+
+
+def kinds(seen):
+    return [type(each.event if isinstance(each, Record) else each) for each in seen]
+
+
+# --- one subscription to everything --------------------------------------------------------------------------------
+
+
+def test_observers_are_told_of_turns_steps_calls_and_approvals():
+    async def yes(request):
+        return Decision(True)
+
+    seen = []
+    turns = [calling("cogency-json", ("note", {"path": "a"})), "done"]
+    result, journal, _ = play(turns, observers=[seen.append], approve=yes)
+    assert [each.event for each in seen if isinstance(each, Record)] == journal.events
+    assert kinds(seen) == [
+        RunStarted, ModelAsked, ModelAnswered, ApprovalRequested, ApprovalDecided, ToolStarted, ToolCallStarted,
+        ToolFinished, StepEnded, ToolCallCompleted, ModelAsked, ModelAnswered, StepEnded, RunFinished,
+    ]  # fmt: skip
+    assert tuple(each.step for each in seen if isinstance(each, StepEnded)) == result.steps
+
+
+def test_the_events_of_a_run_are_what_observers_are_told():
+    observed, seen = [], []
+
+    async def go():
+        run = an_agent([adding(1, 2), "3"], observers=[observed.append]).start("x")
+        seen.extend([event async for event in run.events()])
+        return run
+
+    run = asyncio.run(go())
+    assert run.state.answer == "3"
+    assert seen == observed
+    assert kinds(seen)[-1] is RunFinished
+
+
+def test_an_observer_hears_of_the_runs_that_tools_start():
+    child = Agent(ScriptedProvider([adding(3, 4), "7"]), [add], name="child")
+
+    @tool(read_only=True)
+    async def delegate(task: str, context: RunContext) -> str:
+        "Has somebody else do it."
+        return (await child.run(task, parent_run_id=context.state.run_id)).answer
+
+    seen = []
+    tools = Toolset([delegate])
+    result, _, _ = play([calling("cogency-json", ("delegate", {"task": "3+4"}), tools=tools), "7"], tools,
+                        observers=[seen.append])  # fmt: skip
+    theirs = [each for each in seen if isinstance(each, Record) and each.parent_run_id == result.run_id]
+    assert [type(each.event) for each in theirs] == [
+        RunStarted, ModelAsked, ModelAnswered, ToolStarted, ToolFinished, ModelAsked, ModelAnswered, RunFinished,
+    ]  # fmt: skip
+    assert {each.agent for each in theirs} == {"child"}
+    assert SubRunUsed in kinds(seen)
+    started = [each.run.agent for each in seen if isinstance(each, ToolCallStarted)]
+    assert sorted(started) == ["agent", "child"]
+
+
+def test_an_observer_that_fails_changes_nothing(caplog):
+    def broken(event):
+        raise LookupError("oh")
+
+    result, _, _ = play([adding(1, 2), "3"], observers=[broken])
+    assert result.answer == "3"
+    assert "LookupError: oh" in caplog.text
+
+
+# --- ReAct ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_react_driver_of_ones_own_prompt_and_schema():
+    """Decisions of another form: a plan, and the step to take."""
+
+    def prompt(tools):
+        return "Plan first. Tools: " + ", ".join(spec.name for spec in tools)
+
+    def schema(tools):
+        act = {"enum": [*(spec.name for spec in tools), "finish"]}
+        return {
+            "type": "object",
+            "properties": {"plan": {"type": "array"}, "act": act, "with": {}},
+            "required": ["act"],
+        }
+
+    def read(written):
+        if written.get("act") == "finish":
+            return {"type": "final_answer", "answer": written.get("with")}
+        return {"type": "call_tool", "tool": written.get("act"), "args": written.get("with"), "thought": "planned"}
+
+    replies = [
+        {"plan": ["add", "say"], "act": "add", "with": {"a": 1}},
+        {"plan": ["add", "say"], "act": "add", "with": {"a": 1, "b": 2}},
+        {"plan": ["say"], "act": "finish", "with": "3"},
+    ]
+    provider = ScriptedProvider([json.dumps(reply) for reply in replies], capabilities=Capabilities(output=True))
+    seen = []
+    driver = ReActDriver(provider, prompt=prompt, schema=schema, read=read)
+    result = Agent(driver, [add], observers=[seen.append]).run_sync("1+2?")
+    assert (result.answer, result.steps[0].executions[0].value) == ("3", 3)
+    assert provider.requests[0].messages[0].text == "Plan first. Tools: add"
+    assert provider.requests[0].output.schema == schema([add.spec])
+    told = [each for each in seen if isinstance(each, DecisionTaken | DecisionValidationFailed)]
+    assert [type(each) for each in told] == [DecisionValidationFailed, DecisionTaken, DecisionTaken]
+    assert told[0].errors == ("\"args\" lacks 'b', which 'add' requires",)
+    assert (told[1].tool, told[1].attempt, told[1].decision) == ("add", 2, replies[1])
+    assert (told[2].type, told[2].decision["plan"]) == ("final_answer", ["say"])
+
+
+# --- an executor of one's own ---------------------------------------------------------------------------------------
+
+
+class Counting:
+    """Goes around another executor."""
+
+    def __init__(self, inner):
+        self.inner, self.batches = inner, []
+        self.tools = inner.tools
+
+    async def run(self, calls, **how):
+        self.batches.append([call.name for call in calls])
+        return await self.inner.run(calls, **how)
+
+
+def test_an_agent_runs_its_calls_with_the_executor_it_is_given():
+    executor = Counting(Executor(TOOLS, max_result_bytes=50))
+    result, journal, _ = play([adding(1, 2), "3"], (), executor=executor)
+    assert (result.answer, executor.batches) == ("3", [["add"]])
+    assert [one.structured for one in journal.results()] == [3]
+    result, _, _ = play([adding(1, 2), "3"], (), executor=Executor(TOOLS))
+    assert result.steps[0].executions[0].value == 3
+
+
+def test_results_that_an_executor_does_not_record_are_recorded_for_it():
+    class Remote:
+        async def run(self, calls, **how):
+            return Batch(tuple(ToolResult(call.id, call.name, "success", ()) for call in calls))
+
+    result, journal, _ = play([adding(1, 2), "3"], executor=Remote())
+    assert result.answer == "3"
+    assert [type(event) for event in journal.events].count(ToolFinished) == 1
+
+    class Forgets:
+        async def run(self, calls, **how):
+            return Batch(())
+
+    with pytest.raises(UsageError, match=r"Forgets\.run gave no result for call_1_0"):
+        play([adding(1, 2), "3"], executor=Forgets())
+
+
+def test_an_executor_of_ones_own_keeps_calls_waiting_for_a_yes():
+    executor = Counting(Executor(TOOLS))
+    turns = [calling("cogency-json", ("note", {"path": "a"})), "done"]
+    agent = an_agent(ScriptedProvider(turns), (), executor=executor, approve=None)
+    waiting = agent.run_sync("x")
+    assert waiting.status == "awaiting_approval"
+    result = asyncio.run(agent.resume(waiting, dict.fromkeys(waiting.waiting, True)))
+    assert (result.answer, len(executor.batches)) == ("done", 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"schedule": "parallel"}, "schedule: the executor's to say"),
+        ({"throw_on_failure": True, "tool_timeout": 3}, "tool_timeout, throw_on_failure: the executor's to say"),
+        ({"rules": []}, "rules"),
+        ({"executor": object()}, "executor is an Executor"),
+        ({"executor": Executor}, "executor is an Executor"),
+        ({"output": int, "output_mode": "tool"}, "output_mode='prompted'"),
+    ],
+)
+def test_settings_that_the_executor_has_are_not_said_twice(options, told):
+    with pytest.raises(UsageError, match=told):
+        Agent(ScriptedProvider([]), **{"executor": Executor(TOOLS), **options})
+
+
+# --- a driver of one's own ------------------------------------------------------------------------------------------
+
+
+class Looks:
+    """Looks something up by itself in each turn, before it answers."""
+
+    name, starts_early = "mine", False
+
+    def __init__(self, *calls):
+        self.calls, self.turns, self.seen = calls, 0, []
+
+    def prompt(self, request):
+        return request.instructions
+
+    async def turn(self, request):
+        self.turns += 1
+        if not any(message.results for message in request.messages):
+            request.tell("looking")
+            made = await request.run_tools([ToolCall("", name, arguments) for name, arguments in self.calls])
+            self.seen += [each.value for each in made]
+            yield TextDelta(f"{self.seen} for {request.state.principal}")
+        else:
+            yield TextDelta("already looked up")
+        yield TurnEnded("stop")
+
+    async def aclose(self):
+        pass
+
+
+def test_a_driver_runs_tools_within_its_turn():
+    driver, seen, journal = Looks(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), [], WatchedJournal()
+    agent = Agent(driver, TOOLS, observers=[seen.append], journal=journal)
+    result = agent.run_sync("x", principal="ann")
+    assert result.answer == "[3, 7] for ann"
+    assert [[each.value for each in step.executions] for step in result.steps] == [[3, 7], []]
+    assert [message.role for message in result.messages] == ["user", "assistant", "tool", "assistant"]
+    assert "looking" in seen
+    assert driver.turns == 1
+    assert journal.kinds.count("ToolFinished") == 2
+
+
+def test_the_calls_of_a_driver_wait_for_a_yes_and_the_turn_is_asked_for_anew():
+    driver = Looks(("note", {"path": "a"}))
+    agent = Agent(driver, TOOLS, journal=MemoryJournal())
+    waiting = agent.run_sync("x")
+    assert (waiting.status, driver.seen, len(waiting.waiting)) == ("awaiting_approval", [], 1)
+    result = asyncio.run(agent.resume(waiting.run_id, dict.fromkeys(waiting.waiting, True)))
+    assert (result.status, result.answer, driver.turns) == ("answered", "already looked up", 2)
+    assert result.steps[0].executions[0].value == "wrote a"
+
+
+def test_a_driver_whose_call_ends_the_run_is_left_there():
+    driver = Looks(("nosuch", {}))
+    result = Agent(driver, TOOLS, throw_on_failure=True).run_sync("x")
+    assert (result.status, result.reason, driver.seen) == ("failed", "tool_failure", [])
+    assert "no tool is called 'nosuch'" in result.error
+
+
+def test_history_of_messages_is_what_the_next_run_goes_on_with():
+    result = Agent(Looks(("add", {"a": 1, "b": 2})), TOOLS).run_sync("x")
+    again, _, _ = play(["fine"], run={"history": result.messages})
+    assert [message.role for message in again.messages][:4] == ["user", "assistant", "tool", "assistant"]
+    assert Message.user("do it") in again.messages
