@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
+import struct
+import termios
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,8 +44,12 @@ class TerminalProcess:
         stdin: Path | None = None,
         stdout: Path | None = None,
         stderr: Path | None = None,
+        size: tuple[int, int] | None = None,
     ) -> None:
+        """`size` is the terminal's rows and columns."""
         self._master, slave = os.openpty()
+        if size is not None:
+            fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         files = [path.open(mode) if path else None for path, mode in ((stdin, "rb"), (stdout, "wb"), (stderr, "wb"))]
         streams = [file.fileno() if file else slave for file in files]
         self._process = Command(arguments, cwd=cwd, env=env, streams=streams, terminal=slave)

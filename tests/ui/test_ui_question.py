@@ -110,3 +110,9 @@ def test_a_path_cannot_forge_a_diff():
         assert quoted(plain) == plain
     for odd in (" a", "a ", "a  b", 'a"b', "a\\b", "a\tb", "", "a\u202eb"):
         assert quoted(odd).startswith('"'), odd
+
+
+def test_marks_that_are_heaped_on_a_letter_are_spelled_out():
+    assert visible("a\u0301\u0323b") == "a\u0301\u0323b"
+    heap = visible("a" + "\u0301" * 300 + "b")
+    assert heap == "a" + "\u0301" * 4 + r"\u0301" * 296 + "b"

@@ -16,6 +16,8 @@ BOM = "\ufeff"
 CHUNK = 1024 * 1024
 """Bytes of a file that are looked at together."""
 
+_MARKS = {"Mn", "Me"}
+_MOST_MARKS = 4  # a letter of Hebrew or Vietnamese has three
 _NOT_PLAIN = re.compile(r"[^\n\t -~]")
 _HIDDEN_CATEGORIES = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"}
 # Letters, marks and symbols that show nothing: fillers, variation selectors, blank signs of Braille and hieroglyphs.
@@ -97,7 +99,8 @@ def visible(text: str) -> str:
     """The text with what cannot be seen spelled out, so that what a person approves is what they see: controls,
     characters of bidirectional text, fillers, and every space but the usual one.
 
-    Tab and newline stay, and a selector right behind a symbol, as emoji have it. The joiners inside emoji do not:
+    Of marks that stand on one letter the fifth and later ones are, too: they would cover what is around them. Tab and
+    newline stay, and a selector right behind a symbol, as emoji have it. The joiners inside emoji do not:
     elsewhere nobody sees them.
     """
     return _NOT_PLAIN.sub(_spelled, text)
@@ -118,6 +121,8 @@ def _spelled(found: re.Match[str]) -> str:
     character, at = found[0], found.start()
     if character in "\ufe0e\ufe0f" and at and unicodedata.category(found.string[at - 1]) == "So":
         return character
-    if unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character):
+    before = found.string[max(0, at - _MOST_MARKS) : at]
+    heaped = len(before) == _MOST_MARKS and all(unicodedata.category(each) in _MARKS for each in (*before, character))
+    if heaped or unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character):
         return character.encode("unicode_escape").decode()
     return character
