@@ -170,3 +170,26 @@ def test_under_repair_an_example_stays_one():
     turn = read_turn(get_dialect("hermes", strict_detection=True), f"Like this:\n```\n{call}\n```\nso", TOOLS)
     assert turn.calls == ()
     assert not [each for each in turn.ignored if not isinstance(each.call, MalformedCall)]
+
+
+FRAMED = {  # a message to the user, and what stands in front of the next one
+    "solar-open": ("<|content|>", "<|end|><|begin|>assistant"),
+    "inkling": ("<|content_text|>", "<|end_message|><|message_model|>"),
+    "kimi-k3": ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+    "cohere-command": ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+}
+
+
+@pytest.mark.parametrize("name", FRAMED)
+def test_a_code_block_without_its_end_goes_no_further_than_its_message(name: str):
+    dialect = get_dialect(name)
+    start, end = FRAMED[name]
+    call = dialect.render([Message("assistant", (ToolCall("callid000", "read", {"file": "a"}),))], TOOLS)[0].text
+    text = f"{start}Look:\n```py\nx = 1\n{end}{call}"
+    turn = read_turn(dialect, text, TOOLS)
+    assert [type(each) for each in turn.calls] == [ToolCall]
+    assert turn.text == "Look:\n```py\nx = 1\n"
+    check_splits(dialect, text, TOOLS)
+    quoted = f"{text}\n```\nSo it goes on."
+    assert not [each for each in read_turn(dialect, quoted, TOOLS).calls if isinstance(each, ToolCall)]
+    check_splits(dialect, quoted, TOOLS)

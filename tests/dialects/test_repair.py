@@ -19,11 +19,7 @@ from toolspeak.errors import UsageError
 from toolspeak.testing import check_splits, chunks, parse_pieces
 
 HERMES = repaired(get_dialect("hermes"))
-JSON_DIALECTS = [
-    each
-    for each in DIALECTS
-    if each.info.arguments.startswith(("JSON", "fenced JSON")) and each.name != "solar-open"  # not mended yet
-]
+JSON_DIALECTS = [each for each in DIALECTS if each.info.arguments.startswith(("JSON", "fenced JSON"))]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 MENDED: list[tuple[str, dict[str, Any]]] = [  # the arguments as a model may write them, and what they are
@@ -221,3 +217,14 @@ def test_without_the_library_the_error_says_how_to_get_it(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "json_repair", None)
     with pytest.raises(UsageError, match=r"pip install 'toolspeak\[repair\]'"):
         repaired(get_dialect("hermes"))
+
+
+@pytest.mark.parametrize("name", ["solar-open", "kimi-k2", "deepseek-v3", "deepseek-v31"])
+def test_a_call_outside_of_its_section_is_repaired_too(name: str):
+    dialect = get_dialect(name)
+    (shown,) = dialect.render([Message("assistant", (ToolCall("c", "write", {"content": "abc"}),))], TOOLS)
+    section = shown.text.index("<", 1)
+    text = shown.text[section : shown.text.rindex("<")].replace('"abc"', "'abc',")
+    (call,) = read_turn(repaired(dialect), text, TOOLS).calls
+    assert isinstance(call, ToolCall)
+    assert (call.name, call.arguments) == ("write", {"content": "abc"})

@@ -68,7 +68,7 @@ def test_beside_a_call_that_runs_too(dialect: Dialect):
 
 PROSE = [
     'Call it with {"name": "write", "arguments": {}}',
-    'It looks like this:\n```json\n{"name": "write", "arguments": {}}\n```',
+    'It looks like this:\n```json\n{"name": "write", "arguments": {}}\n```\nThat is all.',
     '{"used": ["read", "write"]}',
     '[{"name": "write", "parameters": {"type": "object", "properties": {}}}]',
     'A call is {"name": "write", "arguments": {"file": "a"}}, as you see.',

@@ -165,7 +165,7 @@ def unmarked(text: str, names: Collection[str], ends: Iterable[str]) -> bool:
         before = said[: head.start()]
         if _ESCAPE.search(said, max(0, before.rfind("\n") + 1 - _TAG), head.end()):
             continue  # as a result writes it, which the model repeats
-        line = before[before.rfind("\n") + 1 :]
+        line = before[before.rfind("\n") + 1 :].lstrip(",;")  # behind another call
         here = Markdown()
         here.add(line)
         if may_attempt(here) or line.lstrip().startswith(_MARKS) or line.rstrip().endswith(_MARKS):

@@ -48,6 +48,8 @@ class BlockParser(TextParser):
         if marker.kind == "noise":
             if marker.ends_reasoning:
                 self._may_end = ""  # it says that what follows is none
+            if marker.ends_message:
+                self._read_up().end_message()
             self._state = self._over if marker.ends_turn else self._text if marker.ends_reasoning else self._state
             return body_at
         self._may_end = ""

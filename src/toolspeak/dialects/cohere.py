@@ -49,7 +49,8 @@ COHERE_COMMAND = json_dialect(
         Marker("calls", "<|START_ACTION|>", "<|END_ACTION|>", Starts("[{")),
         Marker("results", "<|START_TOOL_RESULT|>", "<|END_TOOL_RESULT|>", Starts("[{"), plain=True),
         Marker("reasoning", "<|START_THINKING|>", "<|END_THINKING|>"),
-        *frames("<|START_TEXT|>", "<|END_TEXT|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", *_TURN),
+        *frames("<|START_TEXT|>", "<|START_RESPONSE|>", *_TURN),
+        *(Marker("noise", text, None, ends_message=True) for text in ("<|END_TEXT|>", "<|END_RESPONSE|>")),
     ],
     CallShape(
         "parameters",

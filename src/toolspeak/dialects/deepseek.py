@@ -22,7 +22,7 @@ from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape, first_of, one_of
 from toolspeak.dialects.openings import Follows, Signature
-from toolspeak.dialects.render import dump_json, result_text
+from toolspeak.dialects.render import dump_json, marked, result_text
 from toolspeak.dialects.scan import Caps
 
 _CALLS, _CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
@@ -148,7 +148,7 @@ def _write_v3(calls: Calls, _tools: Tools) -> str:
 
 def _call_v3(call: ToolCall | MalformedCall) -> str:
     if isinstance(call, MalformedCall):
-        return call.raw
+        return marked(call, _CALL, _CALL_END)
     return f"{_CALL}function{_SEP}{call.name}\n```json\n{dump_json(dict(call.arguments), _LIVE)}\n```{_CALL_END}"
 
 
@@ -158,7 +158,7 @@ def _write_v31(calls: Calls, _tools: Tools) -> str:
 
 def _call_v31(call: ToolCall | MalformedCall) -> str:
     if isinstance(call, MalformedCall):
-        return call.raw
+        return marked(call, _CALL, _CALL_END)
     return f"{_CALL}{call.name}{_SEP}{dump_json(dict(call.arguments), _LIVE)}{_CALL_END}"
 
 

@@ -17,7 +17,7 @@ from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.named_calls import MAX_NAME, NAME, Header, NamedCalls, NamedShape, first_of, one_of, plain_name
 from toolspeak.dialects.openings import Follows, Signature, followed_by
-from toolspeak.dialects.render import dump_json, escape_text, result_text
+from toolspeak.dialects.render import dump_json, escape_text, marked, result_text
 from toolspeak.dialects.scan import Caps
 
 _SECTION, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
@@ -120,7 +120,7 @@ def _write_calls(calls: Calls, _tools: Tools) -> str:
     parts: list[str] = []
     for i, call in enumerate(calls):
         if isinstance(call, MalformedCall):
-            parts.append(call.raw)
+            parts.append(marked(call, _CALL, _CALL_END))
         else:
             own = _id(call.provider_id or call.id, call.name, i)
             parts.append(f"{_CALL}{own}{_ARGUMENT}{dump_json(dict(call.arguments), _LIVE)}{_CALL_END}")

@@ -251,7 +251,7 @@ def _write_results(results: Sequence[ToolResult]) -> str:
 
 
 def _noise(text: str, *, ends_reasoning: bool = False) -> Marker:
-    return Marker("noise", text, None, ends_reasoning=ends_reasoning)
+    return Marker("noise", text, None, ends_reasoning=ends_reasoning, ends_message=text.startswith(_CLOSE))
 
 
 KIMI_K3 = DeclaredDialect(

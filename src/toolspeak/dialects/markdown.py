@@ -25,6 +25,7 @@ _MARKED = re.compile(r"[`~<]")
 _TAG = re.compile(r"<(/?)((?ai:pre|code))\b[^<>]*>")
 _PREFIX = re.compile(r"[ \t>]*(?:(?:[-*+•]|\d{1,9}[.)])[ \t]+[ \t>]*)*")
 _ITEM = re.compile(r"[ \t>]*(?:[-*+•]|\d{1,9}[.)])[ \t]+")
+_REMNANT = re.compile(r"\|[\w:]{1,48}\|?>")  # of a special token that lost its first character: no row of a table
 _INFO = re.compile(r"[\w+.-]{0,16}[ \t]*")
 _QUOTES = "\"'`“”„‟‘’‚‛«»‹›「『《〈【〔＂＇([{（［｛|*_"
 _INDENT = 4
@@ -45,6 +46,7 @@ class Markdown:
             "_column",
             "_fence",
             "_head",
+            "_goes_on",
             "_html",
             "_opener",
             "_since",
@@ -59,6 +61,7 @@ class Markdown:
         self._fence = ""  # that opened the code block
         self._cited = False  # the fence stands in a block quote
         self._html = ""  # the element that opened code
+        self._goes_on = False  # the fence stands in a message before this one
         self._begin_line()
 
     def _begin_line(self) -> None:
@@ -88,6 +91,11 @@ class Markdown:
                 self._add_to_line(line)
         self.tail = text[-_TAIL:] if len(text) >= _TAIL else (self.tail + text)[-_TAIL:]
 
+    def end_message(self) -> None:
+        """What follows is another message of the turn."""
+        self._end_line()
+        self._goes_on = self._fence != ""
+
     @property
     def in_block(self) -> bool:
         """Whether this is in a block of code."""
@@ -101,6 +109,11 @@ class Markdown:
     def fence(self) -> str:
         """The fence of the block of code; empty if this is in none that has one."""
         return self._fence if self.in_block else ""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the block of code began in a message before this one."""
+        return self._goes_on and self.in_block
 
     @property
     def in_inline_code(self) -> bool:
@@ -122,7 +135,7 @@ class Markdown:
         head = self._head.lstrip(_BLANKS)
         if not head:
             return "indented" if len(self._head.expandtabs(_INDENT)) >= _INDENT else "line"
-        if head[0] in ">|":
+        if head[0] in ">|" and not _REMNANT.match(head):
             return "cited"
         if self._column <= _HEAD and _ITEM.fullmatch(self._head):
             return "item"
@@ -212,6 +225,7 @@ class Markdown:
             if ended or self._has_left_quote() or (self._cited and blank):
                 self._fence = ""
         elif self._opener and (self._begins or _INFO.fullmatch(self._since)):
+            self._goes_on = False
             self._fence, self._cited = self._opener, self._head.lstrip(_BLANKS).startswith(">")
         if blank and not self._html.startswith("line"):
             self._html = ""  # an element in a line ends with its paragraph

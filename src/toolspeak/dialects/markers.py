@@ -32,8 +32,8 @@ class Marker:
     `nested` holds its own marker as text. `forms` are the same marker where a model fills the block in another way than
     its dialect's; `form` names it on them. `place`: a marker that is no token of
     its own, such as a tool's name, is one where a word begins, or where the turn's text does. Behind a marker that
-    `ends_turn` nothing is part of the answer. One that is `spare` is a special token, which is dropped where it opens
-    nothing.
+    `ends_turn` nothing is part of the answer; behind one that `ends_message` no code block goes on that has no end. One
+    that is `spare` is a special token, which is dropped where it opens nothing.
     """
 
     kind: MarkerKind
@@ -50,6 +50,7 @@ class Marker:
     forms: tuple[Marker, ...] = ()
     place: Literal["anywhere", "word", "start"] = "anywhere"
     ends_turn: bool = False
+    ends_message: bool = False
     spare: bool = False
 
     def __hash__(self) -> int:

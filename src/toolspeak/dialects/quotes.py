@@ -41,7 +41,8 @@ class Quote:
     """What is held back, from the place `offset` of the turn on: its text in `raw`, and in `deltas` what it is as
     calls. `before`: the parser as it was. `state`: what reads on. `fence` opened the code block around it, if there is
     one; `closed`: that has ended; `over`: so has the last block of calls. `lead` says how much text leads to it: none,
-    little or much. Before each of the places `drops` in `raw` stood a special token, which is no text."""
+    little or much. Before each of the places `drops` in `raw` stood a special token, which is no text. `next_message`:
+    the code block began in a message before this one."""
 
     kind: Kind
     offset: int
@@ -51,6 +52,7 @@ class Quote:
     fence: str
     closed: bool
     over: bool = False
+    next_message: bool = False
     raw: list[str] = field(default_factory=list[str])
     drops: list[int] = field(default_factory=list[int])
     deltas: list[Delta] = field(default_factory=list[Delta])
@@ -77,8 +79,10 @@ class Quote:
     @property
     def runs_at_end(self) -> bool:
         """Whether these are calls if the turn ends here."""
-        if self.kind in ("span", "code", "cited"):
+        if self.kind in ("span", "cited"):
             return False
+        if self.kind == "code":
+            return self.next_message and not self.closed
         if self.kind == "sentence":
             return True
         return self.lead != "long" and not (self.broken and _FENCE_LINE.search(self.text, 3))

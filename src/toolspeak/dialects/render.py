@@ -122,3 +122,8 @@ def outside_text(calls: Sequence[ToolCall | MalformedCall]) -> list[ToolCall | M
 def join_block(text: str, block: str) -> str:
     """A block behind text, on a line of its own."""
     return f"{text}\n{block}" if text and not text.endswith("\n") else text + block
+
+
+def marked(call: MalformedCall, start: str, end: str) -> str:
+    """A malformed call as it was written, in its markers, which are not in its text where it stood in no section."""
+    return call.raw if call.raw.lstrip().startswith("<") else f"{start}{call.raw}{end}"

@@ -265,6 +265,7 @@ class TextParser(ThinkingParser):
         lead = lead_of(here, self._position + at - self._thought_chars)
         fence = found.fence or (here.fence if kind == "code" else "")
         quote = Quote(kind, self._position + at, self._keep_place(), self._text, lead, fence, not fence)
+        quote.next_message = here.goes_on
         self._quote = quote
         return self._read_quoted(quote, found, text, at)
 

@@ -17,7 +17,7 @@ from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.named_calls import Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.openings import Follows, followed_by
-from toolspeak.dialects.render import dump_json, result_text
+from toolspeak.dialects.render import dump_json, marked, result_text
 from toolspeak.dialects.scan import Caps
 
 _SECTION, _SECTION_END = "<|tool_calls|>", "<|calls|>"
@@ -67,7 +67,7 @@ def _id(own: str) -> str:
 
 def _write_calls(calls: Calls, _tools: Tools) -> str:
     parts = [
-        f"{_CALL}{call.raw}{_CALL_END}"
+        marked(call, _CALL, _CALL_END)
         if isinstance(call, MalformedCall)
         else f"{_CALL}{_id(call.provider_id or call.id)}{_NAME}{call.name}{_ARGS}"
         f"{dump_json(dict(call.arguments), _LIVE)}{_CALL_END}"
@@ -104,7 +104,7 @@ SOLAR_OPEN = DeclaredDialect(
             Marker("calls", _CALL, _CALL_END, Follows(_call_behind)),
             Marker("results", _RESULT, _RESULT_END, plain=True),
             *(
-                Marker("noise", text, None)
+                Marker("noise", text, None, ends_message=text == _END)
                 for text in (_TURN, _CONTENT, _END, _RESULTS, _SECTION_END, _ARGS, _NAME, _CALL_END)
             ),
         ],
