@@ -186,6 +186,10 @@ def test_keys(tmp_path: Path):
         assert "short" not in str(caught.value)
     with pytest.raises(UsageError, match="cannot be read"):
         read_keys(tmp_path / "none")
+    # A key that is none is named by its place among those that are there: it must not be shown.
+    with pytest.raises(UsageError, match="TOOLSPEAK_API_KEYS, key 2: an API key has 16") as caught:
+        keys_of({"TOOLSPEAK_API_KEYS": f"{'a' * 16}, ,short"})
+    assert "short" not in str(caught.value)
 
 
 def test_which_upstream_serves_a_model():

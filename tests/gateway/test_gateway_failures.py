@@ -25,6 +25,7 @@ from loopback_server import (
 from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, read, texts, written
 
 from toolspeak.data.messages import Message, ToolCall
+from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.config import Bounds, Upstream
 from toolspeak.gateway.keys import digest
 from toolspeak.providers.http import Timeouts
@@ -476,6 +477,38 @@ def test_places_and_the_queue_are_bounded():
             go_on.set()
             assert [(await task).status_code for task in waiting] == [200] * 4
             assert (await served.client.post(CHAT, json=body())).status_code == 200
+
+    asyncio.run(run())
+
+
+def test_a_place_is_neither_lost_nor_given_twice_when_who_waits_for_it_leaves():
+    async def run():
+        admission, order = Admission(Bounds(streams=1, queue=5, queue_seconds=30)), []
+
+        async def stay(name):
+            async with admission.place():
+                order.append(name)
+                await asyncio.Event().wait()
+
+        async def turns():
+            for _ in range(10):  # of the event loop: everybody comes as far as they can
+                await asyncio.sleep(0)
+
+        async with admission.place():
+            impatient, patient = asyncio.create_task(stay("impatient")), asyncio.create_task(stay("patient"))
+            await turns()
+            impatient.cancel()  # while nobody has left: the place is not theirs to give
+            await asyncio.wait([impatient])
+            assert (admission.active, admission.queued) == (1, 1)
+            late = asyncio.create_task(stay("late"))
+            await turns()
+        patient.cancel()  # the place is the patient one's already, who has not been told yet
+        await turns()
+        assert (admission.active, admission.queued, order) == (1, 0, ["late"])
+        late.cancel()
+        await asyncio.wait([late])
+        await admission.emptied()
+        assert admission.active == 0
 
     asyncio.run(run())
 

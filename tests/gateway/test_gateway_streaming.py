@@ -245,3 +245,28 @@ def test_events_of_one_read_leave_in_one_send_and_each_read_at_once():
     assert [text.count(b'"content":"%c"' % letter) for letter in b"abcdefgh"] == [1] * 8
     assert text.endswith(b"data: [DONE]\n\n")
     assert len(found) <= 4  # 12 events, in two reads
+
+
+def test_a_stream_that_ends_while_its_last_piece_leaves_ends():
+    async def run():
+        sent, leaving, go_on = [], asyncio.Event(), asyncio.Event()
+
+        async def send(message):
+            sent.append(message)
+            if message["type"] == "http.response.body" and len(sent) == 2:
+                leaving.set()
+                await go_on.wait()
+
+        stream = EventStream(send, [])
+        await stream.write(b"one")
+        await leaving.wait()
+        ending = asyncio.create_task(stream.end())
+        await asyncio.sleep(0)  # the end is said while the piece is on its way
+        go_on.set()
+        await ending
+        return sent, stream.over
+
+    (_, piece, end), over = asyncio.run(run())
+    assert over
+    assert (piece["body"], piece["more_body"]) == (b"one", True)
+    assert (end["body"], end["more_body"]) == (b"", False)
