@@ -97,10 +97,11 @@ def test_where_it_does_not_the_prompt_is_ours(server: Vllm):
     assert [is_ours(body) for body in server.bodies] == [True, True]
 
 
-def test_a_server_that_refuses_the_history_gets_it_in_text_from_then_on():
-    """As a chat template does that knows no results."""
+@pytest.mark.parametrize("tool_role", [False, True])
+def test_a_server_that_refuses_the_history_gets_it_in_text_from_then_on(tool_role: bool):
+    """As a chat template does that knows no results. What was refused is not asked again, in another driver's way."""
     server = Vllm([CALL, "Empty.", "Still."], refuses='"role": "tool"')
-    result = run(server, "go", "really?", capabilities=replace(VLLM, tool_role=False))
+    result = run(server, "go", "really?", capabilities=replace(VLLM, tool_role=tool_role))
     assert (result.status, result.answer) == ("answered", "Still.")
     first, refused, *later = server.bodies
     assert is_the_servers(first)

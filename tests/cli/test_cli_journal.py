@@ -274,7 +274,9 @@ def test_a_run_that_was_killed_is_suspended_at_once(folder):
     run_id = folder.wait_for(ToolStarted, "shell")
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
-    assert folder.here("suspend") == ""
+    assert f"{run_id[:8]} was interrupted: name it" in folder.here("suspend", code=2)
+    assert folder.read(lambda journal: journal.run(run_id)).status == "running"
+    folder.here("suspend", run_id[:8])
     assert folder.read(lambda journal: journal.run(run_id)).status == "suspended"
     assert folder.toolspeak("resume") == "Done.\n"
 

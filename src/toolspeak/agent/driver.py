@@ -237,12 +237,18 @@ class TextDriver:
                 if asked.constraint is not None and _refuses_grammar(error):
                     asked = replace(asked, constraint=None)
                     self._constraint = (self._wanted(request), None)
-                elif self._tool_role and _refuses_tool_role(error, asked.messages):
+                elif (
+                    self._tells_tools_as_text(request) and self._tool_role and refuses_tool_role(error, asked.messages)
+                ):
                     self._tool_role = False
                     request.memo.clear()
                     asked = replace(self.asked(request), constraint=asked.constraint)
                 else:
                     raise
+
+    def _tells_tools_as_text(self, request: TurnRequest) -> bool:
+        """Whether results go as text, which may have another role."""
+        return True
 
     def _held(self, request: TurnRequest) -> Constraint | None:
         """The grammar that this turn is held to. The last one is kept: turns of a run ask the same again."""
@@ -340,7 +346,7 @@ def _refuses_grammar(error: ProviderError) -> bool:
     )
 
 
-def _refuses_tool_role(error: ProviderError, messages: Sequence[Message | TextMessage]) -> bool:
+def refuses_tool_role(error: ProviderError, messages: Sequence[Message | TextMessage]) -> bool:
     """Whether a server, or the chat template it uses, will not have the messages of role `tool` as they are: OpenAI
     `messages with role 'tool' must be a response to a preceeding message with 'tool_calls'`, LM Studio `Invalid
     'messages' in payload`, chat templates `conversation roles must alternate`."""

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import cast
 
-from toolspeak.agent.driver import TOOK_CALLS, TextDriver, TurnRequest, system_text
+from toolspeak.agent.driver import TOOK_CALLS, TextDriver, TurnRequest, refuses_tool_role, system_text
 from toolspeak.agent.native import with_choice
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import (
@@ -89,6 +89,8 @@ class ServerPromptDriver(TextDriver):
         except ProviderError as error:
             if said or not self._serves(request) or not _refused(error):
                 raise
+            if refuses_tool_role(error, request.messages):
+                self._tool_role = False
         self._writes = False
         request.memo.clear()
         async with aclosing(cast("AsyncGenerator[Delta]", super().turn(request))) as stream:
@@ -98,6 +100,9 @@ class ServerPromptDriver(TextDriver):
     @property
     def _api(self) -> str:
         return self.provider.name.partition(":")[0]
+
+    def _tells_tools_as_text(self, request: TurnRequest) -> bool:
+        return not self._serves(request)
 
     def _serves(self, request: TurnRequest) -> bool:
         return self._writes is not False and bool(request.tools)

@@ -64,7 +64,7 @@ def env_option(command: CommandT) -> CommandT:
 
 
 def active_file_option(command: CommandT) -> CommandT:
-    text = "The file you have open, relative to the workspace: the tool `active_file` names it."
+    text = "The file of the workspace that you have open, relative to it: the tool `active_file` names it."
     return click.option("--active-file", metavar="PATH", help=text)(command)
 
 

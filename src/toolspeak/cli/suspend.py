@@ -13,6 +13,7 @@ from toolspeak.cli.loop import run_to_end
 from toolspeak.errors import UsageError
 from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.rules import is_held
+from toolspeak.ui import printable
 
 _LOOK = 0.1
 """Seconds between two looks at a run that is asked to stop."""
@@ -23,7 +24,7 @@ _LOOK = 0.1
 @click.option("--no-wait", is_flag=True, help="Ask, and do not wait until the run has stopped.")
 @journal_option
 def suspend(run: str | None, no_wait: bool, journal: str | None) -> None:
-    """Suspend RUN (the beginning of its id is enough; default: the newest that goes on).
+    """Suspend RUN (the beginning of its id is enough; default: the newest that a process is at work on).
 
     The model's turn or the calls that are under way come to their end and are recorded; nothing new is begun. `resume`
     goes on with it, as if nothing had happened.
@@ -34,7 +35,13 @@ def suspend(run: str | None, no_wait: bool, journal: str | None) -> None:
 async def _suspend(run: str | None, no_wait: bool, journal: Journal) -> None:
     try:
         info = await _wanted(journal, run)
-        if not await suspend_run(journal, info.run_id) or no_wait:
+        if not await suspend_run(journal, info.run_id):
+            short = info.run_id[:SHORT]
+            click.echo(
+                f"toolspeak: run {short} was interrupted, and is suspended now: {printable(info.title)}", err=True
+            )
+            return
+        if no_wait:
             return
         click.echo(f"toolspeak: waiting for run {info.run_id[:SHORT]} to stop; Ctrl-C leaves it asked to", err=True)
         while True:
@@ -51,7 +58,9 @@ async def _suspend(run: str | None, no_wait: bool, journal: Journal) -> None:
 async def _wanted(journal: Journal, run: str | None) -> RunInfo:
     if run is not None:
         return await find_run(journal, run)
-    running = await journal.runs(status="running", limit=1)
-    if not running:
-        raise UsageError("there is no run that goes on")
-    return running[0]
+    running = [info for info in await journal.runs(status="running") if not info.parent_run_id]
+    held = [info for info in running if is_held(info)]
+    if held:
+        return held[0]
+    told = f"; {running[0].run_id[:SHORT]} was interrupted: name it to suspend it" if running else ""
+    raise UsageError(f"there is no run that goes on{told}")

@@ -172,7 +172,7 @@ class Link:
     def _fail(self, error: BaseException | str) -> None:
         self._failure = McpError(error) if isinstance(error, str) else error
         if not self._opened.done():
-            told = f"{about(self.server)} cannot be used: {self.why()}. {remedy(self.server)}"
+            told = f"{about(self.server)} cannot be used: {self.why().rstrip('.')}. {remedy(self.server)}"
             self._opened.set_exception(McpError(told))
             self._opened.exception()  # whoever asked may be gone
 

@@ -80,6 +80,7 @@ def transport_error(
 ) -> ProviderError:
     """The error of a connection. `why`: what `error` says; `received`: the characters of the answer that came, None
     before there was any answer; `connect`: how many seconds a connection may take to open."""
+    why = why.rstrip(".")
     match error:
         case httpx2.ConnectTimeout():
             message = f"cannot connect to {here} within {connect:g} seconds. Check the base URL and the network."

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from toolspeak.errors import ToolError
+from toolspeak.errors import ToolError, UsageError
 from toolspeak.tools import Toolset
 from toolspeak.tools.builtin import Workspace, find_tool, workspace_tools
 from toolspeak.tools.builtin.glob import Glob
@@ -216,6 +216,13 @@ def test_no_pattern_is_slow():
 )  # fmt: skip
 def test_globs(pattern, path, matches):
     assert Glob(pattern).matches(path) is matches
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "~/x", "a\0", "leads-out/x"])
+def test_an_active_file_outside_of_the_workspace_is_refused(root, path):
+    (root / "leads-out").symlink_to("/etc")
+    with pytest.raises(UsageError, match="the active file"):
+        workspace_tools(root, active_file=path)
 
 
 def test_active_file(root):
