@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from agent_helpers import TOOLS, add, adding, calling, play, texts
 
-from toolspeak import AgentStop, Interceptor
-from toolspeak.data.events import StopRequested, ToolStarted
+from toolspeak import AgentStop, Interceptor, ModelInterceptor
+from toolspeak.data.events import StopRequested, ToolStarted, UserMessageQueued
 from toolspeak.data.messages import TextPart
 
 
@@ -76,3 +76,31 @@ def test_an_after_that_fails_at_any_call_is_contained(turn):
     result, _, _ = play([turn, "ok"], [add] if turn != BROKEN else TOOLS, interceptors=[Broken()])
     assert result.answer == "ok"
     assert {one.code for one in result.messages[2].results} == {"exception"}
+
+
+def test_a_hook_of_a_call_changes_the_run_it_belongs_to():
+    """Messages and metadata; the prompt and the tools of the next turn are a ModelInterceptor's, which reads them."""
+
+    class Watches(Interceptor):
+        async def before(self, call, context):
+            context.say("Be careful with {{secret:KEY}}.")
+            context.set("calls", context.metadata.get("calls", 0) + 1)
+            return call
+
+        async def after(self, call, result, context):
+            context.say(f"{call.name} is done: hunter2hunter2")
+            return result
+
+    class Careful(ModelInterceptor):
+        async def before(self, request, context):
+            return replace(request, instructions=f"{context.metadata.get('calls', 0)} calls so far.")
+
+    turns = [adding(1, 2), "3"]
+    options = {"interceptors": [Watches(), Careful()], "secrets": {"KEY": "hunter2hunter2"}}
+    result, journal, provider = play(turns, **options)
+    said = [event.message.text for event in journal.all(UserMessageQueued)]
+    assert said == ["Be careful with {{secret:KEY}}.", "add is done: {{secret:KEY}}"]
+    read = "\n".join(texts(provider.requests[1]))
+    assert 0 < read.index(said[0]) < read.index(said[1])
+    assert "1 calls so far." in texts(provider.requests[1])[0]
+    assert result.state.metadata == {"calls": 1}

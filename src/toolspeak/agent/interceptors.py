@@ -194,7 +194,11 @@ class Stage:
         try:
             outcome = await passage.surround(value, inner)
             if is_over(outcome):
-                kept = [fact for fact in applied([notes], metadata(), level) if isinstance(fact, MetadataSet)]
+                kept = [
+                    fact
+                    for fact in applied([notes], metadata(), level, self._secrets.hide_text)
+                    if isinstance(fact, MetadataSet)
+                ]
                 notes.seen = {**metadata(), **{key: fact.values[key] for fact in kept for key in fact.values}}
                 outcome = await passage.after(value, outcome)
         except (HookError, AgentStop) as error:
@@ -226,7 +230,7 @@ class Stage:
     def _facts(
         self, level: Level, notes: HookNotes, metadata: Mapping[str, JSON], error: HookError | AgentStop | None = None
     ) -> list[Event]:
-        facts: list[Event] = [*applied([notes], metadata, level)]
+        facts: list[Event] = [*applied([notes], metadata, level, self._secrets.hide_text)]
         if isinstance(error, HookError):
             fact = error.fact()
             facts.append(replace(fact, error=self._secrets.hide_text(fact.error)))

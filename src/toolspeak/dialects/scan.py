@@ -361,7 +361,7 @@ def whole_object(text: str, position: int, caps: Caps) -> tuple[dict[str, JSON],
     """The value and the end of a JSON object at text[position] that is there to its end: for a scanner and a decoder
     at once, in a tenth of their time. None where these have to say what it is: cut short, past a cap, not strict JSON.
     """
-    # Without a bracket that could end it the decoder finds the same, at the cost of reading all that came, in each piece.
+    # Without a bracket that could end it the decoder finds the same, and reads all that came anew in each piece.
     if text.find("}", position) < 0 or caps.digits < MAX_DIGITS:
         return None
     try:

@@ -8,8 +8,8 @@ from dataclasses import field, replace
 from typing import TypeVar
 
 from toolspeak.data.approvals import Decision, Escalate
-from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, StopRequested
-from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, failure
+from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, StopRequested, UserMessageQueued
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolResult, failure
 from toolspeak.data.values import quick, same_json
 from toolspeak.errors import AgentStop
 from toolspeak.execute.approval import (
@@ -229,11 +229,12 @@ class Admission:
     def facts(self) -> list[Event]:
         """What is to be recorded before the calls run: what interceptors leave behind, and that the run is to end.
         Not while calls wait: they are admitted anew then."""
-        if not self.notes.failed and not self.notes.kept and self.stop is None:
+        if not self.notes.failed and not self.notes.kept and not self.notes.said and self.stop is None:
             return []
         hide = self.secrets.hide_text
         failed = [replace(each, error=hide(each.error)) for each in self.notes.failed]
-        return [*failed, *(kept.fact for kept in self.notes.kept), *([] if self.stop is None else [self.stop])]
+        said = [UserMessageQueued(Message.user(hide(text))) for text in self.notes.said]
+        return [*failed, *(kept.fact for kept in self.notes.kept), *said, *([] if self.stop is None else [self.stop])]
 
     @property
     def ends_run(self) -> bool:

@@ -101,7 +101,7 @@ class Execution:
             raise course.error
         if self._settings.pipeline:
             notes = (turn.notes for turn in self._turns if turn.result is not None)
-            for fact in applied(notes, course.metadata, "call"):
+            for fact in applied(notes, course.metadata, "call", self._settings.secrets.hide_text):
                 await course.emit(fact)
         if self._left:
             raise BatchHeld(course.held) if course.held and not course.pause.asked else BatchPaused

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from toolspeak.data.events import InterceptorFailed, MetadataSet
-from toolspeak.data.messages import JSON, no_extra
+from toolspeak.data.events import InterceptorFailed, MetadataSet, UserMessageQueued
+from toolspeak.data.messages import JSON, Message, no_extra
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, UsageError
 from toolspeak.execute.results import describe
@@ -51,7 +51,7 @@ class Kept:
 
 @quick(frozen=False, eq=False)
 class HookNotes:
-    """What the hooks around one thing leave behind: metadata to keep, and which of them failed.
+    """What the hooks around one thing leave behind: metadata to keep, what is said to the model, and which failed.
 
     `seen` is the metadata as the next hook sees it, `last` the interceptor that was asked last.
     """
@@ -59,6 +59,7 @@ class HookNotes:
     seen: Mapping[str, JSON] = field(default_factory=no_extra)
     kept: list[Kept] = field(default_factory=list[Kept])
     failed: list[InterceptorFailed] = field(default_factory=list[InterceptorFailed])
+    said: list[str] = field(default_factory=list[str])
     last: str = ""
 
 
@@ -93,6 +94,10 @@ class HookContext:
         a batch do so it is applied to each other's values, in call order, and so called more than once. Raises what
         `change` raises."""
         self._keep(key, change(self._notes.seen.get(key)), change)
+
+    def say(self, text: str) -> None:
+        """Says something to the model, as the user: it is recorded, and read at the next step."""
+        self._notes.said.append(text)
 
     def _keep(self, key: str, value: JSON, change: Callable[[JSON], JSON] | None) -> None:
         kept = jsonable(value)
@@ -202,12 +207,12 @@ class Passage(Generic[ValueT, OutcomeT]):
 
 
 def applied(
-    notes: Iterable[HookNotes | None], metadata: Mapping[str, JSON], level: Level
-) -> list[MetadataSet | InterceptorFailed]:
-    """What the hooks around several things that ran at once keep, one thing after the other."""
-    facts: list[MetadataSet | InterceptorFailed] = []
-    current = dict(metadata)
-    for kept in (kept for each in notes if each is not None for kept in each.kept):
+    notes: Iterable[HookNotes | None], metadata: Mapping[str, JSON], level: Level, hide: Callable[[str], str]
+) -> list[MetadataSet | InterceptorFailed | UserMessageQueued]:
+    """What the hooks around several things that ran at once keep and say, one thing after the other."""
+    facts: list[MetadataSet | InterceptorFailed | UserMessageQueued] = []
+    current, left = dict(metadata), [each for each in notes if each is not None]
+    for kept in (kept for each in left for kept in each.kept):
         fact = kept.fact
         try:
             if kept.change is not None:
@@ -218,6 +223,7 @@ def applied(
             continue
         current.update(fact.values)
         facts.append(fact)
+    facts += [UserMessageQueued(Message.user(hide(text))) for each in left for text in each.said]
     return facts
 
 
