@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from disagreements import CLASSES, ELSEWHERE, ELSEWHERE_SOFT, LISTED, SOFT
+from instructor_page import instructor_section
 from vectors import CUTS, agrees, rows, see
 
 from toolspeak.dialects.table import FAMILIES
@@ -101,6 +102,7 @@ def page() -> str:
         *(f"| {kind} | {' | '.join(f'{each[kind]}' for each in counts)} | {text} |" for kind, text in CLASSES.items()),
         "",
         *_mutations(),
+        *instructor_section(),
         "## Each disagreement",
         "",
         "| case | class | reason |",
