@@ -12,7 +12,7 @@ import pytest
 from toolspeak import Agent, Message, ToolCall, get_dialect, tool
 from toolspeak.agent.load import load_state
 from toolspeak.data.events import Record, RunFinished, RunResumed
-from toolspeak.errors import JournalError, RunError, UsageError
+from toolspeak.errors import JournalError, RunBusy, RunError, UsageError
 from toolspeak.journal import SqliteJournal
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing.journal import a_run, every_kind, write
@@ -139,6 +139,29 @@ def test_two_that_make_the_file_at_once_make_one(path):
         assert len(await journals[0].runs()) == 5
         for journal in journals:
             journal.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a clock that counts from the machine's start")
+def test_a_clock_that_is_set_takes_no_lease_away(path):
+    """By an hour, while a run is held: neither in the process that holds it, nor in one that begins later."""
+    wall = [1e9]
+
+    async def main():
+        holder = SqliteJournal(path, clock=lambda: wall[0])
+        lease = await holder.acquire("r1", "holder", 30)
+        for step in (3600, -7200):
+            wall[0] += step
+            later = SqliteJournal(path, clock=lambda: wall[0])
+            for journal in (holder, later):
+                with pytest.raises(RunBusy, match=r"for (30|2\d) seconds"):
+                    await journal.acquire("r1", "another", 30)
+                assert await journal.ask_to_suspend("r1")
+            later.close()
+        assert await holder.renew(lease, 0)
+        assert (await holder.acquire("r1", "another", 30)).epoch == 2
+        holder.close()
 
     asyncio.run(main())
 

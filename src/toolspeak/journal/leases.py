@@ -37,7 +37,7 @@ class SqlLeases(ABC):
             )
             holder, until, now = rows[0]
             if holder not in (None, owner) and until > now and not is_dead(holder):
-                raise busy(run_id, until)
+                raise busy(run_id, until - now)
             rows = await db.rows(
                 "UPDATE runs SET owner = $2, epoch = epoch + 1, held_until = {now} + $3 WHERE run_id = $1"
                 " RETURNING epoch",

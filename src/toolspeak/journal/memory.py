@@ -92,21 +92,21 @@ class MemoryJournal:
 
     async def acquire(self, run_id: str, owner: str, seconds: float) -> Lease:
         run = self._runs.setdefault(run_id, _Run())
-        if run.owner not in (None, owner) and run.until > time.time():
-            raise busy(run_id, run.until)
-        run.owner, run.epoch, run.until = owner, run.epoch + 1, time.time() + seconds
+        if run.owner not in (None, owner) and run.until > time.monotonic():
+            raise busy(run_id, run.until - time.monotonic())
+        run.owner, run.epoch, run.until = owner, run.epoch + 1, time.monotonic() + seconds
         lease = run.lease = Lease(run_id, owner, run.epoch)
         return lease
 
     async def renew(self, lease: Lease, seconds: float) -> bool:
         run = self._runs.get(lease.run_id) or _Run()
         check_lease(lease.run_id, lease, run.owner, run.epoch)
-        run.until = time.time() + seconds
+        run.until = time.monotonic() + seconds
         return run.suspend == run.epoch
 
     async def ask_to_suspend(self, run_id: str) -> bool:
         run = self._runs.get(run_id)
-        if run is None or run.owner is None or run.until <= time.time():
+        if run is None or run.owner is None or run.until <= time.monotonic():
             return False
         run.suspend = run.epoch
         return True
@@ -153,8 +153,8 @@ class MemoryJournal:
         for parent in mine:  # grows with the runs that these have started
             mine += [name for name, info in known.items() if info.parent_run_id == parent and info.session_id is None]
         for run_id in mine:
-            if self._runs[run_id].owner is not None and self._runs[run_id].until > time.time():
-                raise busy(run_id, self._runs[run_id].until)
+            if self._runs[run_id].owner is not None and self._runs[run_id].until > time.monotonic():
+                raise busy(run_id, self._runs[run_id].until - time.monotonic())
         for run_id in mine:
             del self._runs[run_id]
         del self._sessions[session_id]
@@ -199,5 +199,5 @@ def _info(run: _Run) -> RunInfo:
         first.principal,
         first.parent_run_id,
         run.owner,
-        run.until if run.owner else None,
+        run.until - time.monotonic() + time.time() if run.owner else None,
     )

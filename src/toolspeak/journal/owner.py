@@ -1,9 +1,12 @@
-"""Who holds a run: a process, named so that others on the same machine can tell whether it is still alive."""
+"""Who holds a run: a process, named so that others on the same machine can tell whether it is still alive; and the
+clock by which it is held."""
 
 from __future__ import annotations
 
 import os
 import socket
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 
@@ -36,6 +39,20 @@ def is_alive(owner: str) -> bool:
 @lru_cache(maxsize=1)  # by number, for a process that forks is another from then on
 def _myself(pid: int) -> str:
     return f"{_machine()} {pid} {_start(pid)}"
+
+
+def since_boot() -> tuple[str, Callable[[], float]]:
+    """A clock of this machine that nobody sets, in seconds, and a name for it: others that have the same name show the
+    same time. Without one on this system, the wall clock under the name ""."""
+    with suppress(OSError, AttributeError):
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        namespace = ""
+        with suppress(OSError):
+            namespace = os.readlink("/proc/self/ns/time")  # time_namespaces(7): each may have an offset of its own
+        clock = time.CLOCK_BOOTTIME  # it goes on while the machine sleeps
+        return f"{boot} {namespace}", lambda: time.clock_gettime(clock)
+    return "", time.time
 
 
 def _machine() -> str:

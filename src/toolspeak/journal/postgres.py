@@ -29,9 +29,11 @@ _TYPES = {
     "CREATE INDEX found_by_words ON found USING gin (words)",
     "arrivals": "",  # its tables are in that order anyway
     "sums": "",  # the server sees to it (data_checksums)
+    "clocks": "",  # it has one
 }
 _FILL = {
     "{now}": "extract(epoch FROM clock_timestamp())::double precision",
+    "{held}": "held_until",
     "{share}": "FOR SHARE",
     "{update}": "FOR UPDATE",
     "{found}": "pos",

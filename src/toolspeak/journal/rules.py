@@ -95,8 +95,8 @@ def gone_on(record: Record) -> RunConflict:
     )
 
 
-def busy(run_id: str, until: float) -> RunBusy:
-    left = max(0.0, until - time.time())
+def busy(run_id: str, seconds: float) -> RunBusy:
+    left = max(0.0, seconds)
     return RunBusy(f"run {run_id} is held by another process for {left:.0f} seconds more; wait, or end that process")
 
 

@@ -1,8 +1,8 @@
 """The tables, as numbered steps: a database of any earlier version is brought forward one step after the other.
 
 A step that was released is never changed: what comes next is a new one. `{integer}`, `{key}`, `{number}` (a key that
-counts itself), `{real}`, `{bytes}`, `{found}` (the table of searched words), `{arrivals}` and `{sums}` are each
-database's own; `;` and a line break stand between the statements of the last three.
+counts itself), `{real}`, `{bytes}`, `{found}` (the table of searched words), `{arrivals}`, `{sums}` and `{clocks}` are
+each database's own; `;` and a line break stand between the statements of the last four.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ STEPS: Sequence[Sequence[str]] = (
     ("ALTER TABLE runs ADD COLUMN suspend {integer}",),
     ("{arrivals}",),
     ("{sums}",),
+    ("{clocks}",),
 )
 """Step n - 1 makes version n out of version n - 1. Version 1: records, runs, sessions. Version 2: search. Version 3:
 the epoch of the lease whose holder is asked to suspend the run. Version 4: in SQLite, records in the order in which
-they come (`journal.stretches`). Version 5: in SQLite, a checksum with each record, and who has the file open."""
+they come (`journal.stretches`). Version 5: in SQLite, a checksum with each record, and who has the file open. Version
+6: in SQLite, the clocks of leases."""
 
 VERSION = len(STEPS)
 """The version this toolspeak writes and reads."""

@@ -1,6 +1,7 @@
 """A journal in a database: the statements and their order, which SQLite and PostgreSQL share.
 
-Parameters are written `$1`. `{now}` (Unix seconds by the database's clock), `{share}` and `{update}` (row locks),
+Parameters are written `$1`. `{now}` (seconds by the clock of leases), `{held}` (until when a run is held, as Unix
+seconds), `{share}` and `{update}` (row locks),
 `{end}` (the position behind the last record of a row of `runs`, NULL without any) and `{unless}` (what becomes of a
 position that another transaction has just taken) are filled in by each.
 """
@@ -54,7 +55,7 @@ WHERE run_id = $1 AND (CASE WHEN owner IS NULL THEN 0 ELSE epoch END) = $5
 
 _LISTED = f"""
 SELECT run_id, status, title, model, agent, created, updated,
-    {{end}} - number * {SPAN}, session_id, principal, parent_run_id, owner, held_until
+    {{end}} - number * {SPAN}, session_id, principal, parent_run_id, owner, {{held}}
 FROM """
 
 _RUN = f"{_LISTED}runs WHERE created IS NOT NULL"
@@ -284,7 +285,7 @@ class SqlJournal(SqlLeases):
             runs = await db.rows(_OF_SESSION, session_id)
             for run_id, _, owner, until, now in runs:
                 if owner is not None and until > now and not is_dead(owner):
-                    raise busy(run_id, until)
+                    raise busy(run_id, until - now)
             for _, number, _, _, _ in runs:
                 for statement in _DELETE:
                     wanted = statement.count("$")

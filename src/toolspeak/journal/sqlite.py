@@ -29,9 +29,10 @@ from toolspeak.journal.sqlite_damage import sum_of
 from toolspeak.journal.sqlite_faults import is_busy, told
 from toolspeak.journal.sqlite_file import (
     checked_place,
+    clocked,
+    close_all,
     connected,
     log_of,
-    mark_closed,
     mark_open,
     opened,
     roll_back,
@@ -71,22 +72,27 @@ class _Known:
     next: int
 
 
-_FORKED: list[Any] = []  # connections of the process that this one was forked from, never to be closed here
-
-
 class SqliteJournal(SqliteTables):
     """Implements `Journal` in a file, which is made when it is first used.
 
     `sync` says what survives a power cut or a crash of the system (a crash of the process loses nothing, ever):
     "effects" syncs before and after every tool call and before a run's end is told, "always" every record, "never"
-    leaves it to the system. `lock_seconds` is how long a lock of another process is waited for.
+    leaves it to the system. `lock_seconds` is how long a lock of another process is waited for. `clock` is the wall
+    clock (Unix seconds); leases go by it between machines and between two starts of one, else by the time since then.
 
     Records that are appended at the same time are committed together. What waits for the disk, a sync or what the file
     takes over from its write-ahead log, does so in a thread; a sync in the event loop while the disk's are short
     (`journal.syncs`). One object serves one event loop at a time.
     """
 
-    def __init__(self, path: str | Path, *, sync: Sync = "effects", lock_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        sync: Sync = "effects",
+        lock_seconds: float = 10.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         if sync not in get_args(Sync):
             raise UsageError(f"sync={sync!r} is none of {', '.join(get_args(Sync))}")
         self.path = Path(path)
@@ -96,6 +102,7 @@ class SqliteJournal(SqliteTables):
         protect(self._file, "a journal of runs", endings=_ENDINGS, secret=True)
         self._sync: Sync = sync
         self._lock_seconds = lock_seconds
+        self._wall = clock
         self._db: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._mode: tuple[bool, bool] | None = None
@@ -282,6 +289,7 @@ class SqliteJournal(SqliteTables):
             with self._lock:
                 self._open()
                 self._reader = connected(self._file)
+                clocked(self._reader, self._wall)
                 self._close_later()
         self._check_place()
         self._reader.execute("BEGIN")
@@ -292,7 +300,7 @@ class SqliteJournal(SqliteTables):
         db = self._open()
         if not self._name:
             name = new_owner()
-            mark_open(db, name)
+            mark_open(db, name, self._wall)
             self._name = name
             if hasattr(os, "pread"):  # elsewhere a file that is open cannot be deleted
                 self._log = os.open(log_of(self._file), os.O_RDONLY)
@@ -323,6 +331,7 @@ class SqliteJournal(SqliteTables):
         if self._db is None:
             db = opened(self.path, self._file)
             try:
+                clocked(db, self._wall)
                 (self._unnoted,) = db.execute(UNNOTED).fetchone()
             except BaseException:
                 db.close()
@@ -339,7 +348,7 @@ class SqliteJournal(SqliteTables):
         if self._finalizer is not None:
             self._finalizer.detach()
         args = (self._reader, self._db, self._log, self._file, self._name, os.getpid())
-        self._finalizer = weakref.finalize(self, _close, *args)
+        self._finalizer = weakref.finalize(self, close_all, *args)
 
     def _check_place(self, *, log: bool = True) -> None:
         """Raises JournalError when the file that is open is not the one at its path any more, nor its log."""
@@ -392,20 +401,6 @@ class SqliteJournal(SqliteTables):
             self._seen = -1
             self._known.clear()
         return close
-
-
-def _close(
-    reader: sqlite3.Connection | None, db: sqlite3.Connection, log: int | None, file: Path, name: str, pid: int
-) -> None:
-    """The one that writes at last: it tidies the file up. Not in a fork: the connections are the other process's."""
-    if os.getpid() != pid:
-        _FORKED.append((reader, db))
-        return
-    if log is not None:
-        os.close(log)
-    if reader is not None:
-        reader.close()
-    mark_closed(db, file, name)
 
 
 def _finish(work: Any) -> None:

@@ -9,8 +9,16 @@ from typing import Any
 
 from toolspeak.journal.stretches import END
 
-_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
-_FILL = {"{now}": _NOW, "{share}": "", "{update}": "", "{found}": "rowid", "{end}": END, "{unless}": ""}
+_WALL = "((julianday('now') - 2440587.5) * 86400.0)"
+_FILL = {
+    "{now}": "lease_now()",  # made by `sqlite_file.clocked`
+    "{held}": f"held_until + CASE WHEN abs(lease_now() - {_WALL}) < 1 THEN 0 ELSE {_WALL} - lease_now() END",
+    "{share}": "",
+    "{update}": "",
+    "{found}": "rowid",
+    "{end}": END,
+    "{unless}": "",
+}
 
 
 class SqliteConnection:

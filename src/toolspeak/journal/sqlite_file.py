@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 from toolspeak.errors import JournalError
-from toolspeak.journal.owner import is_alive, is_dead
+from toolspeak.journal.owner import is_alive, is_dead, since_boot
 from toolspeak.journal.schema import VERSION, newer, steps_from
 from toolspeak.journal.sqlite_damage import is_log, lost_commits
 from toolspeak.journal.stretches import NOTE
@@ -36,6 +37,7 @@ _TYPES = {
         )
     ),
     "sums": "ALTER TABLE records ADD COLUMN sum INTEGER;\nCREATE TABLE openers (name TEXT PRIMARY KEY)",
+    "clocks": "CREATE TABLE clocks (name TEXT PRIMARY KEY, start REAL NOT NULL)",
 }
 _LOOKS = 3
 
@@ -151,10 +153,27 @@ def openers_of(db: sqlite3.Connection) -> list[str]:
     return [name for (name,) in db.execute("SELECT name FROM openers")]
 
 
-def mark_open(db: sqlite3.Connection, name: str) -> None:
-    """Writes into the file itself that there is more in its log: a log that is lost is missed then."""
+def clocked(db: sqlite3.Connection, wall: Callable[[], float]) -> None:
+    """Gives the connection `lease_now()`: Unix seconds, of which those since the machine started are counted by a clock
+    nobody sets. When that was by the wall clock, the first to write to the file since then has kept."""
+    name, clock = since_boot()
+    if not name:
+        db.create_function("lease_now", 0, wall)
+        return
+    row = db.execute("SELECT start FROM clocks WHERE name = ?", (name,)).fetchone()
+    start = wall() - clock() if row is None else row[0]
+    db.create_function("lease_now", 0, lambda: start + clock())
+
+
+def mark_open(db: sqlite3.Connection, name: str, wall: Callable[[], float]) -> None:
+    """Writes into the file itself that there is more in its log: a log that is lost is missed then. And when this
+    machine started, if nobody has."""
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("INSERT INTO openers VALUES (?)", (name,))
+    boot, clock = since_boot()
+    if boot:
+        db.execute("INSERT OR IGNORE INTO clocks VALUES (?, ?)", (boot, wall() - clock()))
+    clocked(db, wall)
     try:
         _forget_openers(db, openers_of(db))
     except sqlite3.Error:
@@ -163,7 +182,24 @@ def mark_open(db: sqlite3.Connection, name: str) -> None:
     db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
-def mark_closed(db: sqlite3.Connection, file: Path, name: str) -> None:
+def close_all(
+    reader: sqlite3.Connection | None, db: sqlite3.Connection, log: int | None, file: Path, name: str, pid: int
+) -> None:
+    """The one that writes at last: it tidies the file up. Not in a fork: the connections are the other process's."""
+    if os.getpid() != pid:
+        _FORKED.append((reader, db))
+        return
+    if log is not None:
+        os.close(log)
+    if reader is not None:
+        reader.close()
+    _mark_closed(db, file, name)
+
+
+_FORKED: list[Any] = []  # connections of the process that this one was forked from, never to be closed here
+
+
+def _mark_closed(db: sqlite3.Connection, file: Path, name: str) -> None:
     """Takes the mark away, and closes the connection: of the last one SQLite takes the log over, and deletes it."""
     left: list[str] = []
     with suppress(sqlite3.Error):  # the mark stays, and with it what could not be done to the log
