@@ -106,11 +106,11 @@ class TextParser(ThinkingParser):
                     self._end_unseen(out)
                     return closed
             runs = text[at] in "`~"
-            if runs and at == start and self._read_up().continues(text[at]):
+            if runs and at == start and self._ends_in_run(text[at]):
                 position = run_end(text, at)  # of which the beginning was text
                 continue
             verdict = self._table.decide(text[at : at + MAX_CANDIDATE], False)
-            if verdict != "text" or self._may_be_attempt(text, at):
+            if isinstance(verdict, Found) or (not runs and (verdict != "text" or self._may_be_attempt(text, at))):
                 here, seen = self._read_on(here, text, seen, at), at
                 verdict = self._weigh(verdict, here, text, start, at)
             if isinstance(verdict, Found):
@@ -120,6 +120,10 @@ class TextParser(ThinkingParser):
                 self._emit(TextDelta, text, start, at, out)
                 return self._hold(text, at)
             position = run_end(text, at) if runs else at + 1
+
+    def _ends_in_run(self, char: str) -> bool:
+        """Whether the text so far ends in backticks or tildes, of which this is one more."""
+        return self._unread[-1][-1] == char if self._unread else self._markdown.continues(char)
 
     def _weigh(self, verdict: Verdict, here: Markdown, text: str, start: int, at: int) -> Verdict:
         """What a candidate at text[at] is, in view of where it stands; what stands before text[start] has left."""
@@ -180,7 +184,7 @@ class TextParser(ThinkingParser):
 
     def _may_be_attempt(self, text: str, at: int) -> bool:
         """Whether a candidate that opens nothing is worth another look."""
-        return text[at] not in "`~" and self._table.tried(text, at) is not None
+        return self._table.tried(text, at) is not None
 
     def _look_again(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
         """What a candidate at text[at] is that opens nothing, as it seems: an attempt at a call, calls in inline code
