@@ -76,6 +76,8 @@ ROWS = [
     ("So <code>{call}</code> lists.", TEXT),
     ("<pre><code>x = 1\n\n{call}\n</code></pre>\nThat is it.", TEXT),
     ("Use <code>x</code> for it.\n{call}", CALL),
+    ("<pre>\n{call}\n</pre>\n{call}", CALL),
+    ("To list, use {call}, which lists.\n\n{call}", CALL),
     ("**I look.** {call}", CALL),
     ("- {call}\n", CALL),
     ("1. {call}\n", CALL),
@@ -112,6 +114,26 @@ def test_the_table_holds_in_every_dialect(name: str, row: str, what: str):
     if what != CALL:
         assert turn.text == text
         assert [getattr(call, "code", "") for call in turn.calls] == (["quoted_call"] if what == TOLD else [])
+
+
+BARE = '{"name": "run", "arguments": {"command": "ls"}}'
+WHOLE = [
+    "```json\n{call}\n```",
+    "```\n{call}\n```\n",
+    "```{call}```",
+    "~~~json\n{call}\n~~~",
+    "<think>x</think>\n```\n{call}\n```",
+]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "auto"])
+@pytest.mark.parametrize("text", WHOLE)
+def test_a_bare_call_in_a_fence_is_read_where_bare_calls_are_what_the_model_writes(name: str, text: str):
+    if "think" in text and name == "llama3-json":
+        return  # it has no thoughts
+    turn = read_turn(get_dialect(name), text.replace("{call}", BARE), TOOLS)
+    runs = [call for call in turn.calls if isinstance(call, ToolCall)]
+    assert bool(runs) == (name in ("llama3-json", "granite3", "xlam", "pythonic", "llama4-pythonic", "auto"))
 
 
 @pytest.mark.parametrize("name", NAMES)

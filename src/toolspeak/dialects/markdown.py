@@ -209,6 +209,8 @@ class Markdown:
                 elif not self._html:
                     self._html = f"line {name}" if name == "pre" and self._begins_line(column) else name
             return
+        if self._html:
+            return
         if self._fence:
             if token[0] == self._fence[0] and len(token) >= len(self._fence):
                 self._closing, self._begins, self._since = True, self._begins_line(column), ""

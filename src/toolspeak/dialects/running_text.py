@@ -128,8 +128,11 @@ class TextParser(ThinkingParser):
     def _weigh(self, verdict: Verdict, here: Markdown, text: str, start: int, at: int) -> Verdict:
         """What a candidate at text[at] is, in view of where it stands; what stands before text[start] has left."""
         opens = isinstance(verdict, Found) and verdict.marker.kind in ("reasoning", "results")
-        if text[at] in "`~":  # what opens in a code block is an example, but for what the model says its calls gave
-            return "text" if here.in_block or (opens and not self._batch.begun) else verdict
+        if text[at] in "`~" and (here.in_block or (opens and not self._batch.begun)):
+            return "text"  # what opens in a code block is an example, but for what the model says its calls gave
+        if isinstance(verdict, Found) and verdict.fence:
+            stands = verdict.marker.place == "anywhere" or self._may_stand(verdict, here, text, start, at)
+            return verdict if stands else "text"
         quoting = here.in_inline_code
         if quoting:
             verdict = "text"
@@ -377,6 +380,8 @@ class TextParser(ThinkingParser):
             text = "".join(quote.raw[start:stop])
             self.shown_chars += len(text)
             self._emit(TextDelta, text, 0, len(text), out)
+            if quote.kind not in ("fence", "code"):
+                self._unread[-1:] = [text.replace("`", "'")]  # a fence in a call begins no code block of the text
 
     def _end_quote(self, quote: Quote, out: list[Delta], normal: bool) -> None:
         """The turn is over."""
