@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from toolspeak.data.deltas import Delta, ForgedResults, TextAside
+from toolspeak.data.deltas import Delta, ForgedResults, TextAside, TextDelta
 from toolspeak.dialects.body import CUT, ResultsBody
 from toolspeak.dialects.echo import Echo
 from toolspeak.dialects.end_marker import EndMarker
@@ -328,4 +328,4 @@ class BlockParser(TextParser):
             rest = self._held[last.length :] if isinstance(last, Found) and framed else self._held
             rest = without_frames(rest, self._block_format.table.markup.frames)
             if rest:
-                out.append(self._text_kind(rest))
+                self._emit(TextDelta, rest, 0, len(rest), out)

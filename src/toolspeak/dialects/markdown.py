@@ -38,21 +38,8 @@ class Markdown:
     """Reads a text in pieces, cut anywhere, and says where it has got to. `tail` is the end of the text."""
 
     __slots__ = (
-        *(
-            "_at",
-            "_begins",
-            "_cited",
-            "_closing",
-            "_column",
-            "_fence",
-            "_head",
-            "_goes_on",
-            "_html",
-            "_opener",
-            "_since",
-            "_spaced",
-        ),
-        *("_ticks", "_token", "last", "tail"),
+        *("_at", "_begins", "_cited", "_closing", "_column", "_fence", "_goes_on", "_head", "_html", "_opener"),
+        *("_since", "_spaced", "_ticks", "_token", "last", "tail"),
     )
 
     def __init__(self) -> None:
@@ -77,12 +64,9 @@ class Markdown:
         self._at = 0  # its column
 
     def copy(self) -> Markdown:
-        new = object.__new__(Markdown)  # as `copy.copy` does, in a fifth of its time
-        new.tail, new.last = self.tail, self.last
-        new._fence, new._cited, new._html = self._fence, self._cited, self._html
-        new._head, new._column, new._spaced, new._ticks = self._head, self._column, self._spaced, self._ticks
-        new._opener, new._closing, new._begins = self._opener, self._closing, self._begins
-        new._since, new._token, new._at = self._since, self._token, self._at
+        new = object.__new__(Markdown)
+        for name in Markdown.__slots__:  # `copy.copy` takes four times as long
+            setattr(new, name, getattr(self, name))
         return new
 
     def continues(self, char: str) -> bool:

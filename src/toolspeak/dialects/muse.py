@@ -87,7 +87,7 @@ class MuseParser(BlockParser):
         if found:
             self._emit(TextDelta, text, position, found.start(), out)
             self._report_unmarked(self._position + found.start(), out)
-            self._seen.clear()
+            self._begin_section()
             self._state = self._header
             return found.end()
         at = text.rfind("<", max(position, len(text) - len(_EOM)))
