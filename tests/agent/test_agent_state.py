@@ -241,3 +241,12 @@ def test_estimating_tokens_does_not_read_the_history_again_and_again():
     early = reads
     asyncio.run(an_agent(["ok"]).run(Message("user", (TextPart(Counted("hello")),))))
     assert early < 5 * max(1, reads - early) + 120
+
+
+def test_a_turn_whose_tokens_are_unknown_adds_none():
+    """Nor one of which only a part is known: a limit on tokens would count what nobody has said."""
+    started = RunStarted((Message.user("go"),), "openai:model")
+    turns = [Usage(10, 5), Usage(), Usage(None, 7), Usage(1, 1)]
+    events = [started, *(ModelAnswered(Message("assistant", (TextPart("x"),)), "stop", used) for used in turns)]
+    state = fold([Record(event, "r", seq, seq, 1.0) for seq, event in enumerate(events)])
+    assert state.tokens == 17

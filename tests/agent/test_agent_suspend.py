@@ -17,6 +17,7 @@ from toolspeak.data.events import (
     ToolFinished,
     ToolStarted,
 )
+from toolspeak.errors import LeaseLost
 from toolspeak.execute import Decision, Interceptor
 from toolspeak.journal import MemoryJournal
 from toolspeak.providers.scripted import ScriptedProvider
@@ -252,3 +253,25 @@ def test_a_run_whose_process_died_is_suspended_at_once():
     assert asyncio.run(journal.run(run.run_id)).status == "suspended"
     assert journal.records[-1].principal == "ann"
     assert asyncio.run(agent.resume(run.run_id)).answer == "two"
+
+
+def test_a_run_that_has_lost_its_lease_does_not_ask_for_it_again():
+    """The next record is refused; asking again and again would only load the store."""
+
+    class Lost(WatchedJournal):
+        asked = 0
+
+        async def renew(self, lease, seconds):
+            self.asked += 1
+            raise LeaseLost("taken over")
+
+    @tool(read_only=True)
+    async def wait() -> str:
+        "Takes a minute."
+        await asyncio.sleep(60)
+        return "waited"
+
+    journal = Lost()
+    turns = [calling("cogency-json", ("wait", {}), tools=Toolset([wait])), "done"]
+    assert run_jumping(an_agent(turns, [wait], journal=journal).run("go")).answer == "done"
+    assert journal.asked == 1

@@ -55,6 +55,31 @@ def sender(description="Sends a letter."):
     return send
 
 
+def test_a_verify_that_fails_while_it_is_awaited_has_said_nothing():
+    async def verdict() -> bool:
+        await asyncio.sleep(0)
+        raise ValueError("the bank does not answer")
+
+    @tool(effects=Effects(writes={"bank:"}), verify=verdict)
+    async def pay() -> str:
+        return "paid"
+
+    async def main():
+        async def emit(event):
+            pass
+
+        return await Executor(Toolset([pay])).run(
+            [ToolCall("c", "pay", {})],
+            emit=emit,
+            context=BatchContext("run"),
+            approver=approve_all,
+            doubts=Doubts({"c": None}, "report"),
+        )
+
+    (result,) = asyncio.run(main()).results
+    assert result.code == "unknown_outcome"
+
+
 def in_doubt(made, decision, **arguments):
     """A batch of one call that was started before; nobody is there to be asked."""
     call = ToolCall("c", "send", arguments or {"to": "ann"})

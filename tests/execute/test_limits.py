@@ -8,7 +8,7 @@ from executor_helpers import Recorder, a_call, run_batch
 
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolDefinitionError, UsageError
-from toolspeak.execute import BatchContext, Concurrency, Executor, RunScope, approve_all
+from toolspeak.execute import BatchContext, Concurrency, Executor, Interceptor, RunScope, approve_all
 from toolspeak.tools import Toolset, tool
 
 
@@ -226,3 +226,31 @@ def test_an_abandoned_call_that_ends_gives_its_place_back():
         return late.code, (await one(False)).text
 
     assert asyncio.run(main()) == ("timeout", "done")
+
+
+def test_a_call_that_is_abandoned_twice_gives_its_place_back_once():
+    """An interceptor tries it again while the first try is still in its thread; the two had one place."""
+    released = threading.Event()
+
+    class Again(Interceptor):
+        async def around(self, call, proceed, context):
+            await proceed(call)
+            return await proceed(call)
+
+    @tool(read_only=True, timeout=0.03, max_concurrent=1)
+    def hang() -> None:
+        released.wait()
+
+    async def main():
+        scope = RunScope()
+        context = BatchContext("run", scope=scope)
+        batch = await run_batch([hang], [a_call("hang")], context=context, options={"call_pipeline": (Again(),)})
+        gate = scope.own_gate(hang)
+        assert not gate.free
+        released.set()
+        while scope.lingering.running() or not gate.free:  # noqa: ASYNC110 - a thread's end is no event
+            await asyncio.sleep(0)
+        gate.take()
+        return batch.results[0].code, gate.free
+
+    assert asyncio.run(main()) == ("timeout", False)
