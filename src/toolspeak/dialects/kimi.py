@@ -144,7 +144,7 @@ def _table(names: tuple[str, ...] = ()) -> MarkerTable:
         [
             Marker("reasoning", "<think>", "</think>"),
             *(
-                Marker("calls", each, _SECTION_END, followed, also_ends=(_OTHER_END,))
+                Marker("calls", each, _SECTION_END, followed, also_ends=(_OTHER_END,), spare=True)
                 for each in (_SECTION, _OTHER_SECTION)
             ),
             # Without the section, which models forget.

@@ -143,6 +143,9 @@ class TextParser(ThinkingParser):
             verdict = verdict if self._may_stand(verdict, here, text, start, at) else "text"
         if verdict == "text" if not self._ending else not isinstance(verdict, Found):
             return self._look_again(text, at, here, verdict)
+        if isinstance(verdict, Found) and verdict.marker.spare and verdict.marker.kind == "noise":
+            meant = self._look_again(text, at, here, "text")  # dropped only where it is no attempt
+            return verdict if meant == "text" else meant
         return verdict
 
     def _is_mentioned(self, found: Found, here: Markdown, text: str, start: int, at: int) -> bool | None:
