@@ -171,7 +171,7 @@ class Agent:
         recording = None if cassette is None else cassette.recording
         if recording is not None:
             model, approver = recording.attach(model, approver, self.secrets)
-        self.driver, chosen = choose_driver(model, dialect, starts_in, listing=listing)
+        self.driver, chosen = choose_driver(model, dialect, starts_in, asks=True, listing=listing)
         own = toolset_of(tools if tools or executor is None else getattr(executor, "tools", ()))
         wanted = choose_output(output, output_mode, output_retries, self.driver, tools=bool(own.specs))
         self.toolset = with_output(own, wanted)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast, get_args
 
 from toolspeak import dialects
+from toolspeak.agent.asked_tools import AskedDriver
 from toolspeak.agent.driver import Driver, TextDriver
 from toolspeak.agent.native import NativeDriver
 from toolspeak.agent.react import ReActDriver
@@ -31,12 +32,14 @@ def choose_driver(
     *,
     grace: float = 0.0,
     late_leaks: bool = False,
+    asks: bool = False,
     listing: PromptListing | None = None,
 ) -> tuple[Driver, Dialect | None]:
     """The driver of a model, and the dialect it reads if its calls are text.
 
-    `grace` as in `TextDriver`, `late_leaks` as in `NativeDriver`. `listing` None is "server" where the API is known to
-    write prompts (`Capabilities.server_prompt`) and the dialect is the model's own, else "trained".
+    `grace` as in `TextDriver`, `late_leaks` as in `NativeDriver`. `asks`: a server of which nobody knows whether it
+    takes tools is asked. `listing` None is "server" where the API is known to write prompts
+    (`Capabilities.server_prompt`) and the dialect is the model's own, else "trained".
 
     "auto" is native where the model has calls of its own, else the dialect of the model's family, else
     `cogency-json`; whatever dialect a turn is in is read. "native" is native whatever is known of the model, "react"
@@ -66,6 +69,8 @@ def choose_driver(
         )
         made = _reader(provider, text, known, known, listing)(starts_in=starts_in, grace=grace)
         if dialect == "auto" and not provider.capabilities.tools:
+            if asks and getattr(provider, "is_unknown", False):
+                return AskedDriver(provider, NativeDriver(provider, fallback=made), made), text
             return made, text
         return NativeDriver(provider, fallback=made if dialect == "auto" else None, late_leaks=late_leaks), None
     if dialect == "react":

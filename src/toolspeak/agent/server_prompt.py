@@ -139,13 +139,13 @@ class ServerPromptDriver(TextDriver):
         return replace(message, parts=tuple(parts))
 
 
-async def writes_tools(provider: Provider) -> bool:
-    """Whether the server writes tools into the prompt where the tool choice is `none`: then a request with one has more
+async def writes_tools(provider: Provider, choice: ToolChoice = ToolChoice("none")) -> bool:
+    """Whether the server writes tools into the prompt where the tool choice is this: then a request with one has more
     tokens than the same without. It is counted, or two requests for one token tell. False where nobody says."""
     said = [Message.user("Hi")]
     try:
         plain = await _tokens(provider, ModelRequest(said))
-        told = await _tokens(provider, ModelRequest(said, [_PROBE], ToolChoice("none")))
+        told = await _tokens(provider, ModelRequest(said, [_PROBE], choice))
     except ProviderError:
         return False
     return plain is not None and told is not None and told - plain >= _PROBE_TOKENS

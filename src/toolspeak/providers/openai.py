@@ -29,9 +29,10 @@ class OpenAIProvider(ApiProvider):
 
     Without `base_url` it is OpenAI's own. Without `api_key` none is sent. `options` go into every request
     (`temperature`, …); a request's own come before them. `name` stands before the model in the provider's name.
-    `capabilities` are OpenAI's own at its address and, at any other, none until somebody says so; `chat` is the format
-    with what a service wants otherwise. `connection` is `timeout`, `retries`, `ca_file` and `clock`
-    (`ConnectionOptions`). Makes no connection before the first turn.
+    `capabilities` are OpenAI's own at its address and, at any other, none until somebody says so (`is_unknown`: an
+    agent asks the server whether it takes tools); `chat` is the format with what a service wants otherwise.
+    `connection` is `timeout`, `retries`, `ca_file` and `clock` (`ConnectionOptions`). Makes no connection before the
+    first turn.
 
     Raises UnknownProvider if there is neither base URL nor key, UsageError for a setting that cannot be.
     """
@@ -67,6 +68,7 @@ class OpenAIProvider(ApiProvider):
             done=True,
             counting=Counting("chat/completions/input_tokens"),  # llama.cpp's
         )
+        self.is_unknown = capabilities is None and bool(base_url)
         known = capabilities or (Capabilities() if base_url else capabilities_of("openai", model))
         super().__init__(name, model, endpoint, options=options, capabilities=known, **connection)
 

@@ -74,6 +74,7 @@ class Renderer:
         self._thoughts = thoughts
         self._at_start = True  # of a line
         self._streaming: Literal["", "text", "aside", "reasoning", "call"] = ""  # what may go on with the next delta
+        self._foreign: set[str] = set()  # dialects that are not the model's own, and were told of
         self._names: dict[int, str] = {}  # of the turn's calls, by index
         self._calls: dict[str, ToolCall | MalformedCall] = {}  # of the batch, by id
         self._requests: dict[str, ApprovalRequested] = {}
@@ -159,8 +160,9 @@ class Renderer:
         self._at_start, self._streaming = False, "call"
 
     def _accepted(self, notes: tuple[str, ...]) -> None:
-        others = other_dialects(notes)
+        others = [name for name in other_dialects(notes) if name not in self._foreign]
         if others:
+            self._foreign.update(others)
             self._line("! not in the model's own dialect, but in ", "yellow", one_line(" and ".join(others)))
         lenient = [note for note in notes if not note.startswith(DIALECT_NOTE)]
         if lenient:
