@@ -12,6 +12,7 @@ from agent_helpers import WatchedJournal
 
 from toolspeak import Agent, Decision, Effects, RunContext, RunError, Session, tool
 from toolspeak.agent import fold
+from toolspeak.agent.exports import export_session, import_session
 from toolspeak.agent.load import load_state
 from toolspeak.agent.suspend import close_run
 from toolspeak.data.events import CallSuspended, SubRunUsed
@@ -46,9 +47,8 @@ class Family:
             return f"{name} is put"
 
         if not isinstance(clerk, Agent):
-            clerk = Agent(
-                ScriptedProvider(clerk, follow=True, tools=True), [put], name="clerk", **(clerk_options or {})
-            )
+            self.clerk = ScriptedProvider(clerk, follow=True, tools=True)
+            clerk = Agent(self.clerk, [put], name="clerk", **(clerk_options or {}))
         self.put = put
 
         @tool(read_only=True)
@@ -249,6 +249,29 @@ def test_a_session_waits_and_goes_on():
 
     messages, answer = asyncio.run(scenario())
     assert (messages[-1], answer, family.puts) == ("Done.", "Nothing more.", ["a"])
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_an_exported_session_has_the_runs_it_waits_for(store, tmp_path: Path):
+    def journal(name):
+        return MemoryJournal() if store == "memory" else SqliteJournal(tmp_path / name)
+
+    async def scenario():
+        first, second = journal("one.db"), journal("two.db")
+        family = Family(ASKING, "Done.", journal=first)
+        waiting = await Session(family.boss).run("Go.")
+        lines = [line async for line in export_session(first, (await first.sessions())[0].session_id)]
+        await import_session(second, lines)
+        there = Family(ASKING, "Done.", journal=second)
+        result = await there.boss.resume(waiting.run_id, {waiting.waiting[0]: True})
+        (session,) = await second.sessions()
+        listed = len(await second.runs(session_id=session.session_id)), len(await second.runs())
+        counts = *listed, len(there.provider.requests), len(there.clerk.requests)
+        for each in (first, second):
+            await each.aclose()
+        return result.answer, there.puts, counts
+
+    assert asyncio.run(scenario()) == ("Done.", ["a"], (1, 2, 1, 1))
 
 
 def test_closing_a_run_closes_the_runs_it_waits_for():

@@ -6,10 +6,11 @@ import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from toolspeak.agent.load import load_state
 from toolspeak.agent.sessions import known_session
 from toolspeak.data.checks import Misfit, integer, kind_of, number, text
 from toolspeak.data.codec import dump, dumps, load, load_text, loads
-from toolspeak.data.events import Record
+from toolspeak.data.events import PAUSED, Record
 from toolspeak.data.messages import Message
 from toolspeak.errors import FormatError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
@@ -27,12 +28,25 @@ async def export_session(journal: Journal, session_id: str) -> AsyncGenerator[st
     Raises RunError if there is none.
     """
     info, runs = await _standing(journal, session_id)
+    runs = [each for run in runs for each in (run, *await _waited_for(journal, run))]
     head: dict[str, Any] = {"toolspeak_session": EXPORT, "records": sum(run.records for run in runs)}
     head |= {name: getattr(info, name) for name in _FIELDS}
     yield json.dumps({**head, "history": [dump(message) for message in info.history]})
     for run in runs:
         for record in (await journal.read(run.run_id))[: run.records]:
             yield dumps(record)
+
+
+async def _waited_for(journal: Journal, run: RunInfo) -> list[RunInfo]:
+    """The runs that a run's calls wait for, which go on with it."""
+    if run.status not in PAUSED:
+        return []
+    found: list[RunInfo] = []
+    for sub_run in (await load_state(journal, run.run_id)).sub_runs:
+        info = await journal.run(sub_run)
+        if info is not None:
+            found += [info, *await _waited_for(journal, info)]
+    return found
 
 
 async def _standing(journal: Journal, session_id: str) -> tuple[SessionInfo, Sequence[RunInfo]]:

@@ -70,11 +70,13 @@ def check_lease(run_id: str, lease: Lease | None, owner: str | None, epoch: int)
 
 
 def check_runs(session: SessionInfo, records: Sequence[Record]) -> None:
-    """Raises JournalError unless each run's records begin with RunStarted in this session and follow each other."""
+    """Raises JournalError unless each run's records begin with RunStarted in this session, or in none and by a tool of
+    a run before, and follow each other."""
     counts: dict[str, int] = {}
     for record in records:
         seq = counts.get(record.run_id, 0)
-        starts = isinstance(record.event, RunStarted) and record.event.session_id == session.session_id
+        of_tool = None if record.parent_run_id in counts else session.session_id
+        starts = isinstance(record.event, RunStarted) and record.event.session_id in (session.session_id, of_tool)
         if record.seq != seq or starts != (seq == 0):
             raise JournalError(
                 f"record {record.seq} of run {record.run_id} cannot come here in session {session.session_id}: expected"

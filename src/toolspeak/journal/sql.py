@@ -256,14 +256,15 @@ class SqlJournal(SqlLeases):
             if known:
                 raise there_already(session.session_id)
             for record in records:
-                stored = pack(record)
+                stored, of_session = pack(record), None
                 if isinstance(record.event, RunStarted):
+                    of_session = record.event.session_id  # None of a run that a tool started
                     if await db.rows("SELECT 1 FROM runs WHERE run_id = $1", record.run_id):
                         raise there_already(session.session_id)
                     # As it is stored, it belongs to the session; that has its version already.
                     record = replace(record, event=replace(record.event, session_id=None))
                 await self._add(db, record, stored, None)
-                if record.seq == 0:
+                if of_session is not None:
                     await db.change(
                         "UPDATE runs SET session_id = $1 WHERE run_id = $2", session.session_id, record.run_id
                     )
