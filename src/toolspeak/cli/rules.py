@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,7 +11,10 @@ import click
 from toolspeak.data.protected import protect
 from toolspeak.errors import FormatError, UsageError
 from toolspeak.execute import StandingRule, StandingRules
+from toolspeak.tools.builtin.folder import Folder
 from toolspeak.ui import printable
+
+_LOCK_SECONDS = 10.0
 
 
 @click.command("rules")
@@ -35,14 +39,34 @@ def open_rules(path: str) -> StandingRules:
     file = Path(path)
     protect(file, "the file of the rules that are kept")
 
-    def store(rules: StandingRules) -> None:
-        # Whoever reads the file finds the rules before or after, never half of them.
-        beside = file.with_name(f"{file.name}.{os.getpid()}.new")
-        beside.write_text(rules.dumps(), "utf-8")
-        beside.replace(file)
+    def read() -> list[StandingRule]:
+        return list(StandingRules.loads(file.read_text("utf-8") if file.exists() else ""))
 
+    def store(rules: StandingRules) -> None:
+        # What this process has added and revoked, to what another has written since: that must not come back, nor go.
+        try:
+            with Folder.top(os.path.realpath(file.parent)) as folder, folder.alone(_LOCK_SECONDS):
+                now, known = read(), [each.rule for each in seen]
+                mine = [each.rule for each in rules]
+                kept = [each for each in now if each.rule in mine or each.rule not in known]
+                there = [each.rule for each in kept]
+                last = max((int(each.id) for each in now if each.id.isdigit()), default=0)
+                for each in rules:
+                    if each.rule not in known and each.rule not in there:
+                        last += 1
+                        kept.append(replace(each, id=str(last)))
+                # Whoever reads the file finds the rules before or after, never half of them.
+                beside = file.with_name(f"{file.name}.{os.getpid()}.new")
+                beside.write_text(StandingRules(kept).dumps(), "utf-8")
+                beside.replace(file)
+        except (OSError, FormatError) as error:
+            raise UsageError(f"--rules {path}: the change was not kept: {error}") from error
+        seen[:] = rules
+
+    seen: list[StandingRule] = []
     try:
-        return StandingRules.loads(file.read_text("utf-8") if file.exists() else "", store)
+        seen += read()
+        return StandingRules(seen, store)
     except (OSError, ValueError, FormatError) as error:
         raise UsageError(f"--rules {path}: {error}") from None
 

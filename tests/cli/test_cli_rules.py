@@ -1,0 +1,34 @@
+"""The file of `--rules`: what two processes change in it at the same time is all there."""
+
+from __future__ import annotations
+
+from forked import completed_text
+from toolspeak.cli.rules import open_rules
+from toolspeak.data.approvals import Rule
+
+
+def listed(path):
+    return [(each.id, each.rule.tool) for each in open_rules(str(path))]
+
+
+def test_a_rule_that_was_revoked_does_not_come_back_with_another_processs_next_one(tmp_path):
+    path = tmp_path / "rules"
+    first = open_rules(str(path))
+    first.add(Rule("approve", "read"))
+    first.add(Rule("approve", "shell"))
+    done = completed_text(["rules", "rules", "--revoke", "2"], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first.add(Rule("approve", "list"))
+    assert [tool for _, tool in listed(path)] == ["read", "list"]
+
+
+def test_rules_of_two_processes_are_all_kept_each_under_an_id_of_its_own(tmp_path):
+    path = tmp_path / "rules"
+    first, second = open_rules(str(path)), open_rules(str(path))
+    first.add(Rule("approve", "read"))
+    second.add(Rule("approve", "list"))
+    second.add(Rule("approve", "read"))
+    first.add(Rule("approve", "find"))
+    assert listed(path) == [("1", "read"), ("2", "list"), ("3", "find")]
+    first.revoke("1")
+    assert [tool for _, tool in listed(path)] == ["list", "find"]
