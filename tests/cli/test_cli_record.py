@@ -70,9 +70,11 @@ def test_the_answers_of_a_person_are_played_where_there_is_none(tmp_path: Path):
     arguments = ("run", "Write.", "--model", f"scripted:{tmp_path / 'book.json'}", "--record", "run.jsonl")
     more = ("--journal", "none", "--rules", "rules.jsonl")
     with TerminalProcess(*arguments, *more, cwd=tmp_path, env=environment()) as terminal:
-        for answer in ("no, not that one\n", "y\n", "t\n"):
+        for answer in ("no, not that one\n", "y\n", "r\n"):
             terminal.read_until("(q)uit the run: ")
             terminal.type(answer)
+        terminal.read_until("Which?")
+        terminal.type("2\n")
         code, _ = terminal.finish()
     assert code == 0
     names = {path.name for path in tmp_path.iterdir()}
