@@ -117,3 +117,12 @@ def test_a_call_without_a_name_is_told_beside_a_good_one(dialect: Dialect):
         assert [type(call) for call in turn.calls].count(MalformedCall) == 1, reply
         assert [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)] in ([rest], [])
         check_splits(dialect, reply.replace(name, ""), TOOLS, splits=[list(reply.replace(name, ""))])
+
+
+def test_a_harmony_call_without_tokens_is_found_behind_what_only_begins_as_one():
+    harmony = get_dialect("harmony")
+    reply = 'I use to=fu and to=functions.reader, then:\ncommentary to=functions.read json{"file": "a"}'
+    check_splits(harmony, reply, TOOLS, splits=[list(reply), *([reply[:at], reply[at:]] for at in range(len(reply)))])
+    (call,) = read_turn(harmony, reply, TOOLS).calls
+    assert isinstance(call, ToolCall)
+    assert call.arguments == {"file": "a"}

@@ -204,15 +204,16 @@ class HarmonyParser(TurnParser):
 
     def _before_bare(self, text: str, position: int, out: list[Delta]) -> int | None:
         """In text: a call without tokens, if one may begin before any token does."""
-        found = BEGINNING.search(text, position)
-        at = found.start() if found else -1
-        if at < 0 or text.find("<|", position, at) >= 0 or in_code(self._quoting, text, position, at):
-            return None
-        verdict = decide(self._stripped, text, at)
-        if verdict == "text":
-            return None
-        self._say(text[position:at], out)
-        return self._hold(text, at) if verdict == "undecided" else self._open_bare(text, at, verdict, out)
+        token = text.find("<|", position)
+        quoting, seen = self._quoting, position
+        for found in BEGINNING.finditer(text, position, len(text) if token < 0 else token):
+            at = found.start()
+            quoting, seen = in_code(quoting, text, seen, at), at
+            verdict = "text" if quoting else decide(self._stripped, text, at)
+            if verdict != "text":
+                self._say(text[position:at], out)
+                return self._hold(text, at) if verdict == "undecided" else self._open_bare(text, at, verdict, out)
+        return None
 
     def _content(self, text: str, position: int, out: list[Delta]) -> int:
         if self._stripped is not None and not self._thinking:
