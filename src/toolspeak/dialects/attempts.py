@@ -44,9 +44,6 @@ class Said:
         self._pieces = [*pieces]
         self._length = sum(map(len, self._pieces))
 
-    def __bool__(self) -> bool:
-        return self._length > 0
-
     def append(self, text: str) -> None:
         self._pieces.append(text)
         self._length += len(text)
@@ -58,15 +55,11 @@ class Said:
         self._pieces, self._length = [], 0
 
     def copy(self) -> Said:
+        self._pieces = ["".join(self._pieces)]  # so that the next copy takes no longer, however many pieces came
         return Said(self._pieces)
 
-    def last(self, count: int = _KEPT) -> str:
-        """Its last characters."""
-        found, length = len(self._pieces), 0
-        while found and length < count:
-            found -= 1
-            length += len(self._pieces[found])
-        return "".join(self._pieces[found:])[-count:]
+    def last(self) -> str:
+        return "".join(self._pieces)[-_KEPT:]
 
 
 def may_attempt(here: Markdown) -> bool:
