@@ -46,7 +46,12 @@ _MISSING = "the gateway needs more than toolspeak brings: pip install 'toolspeak
 @click.option(
     "--dialect", default=None, metavar="NAME", help="How the model writes calls: a dialect, auto or native (auto)."
 )
-@click.option("--starts-in", type=click.Choice(["text", "reasoning"]), help="Where a reply starts (text).")
+@click.option(
+    "--starts-in",
+    type=click.Choice(["text", "reasoning"]),
+    help="Where a reply starts (text). An end marker of reasoning that nothing opened makes what stands before it "
+    "reasoning, under `text` too.",
+)
 @prompt_listing_option
 @click.option("--key-env", metavar="NAME", help="The environment variable that holds the upstream's key.")
 @click.option("--repair", type=click.IntRange(0, 3), help="How often a malformed call is asked for again (0).")

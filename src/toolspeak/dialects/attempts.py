@@ -65,7 +65,7 @@ class Said:
 def may_attempt(here: Markdown) -> bool:
     """Whether a marker that stands here may be an attempt: it begins a line, a numbered item or a sentence."""
     place = here.place
-    return place == "line" or (place == "item" and here.last == ".")
+    return place == "line" or (place == "item" and here.last == ".") or (place == "sentence" and here.last == "…")
 
 
 def attempted(tried: Found, end: EndMarker | None, window: str, names: Iterable[str], ending: bool) -> bool | None:

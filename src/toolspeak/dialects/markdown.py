@@ -12,12 +12,21 @@ from typing import Literal
 
 Place = Literal["line", "item", "sentence", "quoted", "indented", "cited"]
 """`line`: a line or a sentence begins there. `item`: so does a list item. `quoted`: right behind a quotation mark, a
-bracket or an emphasis. `indented`: as code is. `cited`: in a block quote or the row of a table."""
+bracket, an emphasis or a tag of HTML. `indented`: as code is. `cited`: in a block quote or the row of a table."""
 
 FENCE = re.compile(r"(?:`{3,}|~{3,})[\w+.-]{0,16}\s*")
 FENCE_START = re.compile(r"`{1,2}|~{1,2}|(?:`{3,}|~{3,})[\w+.-]{0,16}\s*")
-SENTENCE_ENDS = ".!?…。．｡！？؟۔।"
+SENTENCE_ENDS = ".!?。．｡！？؟۔।"
+_HTML = (
+    "(?ai:a|b|big|blockquote|center|cite|dd|del|div|dt|em|font|h[1-6]|i|ins|kbd|li|mark|p|q|s|samp|small|span"
+    "|strong|sub|summary|sup|td|th|tt|u|var)"
+)
+HTML_END = re.compile(rf"</{_HTML}\s*>")
+"""The end tag of an element whose text is read as it stands."""
+HTML_END_START = re.compile(r"<(?:/[a-zA-Z1-6]{0,10}\s?)?")
 
+_HTML_START = re.compile(rf"<{_HTML}(?:\s[^<>]*)?>\Z")
+_ABBREVIATION = re.compile(r"\b[^\W\d_]\.\s*\Z")
 _TICKS = re.compile(r"`+|~+")
 _TOKEN = re.compile(r"`+|~+|</?(?ai:pre|code)\b[^<>]{0,64}>?|<[/a-zA-Z]{0,5}\Z")
 _BLOCK = re.compile(r"`{3}|~{3}|<(?:(?ai:pre|code)\b)")
@@ -27,7 +36,7 @@ _PREFIX = re.compile(r"[ \t>]*(?:(?:[-*+•]|\d{1,9}[.)])[ \t]+[ \t>]*)*")
 _ITEM = re.compile(r"[ \t>]*(?:[-*+•]|\d{1,9}[.)])[ \t]+")
 _REMNANT = re.compile(r"\|[\w:]{1,48}\|?>")  # of a special token that lost its first character: no row of a table
 _INFO = re.compile(r"[\w+.-]{0,16}[ \t]*")
-_QUOTES = "\"'`“”„‟‘’‚‛«»‹›「『《〈【〔＂＇([{（［｛|*_"
+_QUOTES = "\"'`“”„‟‘’‚‛«»‹›「『《〈【〔＂＇([{（［｛|*_~"
 _INDENT = 4
 _HEAD, _SINCE, _TAIL = 64, 24, 256
 _LONGEST = 96  # characters of a run or a tag that are looked at
@@ -138,9 +147,10 @@ class Markdown:
             return "cited"
         if self._column <= _HEAD and _ITEM.fullmatch(self._head):
             return "item"
-        if self.last in _QUOTES:
+        if self.last in _QUOTES or (self.last == ">" and _HTML_START.search(self.line)):
             return "sentence" if self._spaced else "quoted"
-        return "sentence" if self._spaced and self.last not in SENTENCE_ENDS else "line"
+        ended = self.last in SENTENCE_ENDS and not (self.last == "." and _ABBREVIATION.search(self.line))
+        return "sentence" if self._spaced and not ended else "line"
 
     @property
     def joined(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from toolspeak.data.deltas import CallMalformed, CallStarted, Delta
 from toolspeak.data.values import quick
-from toolspeak.dialects.markdown import Markdown, is_uncased
+from toolspeak.dialects.markdown import HTML_END, HTML_END_START, Markdown, is_uncased
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
 Kind = Literal["fence", "code", "indented", "sentence", "span", "cited"]
@@ -31,7 +31,7 @@ NOT_RUN = "quoted_call"
 _BLANK = re.compile(r"[ \t]*")
 _QUOTES = "\"'“”„‟‘’«»‹›」』》〉】〕＂＇"
 _STOPS = ",;:!?，、；：！？؟،؛۔।"
-_CLOSERS = f"{_QUOTES}{_STOPS}.…。．｡)]}}）］｝`*_|"
+_CLOSERS = f"{_QUOTES}{_STOPS}.…。．｡)]}}）］｝`*_~|"
 _JOINTS = f"(–—-&/|{_QUOTES}{_STOPS}"
 _FENCE_LINE = re.compile(r"\n[ \t]*(?:```|~~~)")
 
@@ -102,6 +102,10 @@ def goes_on(rest: str, ending: bool) -> bool | None:
     if stop == len(rest):
         return None if not ending and len(rest) < MAX_CANDIDATE else False
     char = rest[stop]
+    if char == "<":
+        html = HTML_END.match(rest, stop) is not None
+        coming = not html and not ending and HTML_END_START.fullmatch(rest, stop)
+        return None if coming else html
     return char.islower() or is_uncased(char) or char in _JOINTS if stop else is_uncased(char) or char in _CLOSERS
 
 
