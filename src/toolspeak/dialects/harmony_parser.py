@@ -6,14 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache, partial
 
-from toolspeak.data.deltas import (
-    CallIgnored,
-    CallMalformed,
-    Delta,
-    ForgedResults,
-    ReasoningDelta,
-    TextDelta,
-)
+from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta, ForgedResults, ReasoningDelta, TextDelta
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.body import CUT
