@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+from family_checks import examples
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolspeak import Agent, tool
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall
@@ -120,6 +123,29 @@ def test_the_table_holds_in_every_dialect(name: str, row: str, what: str):
     if what != CALL:
         assert turn.text == text
         assert [getattr(call, "code", "") for call in turn.calls] == (["quoted_call"] if what == TOLD else [])
+
+
+FAMILIES = (
+    *("hermes", "qwen3-coder", "glm45", "minimax-m2", "deepseek-v3", "kimi-k2", "mistral-v11", "llama3-json"),
+    *("cogency-xml", "gemma4", "pythonic", "auto"),
+)
+
+
+@given(
+    name=st.sampled_from(FAMILIES),
+    rows=st.lists(st.sampled_from([row for row, what in ROWS if what == TEXT]), min_size=1, max_size=4),
+    calls=st.booleans(),
+)
+@examples(150)
+def test_a_text_of_examples_stays_text_and_the_call_behind_it_runs(name: str, rows: list[str], calls: bool):
+    dialect = get_dialect(name)
+    call = written(get_dialect("hermes") if name == "auto" else dialect)
+    said = "\n\n".join(["Well.", *rows]).replace("{call}", call) + "\n\n"
+    text = said + call * calls
+    turn = read_turn(dialect, text, TOOLS)
+    assert [type(each) for each in turn.calls] == [ToolCall] * calls
+    assert turn.text == said
+    check_splits(dialect, text, TOOLS, splits=[list(chunks(text, 1)), list(chunks(text, 7))])
 
 
 BARE = '{"name": "run", "arguments": {"command": "ls"}}'
