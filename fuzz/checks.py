@@ -34,7 +34,7 @@ SECONDS, SECONDS_PER_CHARACTER = 2.0, 0.002
 GROWTH = 9.0
 """How much longer four times the text may take: 4 is linear, 16 quadratic."""
 
-KEPT, KEPT_PER_CHARACTER = 128 * 1024, 16
+KEPT, KEPT_PER_CHARACTER = 160 * 1024, 16
 """Bytes a parser may keep: always, and of the block it reads (raw text and values, four bytes a character at most)."""
 
 HELD_PER_CHARACTER = 128

@@ -24,7 +24,7 @@ from toolspeak.dialects.openings import Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE, Problem
 from toolspeak.dialects.schema_text import example_tools, sample_arguments
 
-_KEPT = 1 << 16
+_KEPT = 1 << 14
 _TAG = 64
 """Characters that a tag takes at most."""
 

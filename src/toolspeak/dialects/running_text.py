@@ -66,7 +66,7 @@ class TextParser(ThinkingParser):
         self._position += len(chunk)
         self._unread.append(chunk)
         self._seen.append(chunk)
-        if len(self._unread) > MOST_UNREAD:
+        if len(self._unread) > MOST_UNREAD or len(chunk) > MOST_UNREAD:
             self._read_up()
         return [self._text_kind(chunk)]
 

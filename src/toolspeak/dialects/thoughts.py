@@ -278,7 +278,7 @@ class ThinkingParser(TurnParser):
         if stop > start:
             piece = text[start:stop]
             self._unread.append(piece)
-            if len(self._unread) > MOST_UNREAD:
+            if len(self._unread) > MOST_UNREAD or len(piece) > MOST_UNREAD:
                 self._read_up()
             if kind is TextDelta:
                 self._seen.append(piece)
