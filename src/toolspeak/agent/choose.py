@@ -21,6 +21,7 @@ from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Toolset
 
+_SECTIONS = get_args(Section)
 DEFAULT_DIALECT = "cogency-json"
 """What a model is told to write whose own dialect is not known: JSON between plain tags, which every server passes."""
 
@@ -47,8 +48,8 @@ def choose_driver(
     """
     if listing is not None and listing not in get_args(PromptListing):
         raise UsageError(f"there is no listing {suggest(str(listing), get_args(PromptListing))}")
-    if starts_in not in get_args(Section):
-        raise UsageError(f"starts_in is {' or '.join(map(repr, get_args(Section)))}, not {starts_in!r}")
+    if starts_in not in _SECTIONS:
+        raise UsageError(f"starts_in is {' or '.join(map(repr, _SECTIONS))}, not {starts_in!r}")
     if isinstance(model, type):
         raise UsageError(f"model is the class {model.__name__}; give an instance of it")
     if not isinstance(model, str) and hasattr(model, "turn"):
@@ -103,7 +104,7 @@ def _named(name: str, model: str) -> Dialect:
 
 def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
     """The tool choice that is meant. Raises UnknownTool for a name that no tool has, UsageError without any tool."""
-    if not isinstance(cast("object", choice), str | ToolChoice):
+    if type(choice) is not str and not isinstance(cast("object", choice), ToolChoice):
         raise UsageError(f"tool_choice is 'auto', 'required', 'none', a tool's name or a ToolChoice, not {choice!r}")
     asked = ToolChoice.of(choice) if isinstance(choice, str) else choice
     if asked.mode in ("auto", "none"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import signature
+from types import MappingProxyType
 from typing import Any, TypedDict, cast
 
 from toolspeak.agent.compaction import Window
@@ -16,6 +17,7 @@ from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.content import Unserialisable, jsonable
 
 _NO_SECRETS = Secrets()
+_USUAL_LIMITS = Limits()
 _HISTORY = "a list of Messages, say the `messages` of an earlier RunResult"
 _EACH_LIMIT = ("steps", "calls", "seconds", "tokens", "repeats", "failures", "cost")
 
@@ -109,34 +111,47 @@ def check_settings(
     cassette: object,
 ) -> None:
     """Raises UsageError for a setting of an agent that cannot be meant, with what belongs there."""
-    check_limits(limits)
-    _is(concurrency, Concurrency, "concurrency", "a Concurrency, say Concurrency(batch=4)")
-    for what, each in (("interceptors", interceptors), ("observers", observers)):
-        if not isinstance(each, Sequence):
-            raise UsageError(f"{what} is a list, not {_shown(each)}; write {what}=[it]")
-    for each in cast("Sequence[object]", interceptors):
-        if isinstance(each, type):
-            raise UsageError(f"interceptors holds the class {each.__name__}; give an instance, {each.__name__}()")
-    for each in cast("Sequence[object]", observers):
-        if not callable(each):
-            raise UsageError(f"an observer is a function of one event, not {_shown(each)}")
+    # An agent is made in 10 µs: what is as usual is passed over by its type.
+    if type(limits) is not Limits or limits != _USUAL_LIMITS:
+        check_limits(limits)
+    if type(concurrency) is not Concurrency:
+        _is(concurrency, Concurrency, "concurrency", "a Concurrency, say Concurrency(batch=4)")
+    if interceptors != ():
+        for each in _listed(interceptors, "interceptors"):
+            if isinstance(each, type):
+                raise UsageError(f"interceptors holds the class {each.__name__}; give an instance, {each.__name__}()")
+    if observers != ():
+        for each in _listed(observers, "observers"):
+            if not callable(each):
+                raise UsageError(f"an observer is a function of one event, not {_shown(each)}")
     if journal is not None and not hasattr(journal, "append"):
         remedy = "open one with SqliteJournal(path) or open_journal(url)"
         raise UsageError(f"journal is a Journal, not {_shown(journal)}; {remedy}")
     if cassette is not None and not hasattr(cassette, "recording"):
         raise UsageError(f"cassette is a Cassette, not {_shown(cassette)}; write Cassette(path)")
-    kept = "a StandingRules; rules that decide first are policy=[Rule(…), …]"
-    _is(rules, StandingRules, "rules", kept, optional=True)
-    _is(window, int | Window, "window", "a number of tokens or a Window", optional=True)
-    _is(instructions, str, "instructions", "a text")
-    _is(name, str, "name", "a text")
-    is_seconds = isinstance(tool_timeout, int | float) and not isinstance(tool_timeout, bool) and tool_timeout > 0
-    if tool_timeout is not None and not is_seconds:
-        wanted = "a number of seconds above 0, or None for no limit"
-        raise UsageError(f"tool_timeout is {wanted}, not {_shown(tool_timeout)}")
-    _is(prices, Mapping, "prices", "a dict of Prices by 'provider:model'")
-    for model, price in cast("Mapping[object, object]", prices).items():
-        _is(price, Price, f"prices[{model!r}]", "a Price")
+    if rules is not None:
+        _is(rules, StandingRules, "rules", "a StandingRules; rules that decide first are policy=[Rule(…), …]")
+    if window is not None:
+        _is(window, int | Window, "window", "a number of tokens or a Window")
+    if type(instructions) is not str:
+        _is(instructions, str, "instructions", "a text")
+    if type(name) is not str:
+        _is(name, str, "name", "a text")
+    if tool_timeout is not None:
+        is_number = isinstance(tool_timeout, int | float) and not isinstance(tool_timeout, bool)
+        if not is_number or not cast("float", tool_timeout) > 0:
+            wanted = "a number of seconds above 0, or None for no limit"
+            raise UsageError(f"tool_timeout is {wanted}, not {_shown(tool_timeout)}")
+    if type(prices) is not MappingProxyType or prices:
+        _is(cast("object", prices), Mapping, "prices", "a dict of Prices by 'provider:model'")
+        for model, price in cast("Mapping[object, object]", prices).items():
+            _is(price, Price, f"prices[{model!r}]", "a Price")
+
+
+def _listed(value: object, name: str) -> Sequence[object]:
+    if not isinstance(value, Sequence):
+        raise UsageError(f"{name} is a list, not {_shown(value)}; write {name}=[it]")
+    return cast("Sequence[object]", value)
 
 
 def rules_of(executor: object, rules: StandingRules | None) -> StandingRules:
