@@ -35,31 +35,20 @@ _MARKS = tuple("<>[]|")
 _SAMPLE = ToolSpec("tool_name", "", {"type": "object", "properties": {"argument": {}}, "required": ["argument"]})
 
 
-class Said:
-    """The end of the text so far, at most `_KEPT` characters."""
-
-    __slots__ = ("_length", "_pieces")
-
-    def __init__(self, pieces: Iterable[str] = ()) -> None:
-        self._pieces = [*pieces]
-        self._length = sum(map(len, self._pieces))
-
-    def append(self, text: str) -> None:
-        self._pieces.append(text)
-        self._length += len(text)
-        if self._length > 2 * _KEPT:
-            self._pieces = [self.last()]
-            self._length = len(self._pieces[0])
-
-    def clear(self) -> None:
-        self._pieces, self._length = [], 0
+class Said(list[str]):
+    """The text so far, in pieces; of what was cut off in front the last `_KEPT` characters are there."""
 
     def copy(self) -> Said:
-        self._pieces = ["".join(self._pieces)]  # so that the next copy takes no longer, however many pieces came
-        return Said(self._pieces)
+        self[:] = ["".join(self)] if self else []  # so that the next copy takes no longer, however many pieces came
+        return Said(self)
+
+    def cut(self) -> None:
+        """Forgets what is not kept."""
+        self[:] = [self.last()]
 
     def last(self) -> str:
-        return "".join(self._pieces)[-_KEPT:]
+        """Its last characters."""
+        return "".join(self)[-_KEPT:]
 
 
 def may_attempt(here: Markdown) -> bool:

@@ -57,7 +57,7 @@ class BlockParser(TextParser):
             self._begin_section()
             self._depth, self._thought, self._restated = 1, marker, self._restated or not marker.nested
             self._state = self._label if marker.label else self._reasoning
-            self._thought_ends = (self._ends[marker],)
+            self._thought_ends = (self._marks.ends[marker],)
             return body_at
         if marker.kind == "calls":
             self._marked = self._marked or marker.place == "anywhere"
@@ -66,7 +66,7 @@ class BlockParser(TextParser):
         else:
             body = ResultsBody(self._format.caps)
         body.start = self._position + body_at
-        self._block = OpenBlock(marker, self._ends.get(marker), body, found.notes, found.fence)
+        self._block = OpenBlock(marker, self._marks.ends.get(marker), body, found.notes, found.fence)
         if found.problem is not None:
             self._fail(self._block, found.problem, self._position + at)
         else:
@@ -81,13 +81,18 @@ class BlockParser(TextParser):
     def _body(self, text: str, position: int, out: list[Delta]) -> int:
         block = self._expect_block()
         body = block.body
+        if body.undecided:
+            reader = body.choose(text, position)
+            if reader is None:
+                return self._hold(text, position)
+            reader.start = body.start
+            block.body = body = reader
         stop = body.feed(text, position, out)
         if body.problem is not None and (behind := self._skip_frame(block, text, stop)) > stop:
             return behind
-        if body.problem is not None and body.recover():
-            return stop
         if body.problem is not None:
-            self._fail(block, body.problem, body.start + body.problem_offset)
+            if not body.recover():
+                self._fail(block, body.problem, body.start + body.problem_offset)
         elif body.done and block.end is None:
             self._finish(block, out)
         elif body.done:
@@ -224,14 +229,16 @@ class BlockParser(TextParser):
         if self._held and self._state == self._text and self._waits_to_end():
             self._ending = "normal" if normal else "cut"
             out += self.feed("")
-        self._end_thoughts(out, normal)
+        if self._draft is not None:
+            self._end_thoughts(out, normal)
         if self._quote is not None:
             self._end_quote(self._quote, out, normal)
         elif self._block is not None:
             self._close_block(out, normal)
         elif self._held:
             self._close_candidate(out, normal)
-        self._tell_hidden(out)
+        if self._hidden is not None:
+            self._tell_hidden(out)
         if self._state == self._text and self._batch.begun:
             self._report_unmarked(self._position, out)
         elif self._state == self._text:

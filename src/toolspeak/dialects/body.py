@@ -83,23 +83,28 @@ class Body(ABC):
     the chunk was taken, all but a short rest that is to come again with more behind it. `calls` are the calls
     read, well-formed or malformed in their position; those whose index is in `doubted` may be cut, as the rest of a
     value seems to stand behind them. `start` is where the body begins in the turn: whoever makes it
-    sets that.
+    sets that. One that is `undecided` has to `choose` its reader first.
     """
 
     start = 0
+    problem_offset = 0
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
         self.done = False
         self.problem: Problem | None = None
-        self.problem_offset = 0
         self.raw = Buffer(caps.characters)
         self.calls: list[CallCompleted | CallMalformed] = []
         self.notes: tuple[str, ...] = ()
-        self.doubted: set[int] = set()
+        self.doubted: frozenset[int] = frozenset()
+        self.undecided = False
 
     @abstractmethod
     def feed(self, text: str, start: int, out: list[Delta]) -> int: ...
+
+    def choose(self, text: str, start: int) -> Body | None:
+        """Where it is `undecided`: the reader of a body that begins at text[start]; None asks for more of it."""
+        return self
 
     def resume(self) -> bool:
         """Takes back a problem at the first character that was not taken, which is left out; whether that can be."""
@@ -140,62 +145,14 @@ class Body(ABC):
 
 
 class ChosenBody(Body):
-    """A body that one of several readers reads: which, its beginning says."""
+    """In place of a body that one of several readers reads, until its beginning says which."""
 
-    _reader: Body | None = None
-
-    @abstractmethod
-    def choose(self, text: str, start: int) -> Body | None:
-        """The reader of a body that begins at text[start]; None asks for more of it."""
+    def __init__(self, caps: Caps) -> None:
+        super().__init__(caps)
+        self.undecided = True
 
     def feed(self, text: str, start: int, out: list[Delta]) -> int:
-        if self._reader is None:
-            self._reader = self.choose(text, start)
-            if self._reader is None:
-                return start
-            self._reader.start, self.raw, self.calls = self.start, self._reader.raw, self._reader.calls
-            self.doubted = self._reader.doubted
-        stop = self._reader.feed(text, start, out)
-        self._follow(self._reader)
-        return stop
-
-    def resume(self) -> bool:
-        if self._reader is None or not self._reader.resume():
-            return False
-        self._follow(self._reader)
-        return True
-
-    def recover(self) -> bool:
-        if self._reader is None or not self._reader.recover():
-            return False
-        self._follow(self._reader)
-        return True
-
-    def run(self) -> Run | None:
-        return self._reader.run() if self._reader else None
-
-    def end(self, out: list[Delta]) -> None:
-        if self._reader:
-            self._reader.end(out)
-            self._follow(self._reader)
-
-    def is_whole(self) -> bool:
-        return self._reader is not None and self._reader.is_whole()
-
-    def may_end(self, rest: str) -> bool:
-        return self._reader is not None and self._reader.may_end(rest)
-
-    def hint(self) -> str:
-        return self._reader.hint() if self._reader else ""
-
-    def release(self) -> None:
-        if self._reader is not None:
-            self._reader.release()
-        super().release()
-
-    def _follow(self, reader: Body) -> None:
-        self.done, self.notes = reader.done, reader.notes
-        self.problem, self.problem_offset = reader.problem, reader.problem_offset
+        return start
 
 
 class ResultsBody(Body):

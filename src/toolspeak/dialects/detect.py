@@ -56,12 +56,7 @@ class AutoParser(BlockParser):
         self._rest: Parser | None = None
         self._first = self._offset = 0  # the index of the rest's first call, the rest's place in the turn
         batch = own[0].batch if own else _ALL
-        thoughts = known.thoughts
-        super().__init__(BlockFormat(self._union, batch, self._new_body), starts_in if thoughts else "text")
-        if thoughts:
-            self._thought = thoughts[0]
-            self._thought_ends = known.thought_ends
-            self._may_begin_end = known.thought_end_starts
+        super().__init__(BlockFormat(self._union, batch, self._new_body), starts_in if known.thinks else "text")
         if known.may_begin and self._state == self._text:
             self._state = self._begin
 

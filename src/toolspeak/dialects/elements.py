@@ -137,7 +137,7 @@ class ElementCalls(CallSteps):
             self._state = self._prose
         else:
             if self.calls and text.startswith(self._syntax.argument_end, position):
-                self.doubted.add(self.calls[-1].index)
+                self.doubted |= {self.calls[-1].index}
             self._expected(f"{self._syntax.call}… or {self._block_end}", text, position)
         return position
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from toolspeak.dialects.candidates import beginning_of
+
 MAX_END = 64
 """Characters an end marker may take, white space included."""
 
@@ -33,10 +35,7 @@ class EndMarker:
     @property
     def beginning(self) -> str:
         """A pattern that matches where the marker, whole or cut by the end of the text, may begin."""
-        if self._pattern:
-            own = rf"<\s*(?:/\s*(?:(?ai:{self.text[2]})|\Z)|\Z)"
-        else:
-            own = f"{re.escape(self.text[0])}(?:{re.escape(self.text[1:2])}|\\Z)"
+        own = rf"<\s*(?:/\s*(?:(?ai:{self.text[2]})|\Z)|\Z)" if self._pattern else beginning_of([self.text])
         return "|".join([own, *(other.beginning for other in self._others)])
 
     def find_candidate(self, text: str, at: int) -> int:

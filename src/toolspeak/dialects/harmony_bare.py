@@ -6,11 +6,11 @@ import re
 from functools import lru_cache
 from typing import Literal
 
-from toolspeak.dialects.markers import start_of
+from toolspeak.dialects.candidates import beginning_of
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
 RECIPIENT = "to=functions."
-BEGINNING = re.compile(start_of(RECIPIENT))
+BEGINNING = re.compile(beginning_of([RECIPIENT]))
 _BEHIND = ("json", "code", "commentary", "analysis")
 FILLER = re.compile(r"\s*(?:assistant)?\s*(?:commentary|analysis|final)?\s*")
 

@@ -111,7 +111,7 @@ class JsonCall:
                 where = f'put the arguments into "{shape.arguments_key}": {shape.example}'
                 return Problem("no_arguments", f'"{shorten(beside)}" {what}; {where}')
         if arguments is not None:
-            return says_types(arguments, spec)
+            return says_types(arguments, spec) if "type" in arguments else None
         if shape.arguments_required:
             return Problem("no_arguments", f'the key "{shape.arguments_key}" is missing; write {shape.example}')
         if self.null and spec and spec.parameters.get("required"):

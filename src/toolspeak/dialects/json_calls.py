@@ -29,6 +29,8 @@ class JsonCalls(Steps):
     _call: JsonCall
     _scanner: JsonScanner
     _value: Buffer  # of the value or key being scanned
+    _key = ""
+    _left_out = 0  # characters that the scanner passed over
 
     def __init__(
         self,
@@ -47,18 +49,16 @@ class JsonCalls(Steps):
         self._state = self._start
         self._scanning = False
         self._in_array = False
-        self._key = ""
-        self._fault: Problem | None = None  # what the scanner passed over, and how many characters
-        self._left_out = 0
+        self._fault: Problem | None = None  # what the scanner passed over
 
     def feed(self, text: str, start: int, out: list[Delta]) -> int:
         position, end = start, len(text)
         self._base = self.raw.length - start
-        while not self.done and self.problem is None:
-            if not self._scanning:
+        while position < end and not self.done and self.problem is None:
+            if text[position] <= " " and not self._scanning:
                 position = skip_space(text, position)
-            if position >= end:
-                break
+                if position == end:
+                    break
             position = self._state(text, position, out)
         self.raw.add(text[start:position])
         return position
@@ -120,7 +120,8 @@ class JsonCalls(Steps):
 
     def _scan_element(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._scan(text, position)
-        stop += self._passed_over()
+        if self._fault is not None:
+            stop += self._passed_over()
         if self._scanner.done:
             self._scanning = False
             self._end_call(text, stop, out)
@@ -150,7 +151,8 @@ class JsonCalls(Steps):
     def _scan_key(self, text: str, position: int, out: list[Delta]) -> int:
         stop = self._scan(text, position)
         self._value.add(text[position:stop])
-        stop += self._passed_over()
+        if self._fault is not None:
+            stop += self._passed_over()
         if self._scanner.done:
             key = decode_json(self._value.value())
             self._take_key(key if isinstance(key, str) else "", out)
@@ -172,6 +174,13 @@ class JsonCalls(Steps):
 
     def _value_start(self, text: str, position: int, out: list[Delta]) -> int:
         call = self._call
+        if self._key == call.arguments_key and call.problem is None and text[position] == "{":
+            whole = whole_object(text, position, self.caps)
+            if whole is not None:
+                call.arguments, stop = whole
+                self._argument_text(text[position:stop], out)
+                self._state = self._after_value
+                return stop
         if text[position] == '"' and self._key == "function" and self._shape.wraps and call.name is None:
             self._key = self._shape.name_key  # Llama 3 writes the name so at times
         if self._key in (self._shape.name_key, self._shape.id_key) and not self._shape.keyed:
@@ -183,13 +192,6 @@ class JsonCalls(Steps):
         if text[position] == "{" and self._key == "function" and self._shape.wraps and not call.nested:
             call.nested, self._state = True, self._first_key
             return position + 1
-        if self._key == call.arguments_key and call.problem is None and text[position] == "{":
-            whole = whole_object(text, position, self.caps)
-            if whole is not None:
-                call.arguments, stop = whole
-                self._argument_text(text[position:stop], out)
-                self._state = self._after_value
-                return stop
         self._new_value(self._scan_value)
         if self._key != call.arguments_key or call.problem is not None:
             return position
@@ -286,7 +288,7 @@ class JsonCalls(Steps):
 
     def _announce(self, out: list[Delta]) -> None:
         call = self._call
-        if call.name is not None and not self._says_no_call(call.name):
+        if call.name is not None and not (self._shape.no_calls and self._says_no_call(call.name)):
             call.started = True
             out.append(CallStarted(self._index, call.name, call.id))
             if call.held:
@@ -333,8 +335,7 @@ class JsonCalls(Steps):
             self._call.problem = self._call.problem or extra
             return position + 1
         self._end_call(text, position, out)
-        self._state = self._after_element
-        return position
+        return self._after_element(text, position, out)
 
     def end(self, out: list[Delta]) -> None:
         if self._several and not self._in_array:
@@ -348,7 +349,7 @@ class JsonCalls(Steps):
         self._state = self._after_element
         if not self._in_array and not self._several:
             self.done = True
-        if call.problem is None and self._says_no_call(call.name or ""):
+        if self._shape.no_calls and call.problem is None and self._says_no_call(call.name or ""):
             return
         if call.problem is not None or call.name is None:
             problem = call.problem or Problem("no_name", "")
@@ -396,8 +397,8 @@ class JsonCalls(Steps):
     def _scan(self, text: str, position: int) -> int:
         scanner = self._scanner
         stop = scanner.feed(text, position)
-        problem, back = scanner.problem, scanner.back
-        if problem is not None:
+        if scanner.problem is not None:
+            problem, back = scanner.problem, scanner.back
             left_out = scanner.pass_over(text[stop : stop + 1]) if self._shape.alone else None
             if left_out is None:
                 self.problem, self.problem_offset = problem, self._base + stop - back

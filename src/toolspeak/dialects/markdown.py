@@ -129,6 +129,11 @@ class Markdown:
         return self._ticks > 0
 
     @property
+    def is_new(self) -> bool:
+        """Whether it has read nothing."""
+        return self.tail == "" and not self._goes_on
+
+    @property
     def is_cut(self) -> bool:
         """Whether `tail` may not be the whole text."""
         return len(self.tail) == _TAIL

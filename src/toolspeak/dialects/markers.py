@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Literal, Protocol
 
 from toolspeak.data.values import changed, quick
+from toolspeak.dialects.candidates import Beginnings, candidate_pattern
 from toolspeak.dialects.end_marker import EndMarker, beginnings
 from toolspeak.dialects.markdown import FENCE, FENCE_START, run_end
-from toolspeak.dialects.openings import Alone, Answer, AtEnd, Opening, Signature, Tag
+from toolspeak.dialects.openings import Alone, Answer, AtEnd, Matches, Opening, Signature, Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE, Problem
 
 LLAMA_HEAD = "<|start_header_id|>assistant<|end_header_id|>"
@@ -135,6 +136,10 @@ class Table(Protocol):
     @property
     def candidate(self) -> re.Pattern[str]: ...
 
+    def behind(self, text: bool) -> Table:
+        """What tells it where the turn has text already, or where it begins: there more markers may stand."""
+        ...
+
     def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict: ...
 
     def tried(self, text: str, at: int) -> Found | None:
@@ -154,6 +159,7 @@ class MarkerTable:
         self, markers: Sequence[Marker], specials: Iterable[str] = (), severed: str = "", stops: Sequence[str] = ()
     ) -> None:
         self._specials = tuple(specials)
+        self._given, self._stops = markers, stops
         self.markers = (*markers, *(Marker("noise", text, None, _end_token(text)) for text in self._specials))
         self._frames = (*self._specials, *(each.text for each in markers if isinstance(each.opening, AtEnd)), *stops)
         self._severed = severed
@@ -161,11 +167,9 @@ class MarkerTable:
         self._signed = [(each, each.opening) for each in self.markers if isinstance(each.opening, Signature)]
         literal = [each for each in self.markers if not each.element and not isinstance(each.opening, Signature)]
         self._literals = sorted(literal, key=lambda marker: len(marker.text), reverse=True)
-        starts = {"`", "~", *(each.text for each in self.markers if not isinstance(each.opening, Signature))}
-        starts |= {char for _, signature in self._signed for char in signature.first if not char.isalpha()}
-        starts |= {part for _, signature in self._signed for part in signature.parts[:1] if isinstance(part, str)}
-        starts |= {word for _, signature in self._signed for word in signature.words}
-        self.starts = frozenset(starts)
+        self.starts = {"`", "~"}
+        for marker in self.markers:
+            self.starts |= set(marker.opening.starts if isinstance(marker.opening, Signature) else (marker.text,))
 
     # Compiled when asked for: of all dialects a program reads one, or those that its models write.
 
@@ -177,9 +181,40 @@ class MarkerTable:
     def markup(self) -> Markup:
         return self._markup
 
+    def behind(self, text: bool) -> MarkerTable:
+        return self._behind_text if text else self
+
+    @cached_property
+    def _behind_text(self) -> MarkerTable:
+        """Without the markers that only begin a turn, which are brackets everywhere else."""
+        given = [marker for marker in self._given if marker.place != "start"]
+        if len(given) == len(self._given):
+            return self
+        return MarkerTable(given, self._specials, self._severed, self._stops)
+
     @cached_property
     def _candidate(self) -> re.Pattern[str]:
-        return candidate_pattern(self.starts)
+        return candidate_pattern([self.beginnings], (end.beginning for end in self.markup.thought_ends))
+
+    @cached_property
+    def beginnings(self) -> Beginnings:
+        """How markers begin."""
+        texts, words, patterns = {"`", "~"}, set[str](), set[str]()
+        for marker in self.markers:
+            opening = marker.opening
+            if isinstance(opening, Matches) and opening.within and len(marker.text) == 1:
+                patterns.add(re.escape(marker.text) + opening.beginning_within)
+            elif marker.element:
+                texts |= {marker.text[:2].lower(), marker.text[:2].upper()}
+            elif not isinstance(opening, Signature):
+                texts.add(marker.text)
+            elif marker.place == "word":
+                words |= set(opening.starts)
+            elif len(opening.first) == len(opening.starts[0]) == 1:
+                patterns.add(opening.beginning)
+            else:
+                texts |= set(opening.starts)
+        return Beginnings(texts, words, patterns)
 
     @cached_property
     def _markup(self) -> Markup:
@@ -205,13 +240,28 @@ class MarkerTable:
     @cached_property
     def _twos(self) -> Container[str]:
         """How candidates of two characters and more begin that may be markers, but for those in `_ones`."""
-        return frozenset(each.text[:2].lower() for each in self.markers if not isinstance(each.opening, Signature))
+        return {text[:2].lower() for text in self.starts} | {"``", "~~"}
 
     @cached_property
     def _ones(self) -> Container[str]:
         """The first characters of candidates that may be markers whatever follows."""
-        short = {each.text.lower() for each in self.markers if len(each.text) < 2}
-        return frozenset(short.union(*(signature.first for _, signature in self._signed), "`~"))
+        return {text for text in self.starts if len(text) == 1} - {"`", "~"}
+
+    @cached_property
+    def _beginning(self) -> Mapping[str, Sequence[Marker]]:
+        """The markers that are taken literally, by their first characters, one and two."""
+        found: dict[str, list[Marker]] = {}
+        for marker in self._literals:
+            for start in {marker.text[:1], marker.text[:2]}:
+                found.setdefault(start, []).append(marker)
+        return {
+            start: [*each, *(m for m in found[start[0]] if len(m.text) < len(start))] for start, each in found.items()
+        }
+
+    @cached_property
+    def _signature(self) -> re.Pattern[str]:
+        """Matches where one of the signatures may begin."""
+        return re.compile("|".join(dict.fromkeys(each.beginning for _, each in self._signed)) or "(?!)")
 
     @cached_property
     def _usual_markers(self) -> Sequence[Marker]:
@@ -228,8 +278,7 @@ class MarkerTable:
         if isinstance(marker.opening, Signature):
             return marker is self._signed[0][0]  # the others have to wait for what this one says
         others = [each.text for each in self.markers if each is not marker and not isinstance(each.opening, Signature)]
-        signed = any(marker.text[0] in signature.first for _, signature in self._signed)
-        return not signed and not any(text.startswith(marker.text) for text in others)
+        return not self._signature.match(marker.text) and not any(text.startswith(marker.text) for text in others)
 
     def _usual_start(self, marker: Marker) -> str:
         if isinstance(marker.opening, Signature):
@@ -257,10 +306,7 @@ class MarkerTable:
             start, run = fence.end(), held[: run_end(held, 0)]
         elif in_code:
             return "text"
-        first = held[start]
-        for marker, signature in self._signed:
-            if first not in signature.first:
-                continue
+        for marker, signature in self._signed if self._signed and self._signature.match(held, start) else ():
             body = signature.decide(held, start, start)
             if isinstance(body, int):
                 return Found(marker, body, run, ("code_fence",) if start else ())
@@ -296,7 +342,8 @@ class MarkerTable:
 
     def _match(self, held: str, start: int) -> tuple[Marker | None, int, list[str]]:
         """The whole marker at `start`, where it ends, and what was accepted leniently."""
-        for marker in self._literals:
+        beginning = self._beginning
+        for marker in beginning.get(held[start : start + 2]) or beginning.get(held[start : start + 1], ()):
             if held.startswith(marker.text, start) and not _in_longer_name(marker, held, start + len(marker.text)):
                 return marker, start + len(marker.text), []
         found = self._marker.match(held, start) if self._marker else None
@@ -309,8 +356,9 @@ class MarkerTable:
         return marker, found.end(), notes
 
     def _may_become_marker(self, text: str) -> bool:
-        if any(marker.text.startswith(text) for marker in self._literals):
-            return True
+        for marker in self._beginning.get(text[:2], ()):
+            if marker.text.startswith(text):
+                return True
         lowered = text.lower()
         for name in self._elements:
             start = f"<{name}"
@@ -324,32 +372,6 @@ class MarkerTable:
 def _in_longer_name(marker: Marker, held: str, stop: int) -> bool:
     """Whether the beginning of a tag stands in one of a longer name: `<function` in `<function_calls>`."""
     return isinstance(marker.opening, Tag) and marker.text[-1].isalnum() and held.startswith("_", stop)
-
-
-def candidate_pattern(starts: Iterable[str]) -> re.Pattern[str]:
-    """Finds where one of these texts may begin: by its first character, or by its first four letters, for a letter
-    alone is everywhere in prose."""
-    texts = set(starts)
-    chars = "".join(re.escape(char) for char in sorted({text[0] for text in texts}))
-    words = sorted({text[:4] for text in texts if text[0].isalpha()})
-    if not words:
-        return re.compile(f"[{chars}]")
-    # One class of characters in front, which the search looks for in one loop, thrice as fast as for alternatives.
-    letters = "".join(sorted({word[0] for word in words}))
-    return re.compile(f"[{chars}](?:(?<![{letters}])|{'|'.join(f'(?<={word[0]}){_rest_of(word)}' for word in words)})")
-
-
-def start_of(text: str) -> str:
-    """A pattern that finds a text, or what there is of it at the end."""
-    return re.escape(text[0]) + _rest_of(text)
-
-
-def _rest_of(text: str) -> str:
-    """What follows the first character of it there."""
-    pattern = ""
-    for char in reversed(text[1:]):
-        pattern = rf"(?=\Z|{re.escape(char)}{pattern})"
-    return pattern
 
 
 def in_code(quoting: bool, text: str, start: int, stop: int) -> bool:

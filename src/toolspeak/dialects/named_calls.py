@@ -46,7 +46,7 @@ def one_of(names: Sequence[str], before: str = "") -> re.Pattern[str]:
     """One of these names, whole, or the beginning of one where the text ends; maybe with a word `before` it."""
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or NAME
     before = f"(?:{re.escape(before)})?+" if before else ""
-    return re.compile(rf"{before}(?:{known})(?!{_NAME_CHAR})(?=.)|{_NAME_CHAR}{{1,{MAX_NAME}}}+\Z", re.DOTALL)
+    return re.compile(rf"{before}(?:{known})(?!{_NAME_CHAR}|\Z)|{_NAME_CHAR}{{1,{MAX_NAME}}}+\Z")
 
 
 def first_of(words: Sequence[str]) -> str:
@@ -406,7 +406,8 @@ class NamedCalls(Steps):
 
     def _end_call(self, text: str, stop: int, out: list[Delta]) -> None:
         call = self._call
-        call.problem = call.problem or says_types(call.arguments or {}, self._tools.get(call.name or ""))
+        if "type" in (call.arguments or ()):
+            call.problem = call.problem or says_types(call.arguments or {}, self._tools.get(call.name or ""))
         if call.problem is None and call.name is not None and call.arguments is not None:
             delta: CallCompleted | CallMalformed = CallCompleted(
                 self._index, call.name, call.arguments, call.id, call.notes

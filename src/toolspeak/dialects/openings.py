@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -17,6 +17,8 @@ there."""
 _INNER_FENCE = re.compile(r"\s*(?:```[\w+.-]{0,16}\s*)?")
 _INNER_FENCE_START = re.compile(r"\s*(?:`{0,2}|```[\w+.-]{0,16}\s*)")
 _SPACE = re.compile(r"\s*")
+_TOLD = 5
+"""Parts of a signature that tell it from nearly all of prose and code."""
 _REST_OF_TAG = re.compile(r"[^<>]*>\s*")
 
 
@@ -144,6 +146,11 @@ class Matches:
     within: bool = False
 
     @property
+    def beginning_within(self) -> str:
+        """A pattern that matches the text behind a marker that is the body's own first character, whole or cut."""
+        return rf"\s*+(?:{self.whole.pattern}|(?:{self.beginning.pattern})\Z)"
+
+    @property
     def usual(self) -> str:
         return "" if self.within else rf"\s*+(?={self.whole.pattern})"
 
@@ -230,6 +237,21 @@ class Signature:
     live: tuple[str, str]
     words: tuple[str, ...] = ()
     settled: str = ""
+
+    @property
+    def starts(self) -> Sequence[str]:
+        """The texts it may begin with, each as far as it is known."""
+        part = self.parts[0]
+        return self.words or ((part,) if isinstance(part, str) else tuple(self.first))
+
+    @property
+    def beginning(self) -> str:
+        """A pattern that matches where it may begin, whole or cut by the end of the text, as its first parts tell."""
+        pattern = ""
+        for part in reversed(self.parts[:_TOLD]):
+            for each in [f"(?>{part.pattern})"] if isinstance(part, re.Pattern) else map(re.escape, reversed(part)):
+                pattern = rf"{each}(?:\Z|{pattern})" if pattern else each
+        return pattern
 
     @property
     def usual(self) -> str:

@@ -13,6 +13,7 @@ from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.body import Body, ChosenBody
+from toolspeak.dialects.candidates import beginning_of
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.avoid import Pattern
 from toolspeak.dialects.grammar.call_frames import before_call, python_arguments, python_notation
@@ -23,7 +24,6 @@ from toolspeak.dialects.json_calls import JsonCalls
 from toolspeak.dialects.json_dialect import bare_markers
 from toolspeak.dialects.live import Live
 from toolspeak.dialects.markers import LLAMA_HEAD, Marker, MarkerTable
-from toolspeak.dialects.open_block import BlockFormat
 from toolspeak.dialects.openings import Matches
 from toolspeak.dialects.python_calls import KEY, NAME, VALUE_START, PythonCalls
 from toolspeak.dialects.render import ERROR, dump_json, escape_text, marker_prefix, result_text, result_value
@@ -130,7 +130,6 @@ def _frame(live: re.Pattern[str], start: str, end: str, joint: str = ", ") -> Fr
 _LLAMA = marker_prefix(("|python_start|>", "|python_end|>"))
 _LLAMA_RESULTS = re.compile(f"{_BARE_CALL.pattern}|{_LLAMA.pattern}")
 _ARGUMENT = rf"(?:\)|\*\*|{KEY}\s*=\s*{VALUE_START})"
-_BARE_START = re.compile(rf"(?:{NAME}\s*(?:\(\s*(?:\*|{KEY}\s*(?:=\s*)?)?)?)?")
 _CALLS = re.compile(rf"[\[{{]|{NAME}\s*\(")
 _CALLS_START = re.compile(rf"(?:{NAME}\s*)?")
 
@@ -146,16 +145,19 @@ _STOP_3, _STOP_4 = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>"), ("<|eom|>", 
 _HEADS = (LLAMA_HEAD, "<|header_start|>assistant<|header_end|>")
 
 
-def _llama_table(tools: Sequence[ToolSpec]) -> MarkerTable:
+@lru_cache(64)
+def _llama_table(names: tuple[str, ...] = ()) -> MarkerTable:
     """Without a marker only the name of a tool tells a call from a list in prose or in an example."""
-    markers = [_PYTHON_START, _bare_list(tuple(spec.name for spec in tools)), *bare_markers(";")]
+    markers = [_PYTHON_START, _bare_list(names), *bare_markers(";")]
     return MarkerTable(markers, specials=dict.fromkeys((*_STOP_3, *_STOP_4, *_HEADS)))
 
 
 def _bare_list(names: Sequence[str]) -> Marker:
     known = "|".join(re.escape(name) for name in names) or NAME
-    bare = Matches(re.compile(rf"(?:{known})\s*\(\s*{_ARGUMENT}"), _BARE_START, within=True)
-    return Marker("calls", "[", None, bare)
+    whole = re.compile(rf"(?:{known})\s*\(\s*{_ARGUMENT}")
+    cut = beginning_of(names) or NAME
+    beginning = re.compile(rf"(?:(?:{known})\s*(?:\(\s*(?:\*|{KEY}\s*(?:=\s*)?)?)?|{cut})?")
+    return Marker("calls", "[", None, Matches(whole, beginning, within=True))
 
 
 def _new_list(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
@@ -165,14 +167,6 @@ def _new_list(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Bod
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareDialect(DeclaredDialect):
     """A dialect whose calls may stand without a marker: its tools' names tell them from prose."""
-
-    def format(self, tools: Sequence[ToolSpec]) -> BlockFormat:
-        by_name = {spec.name: spec for spec in tools}
-
-        def new_body(marker: Marker, first_index: int, caps: Caps) -> Body:
-            return _new_list(marker, first_index, caps, by_name)
-
-        return BlockFormat(_llama_table(tools), self.batch, new_body, tools=tools, example=self.example)
 
 
 _RULES = """\
@@ -192,7 +186,8 @@ PYTHONIC = BareDialect(
         reasoning="",
         stop=_STOP_3,
     ),
-    table=_llama_table(()),
+    table=_llama_table(),
+    by_tools=_llama_table,
     new_body=_new_list,
     write_calls=lambda calls, _tools: _write_list(calls, "'", _LLAMA),
     write_results=_write_quoted_results,
@@ -212,7 +207,8 @@ LLAMA4_PYTHONIC = BareDialect(
         reasoning="",
         stop=_STOP_4,
     ),
-    table=_llama_table(()),
+    table=_llama_table(),
+    by_tools=_llama_table,
     new_body=_new_list,
     write_calls=lambda calls, _tools: _write_list(calls, "'", _LLAMA, "<|python_start|>", "<|python_end|>"),
     write_results=_write_quoted_results,

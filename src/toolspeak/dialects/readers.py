@@ -15,8 +15,9 @@ from toolspeak.dialects import harmony_parser, muse
 from toolspeak.dialects.base import Dialect
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.body import Body
+from toolspeak.dialects.candidates import candidate_pattern
 from toolspeak.dialects.declared import DeclaredDialect
-from toolspeak.dialects.end_marker import EndMarker, beginnings
+from toolspeak.dialects.end_marker import beginnings
 from toolspeak.dialects.harmony import HARMONY
 from toolspeak.dialects.markdown import FENCE, FENCE_START
 from toolspeak.dialects.markers import (
@@ -24,7 +25,6 @@ from toolspeak.dialects.markers import (
     Marker,
     MarkerTable,
     Verdict,
-    candidate_pattern,
     markup_of,
 )
 from toolspeak.dialects.muse import MUSE
@@ -114,6 +114,29 @@ def _readers(dialect: Dialect, tools: Sequence[ToolSpec], own: bool, told: bool)
     return [Reader(dialect, parser.format, own)] if isinstance(parser, BlockParser) else []
 
 
+class _Asked:
+    """The tables of many dialects: which of them to ask, by how a candidate begins; `behind_text`: where the turn has
+    text already."""
+
+    def __init__(self, readers: Sequence[Reader], ends: Sequence[str], behind_text: bool) -> None:
+        self._readers: list[tuple[Reader, MarkerTable]] = []
+        self._starts: dict[str, list[int]] = {}
+        for i, reader in enumerate(readers):
+            table = reader.format.table.behind(behind_text)
+            assert isinstance(table, MarkerTable), "the tables of single dialects are put together"
+            self._readers.append((reader, table))
+            for start in {text[:2].lower() for text in table.starts if text not in "`~"}:
+                self._starts.setdefault(start, []).append(i)
+        self.orders = {start: self._in_order(start) for start in self._starts}
+        self.longer = {start[0] for start in self._starts if len(start) == 2}
+        self.candidate = candidate_pattern([table.beginnings for _, table in self._readers], ends)
+
+    def _in_order(self, start: str) -> list[tuple[Reader, MarkerTable]]:
+        """Who knows a marker that begins so, or with the first character of it."""
+        found = [self._readers[i] for i in sorted({*self._starts[start], *self._starts.get(start[:1], ())})]
+        return sorted(found, key=lambda each: not each[0].own)
+
+
 class Union:
     """Implements `Table` over the tables of many dialects, asking only those one of whose markers may stand there.
 
@@ -127,20 +150,11 @@ class Union:
         self._owned = any(reader.own for reader in readers)
         self.current: Reader | None = None
         self.closing = False
-        self._readers = readers
         self.markers = [marker for reader in readers for marker in reader.format.table.markers]
-        self._starts: dict[str, list[int]] = {}
-        texts: set[str] = set()
-        for i, reader in enumerate(readers):
-            table = reader.format.table
-            assert isinstance(table, MarkerTable), "the tables of single dialects are put together"
-            texts |= table.starts
-            for start in {text[:2].lower() for text in table.starts if text not in "`~"}:
-                self._starts.setdefault(start, []).append(i)
-        self._orders = {start: self._in_order(start) for start in self._starts}
-        self._longer = {start[0] for start in self._starts if len(start) == 2}
-        self.candidate = candidate_pattern(texts)
         self.markup = markup_of(self.markers)
+        ends = [end.beginning for end in self.markup.thought_ends]
+        self._both = _Asked(readers, ends, False), _Asked(readers, ends, True)
+        self._asked = self._both[False]
         self._formed = {id(reader) for reader in readers if any(marker.forms for marker in reader.format.table.markers)}
 
     def of_a_turn(self) -> Union:
@@ -148,6 +162,14 @@ class Union:
         new = object.__new__(Union)
         vars(new).update(vars(self))
         return new
+
+    @property
+    def candidate(self) -> re.Pattern[str]:
+        return self._asked.candidate
+
+    def behind(self, text: bool) -> Union:
+        self._asked = self._both[text]
+        return self
 
     def decide(self, held: str, in_code: bool, final: bool = False, forms: bool = True) -> Verdict:
         verdict = self._decide(held, in_code, final or self.closing)
@@ -157,8 +179,8 @@ class Union:
         best: Found | None = None
         rank = -1
         window = text[at : at + MAX_CANDIDATE]
-        for reader in self._ordered(text[at : at + 2].lower()):
-            found = None if reader.turn else reader.format.table.tried(text, at)
+        for reader, table in self._ordered(text[at : at + 2].lower()):
+            found = None if reader.turn else table.tried(text, at)
             if found is None:
                 continue
             end = found.marker.end  # two dialects may begin alike, and end otherwise
@@ -177,13 +199,14 @@ class Union:
         elif in_code:
             return "text"
         two = held[start : start + 2].lower()
-        if len(two) == 1 and two in self._longer and not final:
+        if len(two) == 1 and two in self._asked.longer and not final:
             return "undecided"
         waiting: Literal["text", "undecided", "opened"] = "text"
         found: Found | None = None
         exact = False
-        for reader in self._ordered(two):
-            verdict = reader.format.table.decide(held, in_code, final, False)
+        ordered = self._ordered(two)
+        for reader, table in ordered:
+            verdict = table.decide(held, in_code, final, False)
             if not isinstance(verdict, Found):
                 if verdict != "text" and waiting != "opened" and (not final or self._is_known(reader)):
                     waiting = verdict
@@ -194,30 +217,27 @@ class Union:
                 if exact:
                     break
         if not exact and waiting == "text":
-            other = self._other_form(held, in_code, final, two)
+            other = self._other_form(held, in_code, final, ordered)
             return found if other == "text" and found is not None else other
         decided = waiting == "text" or (final and (exact or waiting == "undecided"))
         return found if found is not None and decided else waiting
 
-    def _other_form(self, held: str, in_code: bool, final: bool, two: str) -> Verdict:
+    def _other_form(
+        self, held: str, in_code: bool, final: bool, ordered: Sequence[tuple[Reader, MarkerTable]]
+    ) -> Verdict:
         """What the marker of a block opens that no dialect would write in it."""
-        for reader in self._ordered(two):
-            verdict = reader.format.table.decide(held, in_code, final) if id(reader) in self._formed else "text"
+        for reader, table in ordered:
+            verdict = table.decide(held, in_code, final) if id(reader) in self._formed else "text"
             if verdict != "text":
                 return changed(verdict, reader=reader) if isinstance(verdict, Found) else verdict
         return "text"
 
-    def _ordered(self, two: str) -> list[Reader]:
-        found = self._orders.get(two) or self._orders.get(two[:1], [])
-        current = self.current
-        if current is None or current.own or not any(reader is current for reader in found):
+    def _ordered(self, two: str) -> list[tuple[Reader, MarkerTable]]:
+        orders, current = self._asked.orders, self.current
+        found = orders.get(two) or orders.get(two[:1], [])
+        if current is None or current.own or not any(reader is current for reader, _ in found):
             return found
-        return sorted(found, key=lambda reader: 0 if reader.own else 1 if reader is current else 2)
-
-    def _in_order(self, start: str) -> list[Reader]:
-        """Who knows a marker that begins so, or with the first character of it."""
-        found = [self._readers[i] for i in sorted({*self._starts[start], *self._starts.get(start[:1], ())})]
-        return sorted(found, key=lambda reader: not reader.own)
+        return sorted(found, key=lambda each: 0 if each[0].own else 1 if each[0] is current else 2)
 
     def _admits(self, reader: Reader, marker: Marker) -> bool:
         if marker.kind == "calls":
@@ -264,16 +284,15 @@ class Same:
 
 @quick()
 class Known:
-    """What all the turns with the same dialects and tools share; `beginner` reads a turn that `begins` as its own."""
+    """What all the turns with the same dialects and tools share; `beginner` reads a turn that `begins` as its own.
+    `thinks`: a prompt may have opened reasoning."""
 
     readers: Sequence[Reader]
     union: Union
     begins: Callable[[str], bool | None]
     beginner: Reader
     may_begin: bool
-    thoughts: Sequence[Marker]
-    thought_ends: tuple[EndMarker, ...]
-    thought_end_starts: re.Pattern[str]
+    thinks: bool
 
 
 # An agent has one set of tools for all its turns; putting this together takes a millisecond, keeping it 70 KB.
@@ -291,14 +310,15 @@ def known_readers(own: Same, tools: Same, told: bool) -> Known:
     markers = [reader.format.table.markers for reader in readers if not dialects or reader.own]
     thoughts = [each for known in markers for each in known if each.kind == "reasoning"]
     thoughts = [marker for marker in thoughts if dialects or _is_no_prose(marker)]
-    thought_ends = tuple(dict.fromkeys(union.markup.ends[marker] for marker in thoughts))
+    if thoughts:
+        ends = tuple(dict.fromkeys(union.markup.ends[marker] for marker in thoughts))
+        starts = beginnings(ends)
+        union.markup = changed(union.markup, thought=thoughts[0], thought_ends=ends, thought_end_starts=starts)
     return Known(
         readers,
         union,
         turns.begins if turns else _begins_muse,
         next(reader for reader in readers if reader.turn and reader.dialect is first),
         not dialects or turns is not None,
-        thoughts,
-        thought_ends,
-        beginnings(thought_ends),
+        bool(thoughts),
     )

@@ -18,6 +18,7 @@ from toolspeak.dialects.attempts import (
     unmarked,
     unmarked_problem,
 )
+from toolspeak.dialects.candidates import WITHIN
 from toolspeak.dialects.echo import Echo
 from toolspeak.dialects.markdown import Markdown, run_end
 from toolspeak.dialects.markers import Found, Verdict, without_frames
@@ -27,7 +28,6 @@ from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.thoughts import MOST_UNREAD, ThinkingParser
 
 _SPACE = re.compile(r"\s*")
-_WITHIN = ("_", "-", ".", "/", ":", '"', "'", "`")  # before what is part of a longer name, or a quotation
 
 
 class TextParser(ThinkingParser):
@@ -61,8 +61,8 @@ class TextParser(ThinkingParser):
             or self._candidate.search(chunk) is not None
         ):
             return None
-        if self._silent:
-            self._silent = chunk.isspace()
+        if self._silent and not chunk.isspace():
+            self._speak()
         self._position += len(chunk)
         self._unread.append(chunk)
         self._seen.append(chunk)
@@ -94,9 +94,10 @@ class TextParser(ThinkingParser):
             if found is None:
                 return self._emit(TextDelta, text, start, len(text), out)
             at = found.start()
-            if self._may_end and self._may_begin_end.match(text, at):
+            if self._may_end and self._marks.thought_end_starts.match(text, at):
                 here, seen = self._read_on(here, text, seen, at), at
-                self._silent = self._silent and not text[start:at].strip()
+                if self._silent and text[start:at].strip():
+                    self._speak()
                 closed = self._stray_end(text, at, here)
                 if closed >= 0:
                     self._emit(TextDelta, text, start, at, out)
@@ -113,17 +114,18 @@ class TextParser(ThinkingParser):
             if isinstance(verdict, Found) or (not runs and (verdict != "text" or self._may_be_attempt(text, at))):
                 here, seen = self._read_on(here, text, seen, at), at
                 verdict = self._weigh(verdict, here, text, start, at)
-            if isinstance(verdict, Found):
+            if type(verdict) is Found:
                 assert here is not None, "leaving text from nowhere is our bug"
                 return self._leave_text(verdict, here, text, start, at, out)
             if verdict != "text":
                 self._emit(TextDelta, text, start, at, out)
                 return self._hold(text, at)
             position = run_end(text, at) if runs else at + 1
+            candidate = self._speak() if self._silent else candidate
 
     def _ends_in_run(self, char: str) -> bool:
         """Whether the text so far ends in backticks or tildes, of which this is one more."""
-        return self._unread[-1][-1] == char if self._unread else self._markdown.continues(char)
+        return self._unread[-1][-1] == char if self._unread else self._read_up().continues(char)
 
     def _weigh(self, verdict: Verdict, here: Markdown, text: str, start: int, at: int) -> Verdict:
         """What a candidate at text[at] is, in view of where it stands; what stands before text[start] has left."""
@@ -165,11 +167,12 @@ class TextParser(ThinkingParser):
         if found.marker.place == "start":
             return not (self._has_text or text[start:at].strip())
         before = here.tail[-1:]
-        return not (before.isalnum() or before in _WITHIN)
+        return not (before.isalnum() or before in WITHIN)
 
     def _leave_text(self, found: Found, here: Markdown, text: str, start: int, at: int, out: list[Delta]) -> int:
         """A block or reasoning begins at text[at]."""
-        calls = found.marker.kind == "calls"
+        marker = found.marker
+        calls = marker.kind == "calls"
         kind = self._suspicion(found, here) if calls else None
         if at > start:
             self._emit(TextDelta, text, start, at, out)
@@ -177,13 +180,13 @@ class TextParser(ThinkingParser):
             self._report_unmarked(self._position + at, out)
         if kind is not None:
             return self._begin_quote(kind, found, here, text, at)
-        if found.marker.kind == "reasoning":
+        if marker.kind == "reasoning":
             self._markup(text, at, at + found.length, out)
-        elif found.marker.kind == "results":
+        elif marker.kind == "results":
             self._batch.close(out)  # what follows is built on results that the model made up
-        elif found.marker.kind == "noise" and found.marker.text in self._table.markup.call_ends:
-            self._unread.append(found.marker.text)
-            self._seen.append(found.marker.text)
+        elif marker.kind == "noise" and marker.text in self._marks.call_ends:
+            self._unread.append(marker.text)
+            self._seen.append(marker.text)
         return self._open(found, at)
 
     # Attempts at a call.
@@ -202,7 +205,7 @@ class TextParser(ThinkingParser):
         tried = None if here.in_block else self._table.tried(text, at)
         if tried is None or not may_attempt(here):
             return verdict
-        format, end = self._format_of(tried), self._ends.get(tried.marker)  # noqa: A001
+        format, end = self._format_of(tried), self._marks.ends.get(tried.marker)  # noqa: A001
         window = text[at : at + MAX_CANDIDATE]
         if self._ending:
             window = without_frames(window, format.table.markup.frames)
@@ -214,7 +217,7 @@ class TextParser(ThinkingParser):
     def _report_end(self, out: list[Delta]) -> None:
         """The turn is over, and nothing in it was a call: what may have been meant as one is told to the model."""
         format, index = self._block_format, self._calls  # noqa: A001
-        end = lone_end(self._read_up(), self._table.markup.call_ends)
+        end = lone_end(self._read_up(), self._marks.call_ends)
         if self._shown is not None:
             self._report(not_run(self._shown, format.example(format.tools), index), out)
         elif end:
@@ -229,7 +232,7 @@ class TextParser(ThinkingParser):
         format = self._block_format  # noqa: A001
         if self._raws is not None or self._batch.rule.counts != "all_calls":
             return
-        if unmarked(self._seen.last(), format.names, self._table.markup.call_ends):
+        if unmarked(self._seen.last(), format.names, self._marks.call_ends):
             here = self._read_up()
             if here.in_block or here.in_inline_code or here.place == "cited":
                 return

@@ -291,8 +291,10 @@ class CallSteps(Steps):
 
 def known_name(written: str, tools: Mapping[str, ToolSpec]) -> str:
     """The tool that a written name means: models write OpenAI's namespace `functions.` before it in any format."""
+    if written in tools:
+        return written
     bare = written.removeprefix("functions.")
-    return bare if written not in tools and bare in tools else written
+    return bare if bare in tools else written
 
 
 def json_string(text: str) -> str:

@@ -245,6 +245,7 @@ class StrictAutoParser(StrictParser, AutoParser):
     def _restore(self, before: dict[str, Any]) -> None:
         super()._restore({name: value for name, value in before.items() if name != "current"})
         self._union.current = before["current"]
+        self._union.behind(text=self._has_text)
 
 
 @dataclass(frozen=True, slots=True)

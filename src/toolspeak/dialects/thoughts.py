@@ -6,6 +6,7 @@ only when the turn is over, so its text is held back until something else stands
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from typing import Literal
 
@@ -52,8 +53,8 @@ class ThinkingParser(TurnParser):
         super().__init__(format.batch)
         self._format = format
         self._table, self._candidate = format.table, format.table.candidate
-        markup = format.table.markup
-        self._ends, self._inside, self._thought = markup.ends, markup.inside, markup.thought
+        self._marks = markup = format.table.markup
+        self._thought = markup.thought
         self._thought_ends = markup.thought_ends  # the prompt may have opened any of them
         if self._thought is NO_REASONING:
             starts_in = "text"  # a dialect without reasoning has nowhere else to start
@@ -64,13 +65,12 @@ class ThinkingParser(TurnParser):
         self._echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
         self._text_kind: type[TextDelta | TextAside] = TextDelta
         # The text or the reasoning so far, behind whatever was neither: what tells where a marker stands.
-        self._markdown = Markdown()
+        self._markdown: Markdown | None = None  # made when it is asked
         self._seen = Said()  # of that, what is text
         self._unread: list[str] = []  # of it, what `_markdown` has not read yet: most of it nobody asks about
         self._silent = True  # whether there is no text since then
         # What the end of reasoning would end that was not seen to begin: all of the turn, or nothing behind reasoning.
         self._may_end: Literal["turn", "nothing", ""] = "turn" if starts_in == "text" and self._thought_ends else ""
-        self._may_begin_end = markup.thought_end_starts
 
     @abstractmethod
     def _text(self, text: str, position: int, out: list[Delta]) -> int: ...
@@ -102,21 +102,28 @@ class ThinkingParser(TurnParser):
 
     def _read_up(self) -> Markdown:
         """Where the text so far has got to."""
+        here = self._markdown
+        if here is None:
+            here = self._markdown = Markdown()
         if self._unread:
-            self._markdown.add("".join(self._unread))
+            here.add("".join(self._unread))
             self._unread.clear()
-        return self._markdown
+            if len(self._seen) > MOST_UNREAD:
+                self._seen.cut()
+        return here
 
     def _read_on(self, here: Markdown | None, text: str, start: int, stop: int) -> Markdown:
         """Where text[stop] stands; `here` says so of text[start], or what was read before, if it is None."""
-        here = here or self._read_up().copy()
+        here = here or self._read_up()
+        if here is self._markdown and (stop > start or not here.is_new):  # a new one nothing but more text changes
+            here = here.copy()
         if stop > start:
             here.add(text[start:stop])
         return here
 
     def _begin_section(self) -> None:
         """What follows does not go on from the text so far."""
-        self._markdown = Markdown()
+        self._markdown = None
         self._unread.clear()
         self._seen.clear()
 
@@ -136,7 +143,7 @@ class ThinkingParser(TurnParser):
         if here.place in ("item", "cited", "quoted"):
             return -1
         line = here.line
-        if any(marker.kind == "reasoning" and marker.text in line for marker in self._ends):
+        if any(marker.kind == "reasoning" and marker.text in line for marker in self._marks.ends):
             return -1  # both were spoken of
         if here.place == "sentence" or here.joined:
             mentioned = goes_on(text[closed : closed + MAX_CANDIDATE], self._ending != "")
@@ -149,11 +156,13 @@ class ThinkingParser(TurnParser):
             out.append(TextWasReasoning())
             self._said = False
         self._silent, self._may_end = True, "nothing"
+        self._table = self._format.table.behind(text=False)
+        self._candidate = self._table.candidate
         self._begin_section()
 
     def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
         start = seen = looked = position
-        ends, candidate = self._thought_ends, self._inside
+        ends, candidate = self._thought_ends, self._marks.inside
         here: Markdown | None = None
         while True:
             found = candidate.search(text, position)
@@ -282,12 +291,20 @@ class ThinkingParser(TurnParser):
                 self._read_up()
             if kind is TextDelta:
                 self._seen.append(piece)
-                self._silent = self._silent and piece.isspace()
+                if self._silent and not piece.isspace():
+                    self._speak()
                 out.append(self._text_kind(piece))
             else:
                 self._thought_chars += len(piece)
                 out.append(kind(piece))
         return stop
+
+    def _speak(self) -> re.Pattern[str]:
+        """The turn has text from here on, since reasoning ended; what finds candidates in it."""
+        self._silent = False
+        self._table = self._format.table.behind(text=True)
+        self._candidate = self._table.candidate
+        return self._candidate
 
     def _markup(self, text: str, start: int, stop: int, out: list[Delta]) -> None:
         """Reasoning's own markup, which is text where reasoning stays in the text."""

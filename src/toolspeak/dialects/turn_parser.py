@@ -11,12 +11,21 @@ from toolspeak.dialects.base import BatchRule
 from toolspeak.dialects.batch import Batch
 from toolspeak.dialects.body import Body, Run
 
+State = Callable[[str, int, list[Delta]], int]
+
+
+def _over(text: str, _position: int, _out: list[Delta]) -> int:
+    """The state behind the turn."""
+    return len(text)
+
 
 class TurnParser(ABC):
     """Implements `Parser` for states: each takes what it can from text[position:] and returns where the next begins;
     one that needs more characters puts the rest into `_held`."""
 
-    _state: Callable[[str, int, list[Delta]], int]
+    _state: State
+    _text_state: State  # what `_plain` reads in place of
+    _reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
 
     def __init__(self, rule: BatchRule) -> None:
         self._held: str = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
@@ -25,7 +34,6 @@ class TurnParser(ABC):
         self._run: Run | None = None
         self._calls: int = 0
         self._batch: Batch = Batch(rule)
-        self._reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
 
     def feed(self, chunk: str) -> list[Delta]:
         if self._run is not None:
@@ -53,6 +61,8 @@ class TurnParser(ABC):
         self._end(out, reason in NORMAL_END)
         self._held = ""
         self._batch.close(out)
+        # A method of its own holds the parser: all it knows would stay until the garbage collector comes.
+        self._state = self._text_state = _over
         return out
 
     def keep_reasoning(self) -> None:

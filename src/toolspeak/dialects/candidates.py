@@ -1,0 +1,65 @@
+"""The search for what may be a marker, which most text ends at once: it holds none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+
+from toolspeak.data.values import quick
+
+WITHIN = ("_", "-", ".", "/", ":", '"', "'", "`")
+"""What stands, beside letters and digits, before what is part of a longer name, or of a quotation."""
+
+
+@quick()
+class Beginnings:
+    """How markers begin: with one of the `texts`, with one of the `words` where a word begins, or as `patterns` say."""
+
+    texts: AbstractSet[str]
+    words: AbstractSet[str]
+    patterns: AbstractSet[str]
+
+
+def candidate_pattern(markers: Iterable[Beginnings], ends: Iterable[str]) -> re.Pattern[str]:
+    """Finds where one of these markers may begin, or one of `ends`, patterns of how reasoning ends."""
+    texts = {head for each in markers for head in _heads(each.texts)}
+    words = {head for each in markers for head in _heads(each.words)}
+    patterns = [beginning_of(texts), *ends]
+    patterns += sorted({pattern for each in markers for pattern in each.patterns})
+    for char, rest in _by_first(words).items():
+        first = re.escape(char)
+        # What stands before it is asked last, as most that begins so goes on in another way.
+        before = rf"(?<![\w{re.escape(''.join(WITHIN))}]{first}"
+        each = [f"{second}{before}{second}){_behind(behind)}" for second, behind in _by_first(rest).items()]
+        patterns.append(f"{first}(?:{'|'.join(each)}|\\Z{before}))" if "" not in rest else f"{first}{before})")
+    return re.compile("|".join(dict.fromkeys(patterns)))
+
+
+def _heads(texts: Iterable[str]) -> Iterable[str]:
+    """Their first two characters, or four letters, for words begin alike everywhere in prose."""
+    return {text[: 4 if text[0].isalpha() else 2] for text in texts}
+
+
+def beginning_of(texts: Iterable[str]) -> str:
+    """A pattern that finds one of these texts, or what there is of it at the end. It begins with characters alone, for
+    which a search looks in one loop."""
+    return "|".join(re.escape(char) + _behind(rest) for char, rest in _by_first(texts).items())
+
+
+def _behind(texts: Iterable[str]) -> str:
+    if "" in texts:
+        return ""
+    behind = {re.escape(char): _behind(rest) for char, rest in _by_first(texts).items()}
+    last = "".join(char for char, rest in behind.items() if not rest)
+    parts = [f"[{last}]"] if last else []
+    parts += [char + rest for char, rest in behind.items() if rest]
+    return f"(?:{'|'.join(parts)}|\\Z)"
+
+
+def _by_first(texts: Iterable[str]) -> dict[str, list[str]]:
+    """What follows the first character of these texts."""
+    found: dict[str, list[str]] = {}
+    for text in sorted({text for text in texts if text}):
+        found.setdefault(text[0], []).append(text[1:])
+    return found

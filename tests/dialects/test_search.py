@@ -1,0 +1,62 @@
+"""The search for what may be a marker: what it holds back, how long it takes, and what a parser leaves behind."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+from family_checks import parse_growth
+
+from growth import LINEAR
+from toolspeak.data.deltas import TextDelta
+from toolspeak.data.messages import Message, ToolCall
+from toolspeak.data.tools import ToolSpec
+from toolspeak.dialects import DIALECTS, Dialect, get_dialect
+
+TOOLS = [ToolSpec("write", "", {"type": "object", "properties": {"path": {"type": "string"}}})]
+
+
+@pytest.mark.parametrize("name", ["hermes", "mistral-v3", "deepseek-v3", "kimi-k2", "lfm2"])
+def test_what_only_begins_a_turn_or_a_word_is_not_held_back_elsewhere(name: str) -> None:
+    parser = get_dialect(name).parser(TOOLS)
+    for chunk in ("Of that", " allow", " f(x", "){", "a[0", "][the", " raw", "\nend"):
+        assert parser.feed(chunk) == [TextDelta(chunk)]
+
+
+@pytest.mark.parametrize("name", ["hermes", "kimi-k2", "auto"])
+def test_a_call_is_found_behind_every_beginning_of_its_marker(name: str) -> None:
+    dialect = get_dialect(name)
+    (written,) = dialect.render([Message("assistant", (ToolCall("1", "write", {"path": "a"}),))], TOOLS)
+    for before in ("", "if a < b: {\n", "[the list][0]\n", "< /t>\n", "fu wr\n", "a[\n"):
+        for cut in range(len(before), len(before) + 24):
+            text = before + written.text
+            parser = dialect.parser(TOOLS)
+            deltas = [*parser.feed(text[:cut]), *parser.feed(text[cut:]), *parser.close("stop")]
+            said = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+            assert (said, [type(delta).__name__ for delta in deltas].count("CallCompleted")) == (before, 1)
+
+
+def test_many_messages_at_once_take_linear_time() -> None:
+    """In every one of them a call may stand whose special tokens a server dropped."""
+    for unit in ("a<|end|>", "<|channel|>final<|message|>a<|end|>"):
+        assert parse_growth(get_dialect("harmony"), "", unit, 10_000_000, 400_000) < LINEAR
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_a_parser_that_was_closed_is_freed_at_once(dialect: Dialect) -> None:
+    """The garbage collector counts objects, not what they hold."""
+    (written,) = dialect.render([Message("assistant", (ToolCall("1", "write", {"path": "a"}),))], TOOLS)
+    parser = dialect.parser(TOOLS)
+    for text in ("Now: ", written.text):
+        parser.feed(text)
+    parser.close("stop")
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        left = weakref.ref(parser)
+        del parser
+        assert left() is None
+    finally:
+        if collecting:
+            gc.enable()
