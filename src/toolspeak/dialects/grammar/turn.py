@@ -184,7 +184,7 @@ def reasoning_of(markers: Sequence[Marker]) -> tuple[tuple[str, str, str], ...]:
 # The patterns that markers' signatures are made of.
 _LOOPS: dict[str, tuple[Item, ...]] = {
     r"\s*": (SPACE,),
-    r'[^"\\\x00-\x1f]+': (Item(frozenset('"\\'), True), Item(frozenset('"\\'), True, True)),
+    r'[^"\\\x00-\x1f]*': (Item(frozenset('"\\'), True, True),),
     r"[ \t]*": (Item(frozenset(" \t"), loop=True),),
     "[0-9]+": (Item(frozenset("0123456789")), Item(frozenset("0123456789"), loop=True)),
     r"[^<>|\s]{0,160}": (Item(frozenset("<>| \n"), True, True),),
