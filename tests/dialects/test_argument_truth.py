@@ -213,6 +213,11 @@ def test_gemmas_strings_in_other_quotes(said: str, meant: object) -> None:
             "<tool_call>run<arg_key>command</arg_key><arg_value>ls</arg_value></arg_value></tool_call>",
             "invalid_value",
         ),
+        (
+            "glm47",
+            "<tool_call>run<arg_key>command</arg_key><arg_value>a</arg_value>b</arg_value></tool_call>",
+            "invalid_value",
+        ),
         # A tag in a line, and an element of that name, are text.
         (
             "minimax-m2",
@@ -223,11 +228,6 @@ def test_gemmas_strings_in_other_quotes(said: str, meant: object) -> None:
             "minimax-m2",
             '<invoke name="run"><parameter name="command"><parameter>\n</parameter></parameter></invoke>',
             {"command": "<parameter>\n</parameter>"},
-        ),
-        (
-            "glm47",
-            "<tool_call>run<arg_key>command</arg_key><arg_value>a</arg_value>b</arg_value></tool_call>",
-            {"command": "a</arg_value>b"},
         ),
     ],
 )
