@@ -298,6 +298,7 @@ PIECES = [A, B, "<think>", "</think>", "`", "```\n", "x", " ", '<tool_call>{"', 
 )
 @example(pieces=["<tool_call>", "<think>"], finish="stop", starts_in="text", reads="strict")
 @example(pieces=['<tool_call>{"', "<think>"] * 2, finish="stop", starts_in="text", reads="strict")
+@example(pieces=[A, "```\n", '<tool_call>{"', A], finish="stop", starts_in="reasoning", reads="hermes")
 @examples(400)
 def test_any_text_in_any_cut(pieces: list[str], finish: FinishReason, starts_in: Section, reads: str):
     dialect = StrictDialect(AutoDialect(), broken=True) if reads == "strict" else get_dialect(reads)

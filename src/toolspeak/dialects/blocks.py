@@ -38,6 +38,8 @@ class BlockParser(TextParser):
 
     @property
     def broken_at(self) -> int | None:
+        if self._quote is not None:
+            return self._quote.offset
         return self._block.offset if self._block is not None and self._block.problem is not None else None
 
     def _draft_parser(self) -> BlockParser:

@@ -90,7 +90,7 @@ class ThinkingParser(TurnParser):
     @property
     @abstractmethod
     def broken_at(self) -> int | None:
-        """Where in the turn the open block cannot be read any more; None if it can."""
+        """Where in the turn the open block cannot be read any more, or may be an example; None if neither."""
 
     def keep_reasoning(self) -> None:
         super().keep_reasoning()
