@@ -48,7 +48,7 @@ def problem(dialect: Dialect, text: str, mode: str = "auto") -> str:
         if isinstance(call, MalformedCall):
             if call.code == "duplicate_key":
                 continue  # in an object with free keys: that the same one comes twice, no grammar can rule out
-            if call.code == "quoted_call" and mode == "auto":
+            if call.code in ("quoted_call", "no_start") and mode == "auto":
                 continue  # the free text in front makes an example of it, as the row of a table does
             return f"malformed: {call.code}: {call.reason}"
         if call.name not in _VALIDATORS:
