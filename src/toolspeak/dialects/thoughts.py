@@ -31,6 +31,9 @@ from toolspeak.dialects.turn_parser import TurnParser
 MOST_UNREAD = 256
 """Pieces of text that are kept to be read when somebody asks."""
 
+MOST_UNCUT = 1 << 16
+"""Characters of text that are kept besides those that `Said.cut` leaves."""
+
 
 class ThinkingParser(TurnParser):
     """The states inside reasoning. A call in there runs only if reasoning has no end and the call ends the turn
@@ -40,6 +43,7 @@ class ThinkingParser(TurnParser):
     # Of the class until they are set, as in few turns: an object of over thirty attributes is slow.
     shown_chars: int = 0  # of the text that was held back until it was no call: examples, drafts
     _thought_chars: int = 0
+    _uncut: int = 0  # characters that were read since `_seen` was cut
     _depth: int = 0  # of the reasoning that is open
     _restated: bool = False  # the model may yet write the marker that the prompt ended with
     _draft: Draft[ThinkingParser] | None = None
@@ -106,10 +110,13 @@ class ThinkingParser(TurnParser):
         if here is None:
             here = self._markdown = Markdown()
         if self._unread:
-            here.add("".join(self._unread))
+            text = "".join(self._unread)
+            here.add(text)
             self._unread.clear()
-            if len(self._seen) > MOST_UNREAD:
+            self._uncut += len(text)
+            if len(self._seen) > MOST_UNREAD or self._uncut > MOST_UNCUT:
                 self._seen.cut()
+                self._uncut = 0
         return here
 
     def _read_on(self, here: Markdown | None, text: str, start: int, stop: int) -> Markdown:
