@@ -35,20 +35,9 @@ _MARKS = tuple("<>[]|")
 _SAMPLE = ToolSpec("tool_name", "", {"type": "object", "properties": {"argument": {}}, "required": ["argument"]})
 
 
-class Said(list[str]):
-    """The text so far, in pieces; of what was cut off in front the last `_KEPT` characters are there."""
-
-    def copy(self) -> Said:
-        self[:] = ["".join(self)] if self else []  # so that the next copy takes no longer, however many pieces came
-        return Said(self)
-
-    def cut(self) -> None:
-        """Forgets what is not kept."""
-        self[:] = [self.last()]
-
-    def last(self) -> str:
-        """Its last characters."""
-        return "".join(self)[-_KEPT:]
+def end_of(pieces: list[str]) -> str:
+    """The last `_KEPT` characters of a text in pieces."""
+    return "".join(pieces)[-_KEPT:]
 
 
 def may_attempt(here: Markdown) -> bool:

@@ -29,7 +29,7 @@ _HTML_START = re.compile(rf"<{_HTML}(?:\s[^<>]*)?>\Z")
 _ABBREVIATION = re.compile(r"\b[^\W\d_]\.\s*\Z")
 _TICKS = re.compile(r"`+|~+")
 _TOKEN = re.compile(r"`+|~+|</?(?ai:pre|code)\b[^<>]{0,64}>?|<[/a-zA-Z]{0,5}\Z")
-_BLOCK = re.compile(r"`{3}|~{3}|<(?:(?ai:pre|code)\b)")
+_BLOCK = re.compile(r"```|~~~|<(?:(?ai:pre|code)\b)")
 _MARKED = re.compile(r"[`~<]")
 _TAG = re.compile(r"<(/?)((?ai:pre|code))\b[^<>]*>")
 _PREFIX = re.compile(r"[ \t>]*(?:(?:[-*+•]|\d{1,9}[.)])[ \t]+[ \t>]*)*")
@@ -89,15 +89,24 @@ class Markdown:
         else:
             self._add_to_line(text[:first])
             self._end_line()
-            lines = text[first + 1 : last + 1]
-            if self._html or self._cited or _BLOCK.search(lines):
-                for line in lines.split("\n")[:-1]:
-                    self._add_to_line(line)
-                    self._end_line()
-            else:  # none of them begins or ends a block of code
-                self.last = lines.rstrip(" \t\r\n")[-1:] or self.last
+            self._add_lines(text[first + 1 : last + 1])
             self._add_to_line(text[last + 1 :])
         self.tail = text[-_TAIL:] if len(text) >= _TAIL else (self.tail + text)[-_TAIL:]
+
+    def _add_lines(self, lines: str) -> None:
+        """Whole lines. One that neither begins nor ends a block of code changes nothing that outlasts it."""
+        at = 0
+        while at < len(lines):
+            if not (self._html or self._cited):
+                block = _BLOCK.search(lines, at)
+                if block is None:
+                    break
+                at = max(at, lines.rfind("\n", at, block.start()) + 1)
+            stop = lines.index("\n", at)
+            self._add_to_line(lines[at:stop])
+            self._end_line()
+            at = stop + 1
+        self.last = lines.rstrip(" \t\r\n")[-1:] or self.last
 
     def end_message(self) -> None:
         """What follows is another message of the turn."""

@@ -12,6 +12,7 @@ from toolspeak.data.deltas import CallMalformed, Delta, TextAside, TextDelta
 from toolspeak.dialects.attempts import (
     as_attempt,
     attempted,
+    end_of,
     lone_end,
     lone_end_problem,
     may_attempt,
@@ -63,10 +64,10 @@ class TextParser(ThinkingParser):
             return None
         if self._silent and not chunk.isspace():
             self._speak()
-        self._position += len(chunk)
-        self._unread.append(chunk)
-        self._seen.append(chunk)
-        if len(self._unread) > MOST_UNREAD or len(chunk) > MOST_UNREAD:
+        size, unread = len(chunk), self._unread
+        self._position += size
+        unread.append(chunk)
+        if size > MOST_UNREAD or len(unread) > MOST_UNREAD:
             self._read_up()
         return [self._text_kind(chunk)]
 
@@ -186,7 +187,6 @@ class TextParser(ThinkingParser):
             self._batch.close(out)  # what follows is built on results that the model made up
         elif marker.kind == "noise" and marker.text in self._marks.call_ends:
             self._unread.append(marker.text)
-            self._seen.append(marker.text)
         return self._open(found, at)
 
     # Attempts at a call.
@@ -230,10 +230,10 @@ class TextParser(ThinkingParser):
         """The text ends here, with the turn or in front of a call: the model is told of a call in it whose marker lost
         a part of itself. Not in the published protocols, which say what runs beside what cannot be read."""
         format = self._block_format  # noqa: A001
-        if self._raws is not None or self._batch.rule.counts != "all_calls":
+        if self._raws is not None or self._batch.rule.counts != "all_calls" or not (self._seen or self._unread):
             return
-        if unmarked(self._seen.last(), format.names, self._marks.call_ends):
-            here = self._read_up()
+        here = self._read_up()
+        if unmarked(end_of(self._seen), format.names, self._marks.call_ends):
             if here.in_block or here.in_inline_code or here.place == "cited":
                 return
             problem = unmarked_problem(format.example(format.tools))
@@ -261,12 +261,12 @@ class TextParser(ThinkingParser):
 
     def _suspicion(self, found: Found, here: Markdown) -> Kind | None:
         """Why calls that begin here may be an example."""
-        if found.problem is not None:
+        if found.problem is not None or (here.is_new and not found.fence):
             return None
-        if here.in_inline_code and not found.fence:
-            return "span"
         if found.fence:
             return "fence"
+        if here.in_inline_code:
+            return "span"
         place = here.place
         if here.in_block and place != "cited":
             return "code"
@@ -291,7 +291,7 @@ class TextParser(ThinkingParser):
 
     def _keep_place(self) -> Any:
         """The parser's state that a block changes."""
-        return self._calls, self._batch.copy(), self._text_kind, self._read_up().copy(), self._seen.copy()
+        return self._calls, self._batch.copy(), self._text_kind, self._read_up().copy(), self._cut_seen().copy()
 
     def _take_back_to(self, place: Any) -> None:
         self._calls, self._batch, self._text_kind, self._markdown, self._seen = place
@@ -385,9 +385,9 @@ class TextParser(ThinkingParser):
         for start, stop in pairwise([0, *quote.drops, len(quote.raw)]):
             text = "".join(quote.raw[start:stop])
             self.shown_chars += len(text)
-            self._emit(TextDelta, text, 0, len(text), out)
-            if quote.kind not in ("fence", "code"):
-                self._unread[-1:] = [text.replace("`", "'")]  # a fence in a call begins no code block of the text
+            # A fence in a call begins no code block of the text.
+            read_as = text if quote.kind in ("fence", "code") else text.replace("`", "'")
+            self._emit(TextDelta, text, 0, len(text), out, read_as)
 
     def _end_quote(self, quote: Quote, out: list[Delta], normal: bool) -> None:
         """The turn is over."""

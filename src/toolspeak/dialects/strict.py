@@ -210,7 +210,7 @@ class StrictParser(BlockParser):
         return text, self._emit(kind, text, at, stop, out)
 
     def _keep(self) -> dict[str, Any]:
-        read: dict[str, Any] = {"_markdown": self._read_up().copy(), "_unread": [], "_seen": self._seen.copy()}
+        read: dict[str, Any] = {"_markdown": self._read_up().copy(), "_unread": [], "_seen": self._cut_seen().copy()}
         return {**self.__dict__, **read, "_batch": self._batch.copy()}
 
     def _restore(self, before: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from toolspeak.data.deltas import (
     TextDelta,
     TextWasReasoning,
 )
-from toolspeak.dialects.attempts import Said
+from toolspeak.dialects.attempts import end_of
 from toolspeak.dialects.base import Section
 from toolspeak.dialects.drafts import Draft
 from toolspeak.dialects.echo import Echo
@@ -32,7 +32,7 @@ MOST_UNREAD = 256
 """Pieces of text that are kept to be read when somebody asks."""
 
 MOST_UNCUT = 1 << 16
-"""Characters of text that are kept besides those that `Said.cut` leaves."""
+"""Characters of text that are kept besides those of `end_of`."""
 
 
 class ThinkingParser(TurnParser):
@@ -70,8 +70,8 @@ class ThinkingParser(TurnParser):
         self._text_kind: type[TextDelta | TextAside] = TextDelta
         # The text or the reasoning so far, behind whatever was neither: what tells where a marker stands.
         self._markdown: Markdown | None = None  # made when it is asked
-        self._seen = Said()  # of that, what is text
-        self._unread: list[str] = []  # of it, what `_markdown` has not read yet: most of it nobody asks about
+        self._seen: list[str] = []  # of it, what `_markdown` has read
+        self._unread: list[str] = []  # and what it has not read yet: most of it nobody asks about
         self._silent = True  # whether there is no text since then
         # What the end of reasoning would end that was not seen to begin: all of the turn, or nothing behind reasoning.
         self._may_end: Literal["turn", "nothing", ""] = "turn" if starts_in == "text" and self._thought_ends else ""
@@ -113,10 +113,10 @@ class ThinkingParser(TurnParser):
             text = "".join(self._unread)
             here.add(text)
             self._unread.clear()
+            self._seen.append(text)
             self._uncut += len(text)
             if len(self._seen) > MOST_UNREAD or self._uncut > MOST_UNCUT:
-                self._seen.cut()
-                self._uncut = 0
+                self._cut_seen()
         return here
 
     def _read_on(self, here: Markdown | None, text: str, start: int, stop: int) -> Markdown:
@@ -290,14 +290,22 @@ class ThinkingParser(TurnParser):
         """Of who reads what a marker opens."""
         return self._format
 
-    def _emit(self, kind: type[TextDelta | ReasoningDelta], text: str, start: int, stop: int, out: list[Delta]) -> int:
+    def _emit(
+        self,
+        kind: type[TextDelta | ReasoningDelta],
+        text: str,
+        start: int,
+        stop: int,
+        out: list[Delta],
+        read_as: str | None = None,
+    ) -> int:
+        """Lets text[start:stop] leave; `_markdown` reads `read_as` in its place."""
         if stop > start:
             piece = text[start:stop]
-            self._unread.append(piece)
+            self._unread.append(piece if read_as is None else read_as)
             if len(self._unread) > MOST_UNREAD or len(piece) > MOST_UNREAD:
                 self._read_up()
             if kind is TextDelta:
-                self._seen.append(piece)
                 if self._silent and not piece.isspace():
                     self._speak()
                 out.append(self._text_kind(piece))
@@ -345,6 +353,7 @@ class ThinkingParser(TurnParser):
     def _hide(self, draft: Draft[ThinkingParser], text: str, out: list[Delta]) -> None:
         """A draft stays one: its text is reasoning."""
         self._draft, self._hidden = None, draft
+        self._forget_seen()
         if self._reasoning_kind is TextDelta:
             self._said, self.shown_chars = True, self.shown_chars + len(text)
         out.append(self._reasoning_kind(text))
@@ -353,6 +362,19 @@ class ThinkingParser(TurnParser):
         """Reasoning ends, and what stood in it was not meant."""
         if self._draft is not None:
             self._hide(self._draft, self._draft.text, out)
+        if self._reasoning_kind is ReasoningDelta:
+            self._forget_seen()
+
+    def _cut_seen(self) -> list[str]:
+        """Makes one piece of what was read, so that a copy takes no longer however many pieces came."""
+        self._uncut = 0
+        self._seen = [end_of(self._seen)] if self._seen else []
+        return self._seen
+
+    def _forget_seen(self) -> None:
+        """No call of the text stands in what was read so far."""
+        self._read_up()
+        self._seen.clear()
 
     def _end_thoughts(self, out: list[Delta], normal: bool) -> None:
         """The turn is over, wherever it was."""
@@ -365,6 +387,7 @@ class ThinkingParser(TurnParser):
             whole = draft.close("stop" if normal else "length")
             if whole and normal and not draft.format.thoughts_hide and self._may_run(draft):
                 out += [delta for delta in draft.deltas if not isinstance(delta, TextDelta | TextAside)]
+                self._forget_seen()
                 self._adopt(draft.reader)
             else:
                 self._hide(draft, draft.text, out)
