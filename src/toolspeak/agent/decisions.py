@@ -9,7 +9,7 @@ from typing import cast
 from toolspeak.data.approvals import Decision
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested
 from toolspeak.errors import RunError, UsageError
-from toolspeak.execute import Secrets
+from toolspeak.execute import Secrets, check_decision
 
 
 def decided(
@@ -22,7 +22,7 @@ def decided(
     unknown = set(given) - set(waiting)
     if unknown:
         known = ", ".join(waiting) or "none"
-        raise RunError(f"no call {', '.join(sorted(unknown))} waits for approval; these do: {known}")
+        raise RunError(f"no call {', '.join(sorted(map(str, unknown)))} waits for approval; these do: {known}")
     facts: list[ApprovalDecided] = []
     for call_id, decision in given.items():
         digest = waiting[call_id].digest
@@ -40,10 +40,9 @@ def decisions_of(given: Mapping[str, bool | Decision]) -> dict[str, Decision]:
     decisions: dict[str, Decision] = {}
     for waiting, said in given.items():
         decision = Decision(said, by="caller") if isinstance(said, bool) else said
-        if not isinstance(cast("object", decision), Decision) or not isinstance(
-            cast("object", decision.approved), bool
-        ):
+        if not isinstance(cast("object", decision), Decision):
             raise UsageError(f"{waiting} is decided by True, False or a Decision, not {said!r}")
+        check_decision(decision)
         decisions[waiting] = decision
     return decisions
 

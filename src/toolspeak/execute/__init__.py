@@ -18,6 +18,7 @@ from toolspeak.execute.executor import Executor
 from toolspeak.execute.gates import Concurrency
 from toolspeak.execute.hooks import Answer, Block, HookContext, HookError, HookNotes, Level, Passage, applied, in_order
 from toolspeak.execute.interceptors import Interceptor, Proceed
+from toolspeak.execute.meant import check_decision
 from toolspeak.execute.observe import (
     NO_ASIDE,
     Aside,
@@ -89,6 +90,7 @@ __all__ = [
     "applied",
     "approve_all",
     "approve_none",
+    "check_decision",
     "hints",
     "in_order",
     "plan",

@@ -15,6 +15,7 @@ from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
 from toolspeak.execute.commands import prefixes_of
+from toolspeak.execute.meant import check_decision
 from toolspeak.tools.context import StateView
 
 
@@ -169,27 +170,32 @@ def resolve_approver(approve: Approve) -> Approver | BatchApprover | None:
 
 
 async def ask(approver: Approver, request: ApprovalRequest) -> Answer:
-    """The approver's answer. Raises UsageError when it is anything but a Decision or Escalate."""
+    """The approver's answer. Raises UsageError when it is anything but a Decision about this request, or Escalate."""
     # Typed callers cannot get this wrong; others must not have a forgotten `async` read as a yes.
     answer = cast("object", approver(request))
     if isinstance(answer, Awaitable):
         answer = await cast("Awaitable[object]", answer)
-    return _checked(answer)
+    return _checked(answer, request)
 
 
 async def ask_together(approver: BatchApprover, requests: Sequence[ApprovalRequest]) -> list[Answer]:
     """The answers to all requests. Raises UsageError unless there is one for each."""
-    answers = [_checked(answer) for answer in await approver.together(requests)]
+    answers = await approver.together(requests)
     if len(answers) != len(requests):
         raise UsageError(f"an approver answers every request: {len(requests)} were asked, {len(answers)} answered")
-    return answers
+    return [_checked(answer, request) for answer, request in zip(answers, requests, strict=True)]
 
 
-def _checked(answer: object) -> Answer:
+def _checked(answer: object, request: ApprovalRequest) -> Answer:
     if not isinstance(answer, Decision | Escalate):
         raise UsageError(f"an approver answers with a Decision or Escalate, not {type(answer).__name__}")
-    if isinstance(answer, Decision) and not isinstance(cast("object", answer.approved), bool):
-        raise UsageError(f"Decision(approved={answer.approved!r}): it is True or False")
+    if isinstance(answer, Decision):
+        check_decision(answer)
+        may_be_revised = answer.arguments is not None and request.can_be_revised
+        if answer.digest not in ("", request.digest) and not may_be_revised:
+            raise UsageError(
+                f"the decision about {request.call.id} was made for another call: its digest is not the request's"
+            )
     return answer
 
 

@@ -13,6 +13,7 @@ from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop
 from toolspeak.execute.approval import Answer, ApprovalRequest, Policy, approval_reason
+from toolspeak.execute.meant import check_decision
 from toolspeak.execute.results import describe
 from toolspeak.execute.rules import StandingRules
 from toolspeak.tools.crashes import log_crash
@@ -74,6 +75,8 @@ class Judge:
     def _by_policy(self, policy: Policy, request: ApprovalRequest) -> Answer | None:
         try:
             answer = cast("object", policy(request))
+            if isinstance(answer, Decision):
+                check_decision(answer)
             if answer is None or isinstance(answer, Decision | Escalate):
                 return answer
             problem = f"the policy answered with {type(answer).__name__}, not a Decision, Escalate or None"

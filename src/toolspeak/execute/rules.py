@@ -24,7 +24,8 @@ from toolspeak.execute.approval import (
     approval_reason,
     definition_digest,
 )
-from toolspeak.execute.commands import all_begin, prefix_words
+from toolspeak.execute.commands import all_begin
+from toolspeak.execute.meant import check_rule
 
 _LETS_PASS: frozenset[Action] = frozenset({"approve", "modify"})
 _NEVER_RAN = frozenset({"blocked", "rejected", "skipped", "malformed", "unknown_tool", "invalid_arguments"})
@@ -92,26 +93,6 @@ def _fits_always(rule: Rule, tool: ToolSpec) -> bool:
             return not effects.declared
         case "reads" | "destructive":
             return False
-
-
-def check_rule(rule: Rule) -> None:
-    """Raises UsageError for a path pattern whose root is not said, a prefix of commands under which any command could
-    run or in a rule that refuses, and for "modify" without a change."""
-    for prefix in rule.begins:
-        prefix_words(prefix)
-    if rule.begins and rule.action != "approve":
-        raise UsageError(
-            f"a rule says begins=… only if its action is 'approve', not {rule.action!r}: a line can say "
-            "the same in many ways, so it would refuse too little"
-        )
-    for pattern in rule.paths:
-        if "/" in pattern and ":" not in pattern and not pattern.startswith("/"):
-            raise UsageError(
-                f"the pattern {pattern!r} does not say where it starts; write it from the root ('/srv/{pattern}'), "
-                "as a key ('file:/…'), or as a name without a slash ('*.md')"
-            )
-    if (rule.action == "modify") != (rule.change is not None):
-        raise UsageError(f"a rule says change={{…}} if and only if its action is 'modify', not {rule.action!r}")
 
 
 def fitting(rule: Rule, request: ApprovalRequest) -> Action | None:

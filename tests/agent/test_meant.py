@@ -1,0 +1,101 @@
+"""Rules and decisions that are mistyped: refused where they are given, and no yes to anything."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from agent_helpers import calling
+
+from toolspeak import Agent, Decision, Effects, Rule, UsageError, tool
+from toolspeak.execute import StandingRules
+from toolspeak.providers.scripted import ScriptedProvider
+
+ran = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran():
+    ran.clear()
+
+
+@tool(effects=lambda path: Effects(writes={f"file:{path}"}))
+def write(path: str) -> str:
+    "Writes a file."
+    ran.append(path)
+    return "wrote"
+
+
+def an_agent(*paths, **options):
+    turns = [calling("cogency-json", *(("write", {"path": path}) for path in paths or ["/etc/passwd"])), "Done."]
+    return Agent(ScriptedProvider(turns), [write], **options)
+
+
+RULES = [
+    # '/tmp/*' is a sequence of texts, the last of which fits everything.
+    (Rule("approve", paths="/tmp/*"), r"paths=\('/tmp/\*',\)"),
+    (Rule("approve", begins="make"), r"begins=\('make',\)"),
+    (Rule("reject", paths=["*.pem", None]), "None is no text"),
+    # Those that would refuse, and fit nothing.
+    (Rule("reject", effects="write"), "no 'write'. Did you mean 'writes'"),
+    (Rule("Reject"), "no 'Reject'. Did you mean 'reject'"),
+    (Rule("deny", tool="write"), "no 'deny'.*Known: approve"),
+    (Rule("reject", tool=["write"]), r"tool=\['write'\].*a text"),
+    (Rule("reject", tool=write), "a text"),
+    (Rule("reject", arguments=["path"]), "a dict by argument"),
+    (Rule("modify", change=[1]), "a dict by argument"),
+    (Rule("approve", exact="no"), "True or False"),
+    (Rule("reject", reason=None), "a text"),
+]
+
+
+@pytest.mark.parametrize(("rule", "told"), RULES)
+def test_a_rule_that_is_mistyped_is_refused(rule, told):
+    with pytest.raises(UsageError, match=told):
+        an_agent(policy=[rule])
+    with pytest.raises(UsageError, match=told):
+        StandingRules().add(rule)
+
+
+DECISIONS = [
+    (Decision("no"), "approved='no'.*True or False"),
+    (Decision(1), "approved=1"),
+    (Decision(True, 5), "reason=5.*a text"),
+    (Decision(True, arguments=["/tmp/x"]), "a dict by argument"),
+    (Decision(False, ends_run="no"), "ends_run='no'"),
+    (Decision(True, always=True), r"request\.always\(\)"),
+    (Decision(True, always=Rule("approve", paths="/tmp/*")), r"paths=\('/tmp/\*',\)"),
+]
+
+
+@pytest.mark.parametrize(("decision", "told"), DECISIONS)
+def test_a_decision_that_is_mistyped_is_no_yes(decision, told):
+    async def approve(request):
+        return decision
+
+    with pytest.raises(UsageError, match=told):
+        an_agent(approve=approve).run_sync("go")
+    agent = an_agent()
+    waiting = agent.run_sync("go")
+    with pytest.raises(UsageError, match=told):
+        asyncio.run(agent.resume(waiting, {waiting.waiting[0]: decision}))
+    judged = an_agent(policy=lambda request: decision).run_sync("go")
+    assert judged.status == "awaiting_approval"
+    assert "the policy failed" in judged.requests[0].reason
+    assert ran == []
+
+
+def test_a_yes_to_another_request_is_refused():
+    """As of a service that takes the answers of two questions for each other."""
+
+    class Mixed:
+        async def together(self, requests):
+            yes, no = requests
+            return [Decision(False, digest=no.digest), Decision(True, digest=yes.digest)]
+
+    async def another(request):
+        return Decision(True, digest=replace(request, digest="0" * 64).digest)
+
+    for approve in (Mixed(), another):
+        with pytest.raises(UsageError, match="made for another call"):
+            an_agent("/tmp/a", "/etc/b", approve=approve).run_sync("go")
+    assert ran == []
