@@ -84,10 +84,17 @@ class TerminalProcess:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def hang_up(self) -> int:
+        """Closes the terminal, as whoever closes its window; the exit code."""
+        os.close(self._master)
+        self._master = -1
+        return self._process.wait(timeout=DEADLINE)
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait(DEADLINE)
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)
 
     def __enter__(self) -> Self:
         return self

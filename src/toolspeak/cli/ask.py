@@ -18,7 +18,7 @@ from toolspeak.cli.edit import edited, editor, read, written
 from toolspeak.data.approvals import Rule
 from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
-from toolspeak.execute import ApprovalRequest, Approver, Decision
+from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
 from toolspeak.execute.approval import approve_none
 from toolspeak.execute.threads import in_thread
 from toolspeak.tools.builtin.text import visible
@@ -48,16 +48,17 @@ def has_terminal() -> bool:
         return False
 
 
-def terminal_approver(console: Console | None = None, kept_in: str = "") -> Approver:
+def terminal_approver(console: Console | None = None, kept_in: str = "", *, waits: bool = False) -> Approver:
     """Asks the person at the terminal; without a terminal, says no to every call with that reason.
 
     `kept_in` is the path of the file that keeps the rules of "remember"; without one they last as long as the command.
+    `waits`: a call whose question lost its terminal waits for somebody to decide; else the answer is no.
     It reads standard input if that is a terminal, else the terminal device. Questions are written to `console`
     (default: standard error) if that is a terminal, else to the device too.
     """
     if not has_terminal():
         return approve_none("it needs a yes, and there is no terminal to ask at")
-    return TerminalApprover(console or make_console(sys.stderr), kept_in)
+    return TerminalApprover(console or make_console(sys.stderr), kept_in, waits=waits)
 
 
 class TerminalApprover:
@@ -70,15 +71,19 @@ class TerminalApprover:
     - `a`: yes to everything from now on, but for repaired calls;
     - `r`: yes, and a rule is kept: for this very call, for commands that begin so, or for this tool, as is asked then;
     - `q`: no, and the run ends.
+
+    An answer is a whole line that is typed behind the question. Nothing is one that was typed before it, or that came
+    together with what made it be asked again.
     """
 
-    def __init__(self, console: Console, kept_in: str = "") -> None:
+    def __init__(self, console: Console, kept_in: str = "", *, waits: bool = False) -> None:
         self._console = console
         self._kept_in = kept_in
+        self._waits = waits
         self._all = False
         self._draft: str | None = None  # what was edited and cannot be used: the next edit begins with it
 
-    async def __call__(self, request: ApprovalRequest, /) -> Decision:
+    async def __call__(self, request: ApprovalRequest, /) -> Decision | Escalate:
         try:
             with _opened() as fd, _console_at(fd, self._console) as console:
                 if self._all and request.repaired_from is None:
@@ -98,7 +103,8 @@ class TerminalApprover:
                 if answer.all:
                     write(console, _ALL, "dim")
         except OSError as error:
-            return Decision(False, f"nobody could be asked: {error.strerror or error}", by="user")
+            gone = f"nobody could be asked: {error.strerror or error}"
+            return Escalate(gone) if self._waits else Decision(False, gone)
         self._all = self._all or answer.all
         decision = Decision(answer.yes, answer.reason, by="user", always=always, ends_run=answer.ends)
         if asked is request or not answer.yes:
@@ -117,6 +123,9 @@ class TerminalApprover:
         while line := (await _prompted(_WHICH, fd, console)).strip():
             if line.isdecimal() and 1 <= int(line) <= len(offered):
                 return asked.always(offered[int(line) - 1])
+            if line.lower() in _NO:
+                break
+            write(console, f"  Type a number from 1 to {len(offered)}, or nothing.", "yellow")
         return None
 
     async def _edit(self, asked: ApprovalRequest, fd: int, console: Console) -> ApprovalRequest:
@@ -146,17 +155,18 @@ class TerminalApprover:
         return text
 
     async def _answer(self, question: Question, fd: int, console: Console) -> _Answer:
-        _forget_typed(fd)
         while True:
+            _forget_typed(fd)
             prompt = _HIDDEN_PROMPT.format(hidden=question.hidden) if question.hidden else PROMPT
             line = await _prompted(prompt, fd, console)
             if not line:
+                if not os.isatty(fd):
+                    raise OSError("the terminal is gone")
                 write(console, "")
                 return _Answer(False, "the user closed the question without an answer")
             answer = _understand(line)
             if question.hidden and (line.strip().lower() in ("s", "show") or (answer is not None and answer.yes)):
                 question.show(console, screen_rows(console))
-                _forget_typed(fd)
             elif answer is not None:
                 return answer
             elif line.strip():
@@ -248,7 +258,8 @@ async def _prompted(prompt: str, fd: int, console: Console) -> str:
 
 
 async def _read_line(fd: int) -> str:
-    """A line with its end, "" at the end of input. Cancelling it leaves nobody behind who would take the next line."""
+    """A line with its end, "" at the end of input, which may come within a line. Cancelling it leaves nobody behind who
+    would take the next line."""
     waker, wake = os.pipe()
     own = os.dup(fd)
 
@@ -256,8 +267,14 @@ async def _read_line(fd: int) -> str:
         try:
             # Not a buffered stream: a thread that waits inside of one makes the interpreter abort at its exit.
             # Only POSIX can wait for a file and something else at once.
-            ready = select.select([own, waker], [], [])[0] if os.name == "posix" else [own]
-            return b"" if waker in ready else os.read(own, _LINE)
+            line = b""
+            while not line.endswith((b"\n", b"\r")):
+                ready = select.select([own, waker], [], [])[0] if os.name == "posix" else [own]
+                piece = b"" if waker in ready else os.read(own, _LINE)
+                if not piece:
+                    return b""
+                line += piece
+            return line
         finally:
             os.close(own)
             os.close(waker)

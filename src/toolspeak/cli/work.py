@@ -234,7 +234,7 @@ def _approver(setup: Setup, live: Console, as_json: bool) -> Approver | Literal[
             return approve if as_json else InStep(announcing)
         case "ask":
             # With nobody to ask the run pauses: that is no refusal, and the exit code says so.
-            return InStep(terminal_approver(live, setup.rules)) if has_terminal() else None
+            return InStep(terminal_approver(live, setup.rules, waits=True)) if has_terminal() else None
 
 
 def _print_record(item: Watched) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -17,3 +18,12 @@ def make_console(stream: TextIO | Any) -> Console:
 def write(console: Console, text: str, style: str = "", end: str = "\n") -> None:
     """Writes printable text through: nothing is wrapped, cut or interpreted."""
     console.out(printable(text), style=style or None, end=end, highlight=False)
+
+
+def screen_size(console: Console) -> tuple[int, int]:
+    """Columns and rows of the terminal as it is by now: COLUMNS and LINES count where it does not say."""
+    try:
+        columns, rows = os.get_terminal_size(console.file.fileno())
+    except (OSError, ValueError):  # no terminal, or a stream without a file
+        columns = rows = 0
+    return columns or console.width, rows or console.height

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from toolspeak.execute import ApprovalRequest
 from toolspeak.tools.builtin.text import visible
-from toolspeak.ui.console import write
+from toolspeak.ui.console import screen_size, write
 from toolspeak.ui.format import argument_lines, diff_style, is_diff
 
 _BESIDE_DIFF = 60
@@ -40,7 +40,7 @@ class Question:
 
     def show(self, console: Console, rows: int | None = None) -> None:
         """Writes as much as fits in `rows` (None: all of it) rows of the console."""
-        width = max(20, console.width if console.file.isatty() else 200)
+        width = max(20, screen_size(console)[0] if console.file.isatty() else 200)
         while (self._rest or self._next < len(self._lines)) and (rows is None or rows > 0):
             if self._rest is None:
                 self._rest, self._next = self._lines[self._next], self._next + 1
@@ -55,7 +55,7 @@ class Question:
 
 def screen_rows(console: Console) -> int:
     """Rows for a question, so that its first line and the prompt are on the screen together."""
-    return max(6, console.height - _PROMPT_ROWS)
+    return max(6, screen_size(console)[1] - _PROMPT_ROWS)
 
 
 def _lines(request: ApprovalRequest) -> Iterator[Line]:
