@@ -19,7 +19,7 @@ LITELLM_VENV ?= .venv-litellm
 ENGINE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/toolspeak/engine
 SECONDS ?= 600
 
-.PHONY: demo test test-slow test-grammar test-sdk test-clients test-engine test-templates lint types bench bench-parsers bench-mutations bench-loop fuzz requirements clean help
+.PHONY: demo test test-slow test-grammar test-sdk test-clients test-engine test-vllm test-templates lint types bench bench-parsers bench-mutations bench-loop fuzz requirements clean help
 
 help:
 	@echo "make demo          set up and run the main job: three dialects fix a failing test (no API key, no network service)"
@@ -28,6 +28,7 @@ help:
 	@echo "make test-grammar  the grammars at length, with xgrammar too"
 	@echo "make test-sdk      the wire formats against the vendors' own clients"
 	@echo "make test-clients  the gateway with clients nobody here wrote, of Python and npm (600 MB)"
+	@echo "make test-vllm VLLM=/path/to/vllm   the same against a real vLLM (0.32, on a CPU) that you installed"
 	@echo "make test-engine   the openai provider against llama.cpp's server with a made-up model (builds it once, needs c++)"
 	@echo "make test-templates  the prompts against the models' own chat templates (fetches them once)"
 	@echo "make lint types    ruff, pyright"
@@ -111,6 +112,10 @@ $(ENGINE_VENV)/.ready: requirements/engine.txt requirements/dev.txt requirements
 test-engine: $(ENGINE_VENV)/.ready
 	server=$$($(ENGINE_VENV)/bin/python tests/engine/build_server.py requirements/engine-source.txt "$(ENGINE_CACHE)") \
 		&& LLAMA_SERVER="$$server" $(ENGINE_VENV)/bin/python -m pytest tests/engine/engine_*.py
+
+# No part of CI: vLLM brings gigabytes, and its CPU build of PyTorch is not on PyPI.
+test-vllm: $(ENGINE_VENV)/.ready
+	VLLM="$(VLLM)" $(ENGINE_VENV)/bin/python -m pytest tests/engine/vllm_*.py
 
 # The templates come with the source of llama.cpp's server, whose build backend this environment has.
 test-templates: $(ENGINE_VENV)/.ready
