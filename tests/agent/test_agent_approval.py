@@ -236,3 +236,28 @@ def test_a_waiting_result_says_what_each_call_would_do():
     (request,) = waiting.requests
     assert (request.call_id, request.reason) == (waiting.waiting[0], "writes note:a")
     assert waiting.reason == ""
+
+
+def test_a_question_says_what_its_preview_was_made_of():
+    @tool(
+        effects=Effects(writes={"repo"}), preview=lambda path, text: f"--- {path}\n+++ {path}\n@@ -0,0 +1 @@\n+{text}\n"
+    )
+    def commit(path: str, text: str, message: str) -> str:
+        "Commits."
+        return "done"
+
+    @tool(effects=Effects(writes={"repo"}), preview=lambda: None)
+    def push(branch: str) -> str:
+        "Pushes."
+        return "done"
+
+    asked = []
+
+    async def approve(request):
+        asked.append((request.preview[:5], request.previewed))
+        return Decision(True)
+
+    arguments = {"path": "a", "text": "x", "message": "m"}
+    turn = calling("cogency-json", ("commit", arguments), ("push", {"branch": "b"}))
+    Agent(ScriptedProvider([turn, "Done."]), [commit, push], approve=approve).run_sync("go")
+    assert asked == [("--- a", {"path", "text"}), ("", frozenset())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -25,8 +26,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def request(arguments: dict[str, object], preview: str) -> ApprovalRequest:
-    return ApprovalRequest(ToolCall("c", "t", arguments), ToolSpec("t", "", {}), Effects(), preview, "writes x")
+def request(arguments: dict[str, object], preview: str, previewed: Iterable[str] | None = None) -> ApprovalRequest:
+    call, made_of = ToolCall("c", "t", arguments), frozenset(arguments if previewed is None else previewed)
+    return ApprovalRequest(call, ToolSpec("t", "", {}), Effects(), preview, "writes x", previewed=made_of)
 
 
 def screens(asked: ApprovalRequest, width: int, rows: int) -> list[str]:
@@ -68,6 +70,26 @@ def test_arguments_are_shown_in_full_unless_the_preview_shows_them():
     assert "+y" in beside
     command = whole(request({"command": "rm\nx", "timeout": 5}, "rm\nx"))
     assert (command.count("rm"), "timeout: 5" in command) == (1, True)
+
+
+def test_what_a_preview_was_not_made_of_is_shown_in_full():
+    message = "m" * 70 + " --force"
+    shown = whole(request({"path": "a", "message": message, "hooks": ["x" * 70, "rm"]}, DIFF, ["path"]))
+    assert f'message: "{message}"' in shown
+    assert '"rm"]' in shown
+    copied = whole(request({"from": "same", "to": "same"}, "same", ["from"]))
+    assert 'to: "same"' in copied
+
+
+def test_an_argument_that_is_empty_is_shown():
+    assert whole(request({"path": "", "recursive": True}, "")) == '? t  writes x\n    path: ""\n    recursive: true\n'
+
+
+def test_a_name_that_could_be_taken_for_something_else_is_quoted():
+    shown = whole(request({'a: "safe"': 1, " ": 2, "": 3, "b\nc": 4, "plain_name-1": 5}, ""))
+    assert shown.split("\n")[1:] == [
+        '    "a: \\"safe\\"": 1', '    " ": 2', '    "": 3', '    "b\\nc": 4', "    plain_name-1: 5", "",
+    ]  # fmt: skip
 
 
 HIDDEN = (

@@ -291,9 +291,7 @@ class Admission:
             return Settled(result_of(call, settled.value, self.secrets))
         if settled is None and (self.approver is None or has_person(self.approver)):
             request = ApprovalRequest(call, tool.now, effects, "", ASKED, digest, state=self.context.state)
-            return Held(
-                ready, replace(request, preview=await self._in_time(self.questions.preview(ready))), in_doubt=True
-            )
+            return Held(ready, await self._in_time(self.questions.with_preview(request, ready)), in_doubt=True)
         return ready if settled else Settled(unknown_outcome(call))
 
     async def _judged(self, ready: Ready) -> Entry:
@@ -310,7 +308,7 @@ class Admission:
                     failure(request.call, "rejected", no_unasked_repair(request)), by=self.approver.decision.by
                 )
             return self._decided(ready, self.approver.decision)
-        return Held(ready, replace(request, preview=await self._in_time(self.questions.preview(ready))))
+        return Held(ready, await self._in_time(self.questions.with_preview(request, ready)))
 
     def _decided(self, ready: Ready, decision: Decision) -> Ready | Settled:
         call = ready.call

@@ -24,8 +24,9 @@ class ApprovalRequest:
     """One call that may need a yes, with secrets as placeholders.
 
     `preview` shows what the call would change, "" when its tool cannot tell (or when a policy is asked: it is made for
-    people); `reason` says why it needs a yes, "" if by its effects it does not. `digest` is what a decision is bound
-    to. `earlier` are the calls of its batch before it that are to run, `state` is the run before the batch.
+    people), and `previewed` are the arguments it was made of. `reason` says why the call needs a yes, "" if by its effects
+    it does not. `digest` is what a decision is bound to. `earlier` are the calls of its batch before it that are to run,
+    `state` is the run before the batch.
     """
 
     call: ToolCall
@@ -37,6 +38,7 @@ class ApprovalRequest:
     earlier: tuple[ToolCall, ...] = ()
     state: StateView | None = None
     _revise: Revise | None = field(default=None, repr=False, compare=False)
+    previewed: frozenset[str] = frozenset()
 
     @property
     def can_be_revised(self) -> bool:

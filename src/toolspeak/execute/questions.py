@@ -65,7 +65,11 @@ class Questions:
         digest, revise = request_digest(call, tool, effects), partial(self._revised, ready, before)
         return ApprovalRequest(call, tool, effects, "", reason, digest, before, self.context.state, revise)
 
-    async def preview(self, ready: Ready) -> str:
+    async def with_preview(self, request: ApprovalRequest, ready: Ready) -> ApprovalRequest:
+        """The question as a person reads it."""
+        return replace(request, preview=await self._preview_of(ready), previewed=ready.tool.previewed)
+
+    async def _preview_of(self, ready: Ready) -> str:
         if self.playback is not None:
             return self.playback.preview(ready.call)  # the tool's function would look at what is here now
         made = await _preview(ready.tool, ready.arguments, self.run_context(ready.call))
@@ -111,7 +115,7 @@ class Questions:
         if isinstance(answer, Decision) and not answer.approved:
             raise UsageError(f"the policy refuses this: {answer.reason or 'it gives no reason'}")
         because = answer.reason if isinstance(answer, Escalate) else ""
-        request = replace(request.because(because), preview=await self.preview(changed))
+        request = await self.with_preview(request.because(because), changed)
         self._revisions[request.call.id, request.digest] = request
         return request
 

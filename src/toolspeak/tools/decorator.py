@@ -13,7 +13,7 @@ from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.declaration import Declaration, by_name
 from toolspeak.tools.places import show
-from toolspeak.tools.signature import default_name, injected_parameters, read_signature
+from toolspeak.tools.signature import default_name, injected_parameters, read_signature, signature_of
 from toolspeak.tools.tool import Preview, Tool, check_name
 from toolspeak.tools.verify import Verify
 
@@ -94,11 +94,11 @@ def tool(
     again. `aliases` maps other names a model may use to parameters. `timeout` is in seconds, or a function of some
     of the tool's parameters that says how many this call gets (None: as many as the executor gives). No more than
     `max_concurrent` calls of a run are inside the function at once. `preview` is a function of some of the tool's
-    parameters that shows what a call would change; a parameter annotated as RunContext gets the call's, or None where
-    there is none. `verify` is a function, plain or async, of some of the tool's parameters (and a RunContext) that is
-    asked what became of a call whose run was interrupted: `Happened(value)` or True if it took effect, False if it did
-    not, None if that cannot be known. `command_line` is the parameter that /bin/sh runs: a person may then allow
-    commands by how they begin.
+    parameters that shows what a call would change (beside a unified diff those it takes are cut in the question, and
+    all others whole); a parameter annotated as RunContext gets the call's, or None where there is none. `verify` is a
+    function, plain or async, of some of the tool's parameters (and a RunContext) that is asked what became of a call
+    whose run was interrupted: `Happened(value)` or True if it took effect, False if it did not, None if that cannot
+    be known. `command_line` is the parameter that /bin/sh runs: a person may then allow commands by how they begin.
 
     Raises ToolDefinitionError, naming the parameter or option and the remedy.
     """
@@ -147,6 +147,7 @@ def tool(
             max_concurrent,
             None if verify is None else _verifier(verify, reader.names, where),
             signature.deps,
+            previewed=frozenset() if preview is None else frozenset(signature_of(preview).parameters),
         )
 
     return make if function is None else make(function)
@@ -186,7 +187,8 @@ def _previewer(preview: Callable[..., str], parameters: Sequence[str], where: st
 
     def safe(arguments: Mapping[str, Any], context: RunContext[Any] | None = None) -> str:
         try:
-            return str(show({**arguments, **injected(wanted, context)}))
+            shown = show({**arguments, **injected(wanted, context)})
+            return "" if shown is None else str(shown)
         except Exception as error:  # noqa: BLE001 - a preview is shown to a person who can still decide without it
             log_crash(_LOG, f"{where} failed", error)
             return f"(no preview: {type(error).__name__}: {error})"

@@ -54,7 +54,7 @@ class Tool:
     `read_arguments` applies aliases and validates strictly; problems are returned, not raised.
     `effects_of` and `preview` take the validated keyword arguments; a declaration of effects that fails counts as
     undeclared, and one that gives no Effects raises ToolDefinitionError. `preview` shows what the call would change and
-    may read the disk; with the call's RunContext it can say more.
+    may read the disk; with the call's RunContext it can say more. `previewed` are the parameters it is made of.
     `injected` are the parameters that get something of the run in place of an argument; `deps` names the type that the
     tool wants of `RunContext.deps`, "" if it can do without. `timeout` is in seconds, of every call or as a function of
     its validated arguments (which never raises). Of `max_concurrent` calls none more runs at once.
@@ -74,6 +74,7 @@ class Tool:
     verify: Verify | None = None
     deps: str = ""
     live: Callable[[], ToolSpec] | None = None
+    previewed: frozenset[str] = frozenset()
 
     @property
     def now(self) -> ToolSpec:

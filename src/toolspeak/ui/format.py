@@ -19,9 +19,6 @@ LINE = 100
 VALUE = 200
 """Characters of one argument that are shown."""
 
-BESIDE_DIFF = 60
-"""Characters of one argument beside a diff, which shows the rest."""
-
 FOLD = 8
 """Lines of a result that are shown."""
 

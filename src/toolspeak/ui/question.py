@@ -12,15 +12,18 @@ from rich.console import Console
 from toolspeak.execute import ApprovalRequest
 from toolspeak.tools.builtin.text import visible
 from toolspeak.ui.console import screen_size, write
-from toolspeak.ui.format import argument_lines, diff_style, is_diff
+from toolspeak.ui.format import LINE, diff_style, is_diff, value_text
 
 _BESIDE_DIFF = 60
-"""Characters of one argument beside a diff, which shows the rest."""
+"""Characters of one argument beside a diff that shows the rest."""
 
 _LONG_SPACE = re.compile(r"(?<=\S) {9,}| {41,}")
 """White space that can push what stands behind it off the screen; an indentation may be longer than a gap."""
 
 _MOST_BLANK_LINES = 3
+
+_PLAIN_NAME = re.compile(r"[\w.$-]+")
+"""An argument's name that cannot be taken for anything else."""
 
 _PROMPT_ROWS = 4
 """Rows of the screen that the prompt needs, at 40 columns too."""
@@ -77,15 +80,18 @@ def preview_lines(preview: str) -> Iterator[Line]:
 
 
 def _arguments(request: ApprovalRequest) -> list[str]:
-    """The arguments in full, unless the preview is a diff of what they do. One that is the preview itself (a command)
-    is left out."""
-    if is_diff(request.preview):
-        return [visible(line) for line in argument_lines(request.call.arguments, _BESIDE_DIFF)]
-    return [
-        f"{_one_line(name)}: {visible(json.dumps(value, ensure_ascii=False))}"
-        for name, value in request.call.arguments.items()
-        if not (isinstance(value, str) and visible(value) == visible(request.preview))
-    ]
+    """The arguments in full, but for those that the preview was made of: a text that is the preview (a command) is left
+    out, and what a diff shows is cut."""
+    diff, lines = is_diff(request.preview), list[str]()
+    for name, value in request.call.arguments.items():
+        shown = bool(request.preview) and name in request.previewed
+        if shown and isinstance(value, str) and visible(value) == visible(request.preview):
+            continue
+        text = value_text(value, _BESIDE_DIFF) if shown and diff else json.dumps(value, ensure_ascii=False)
+        plain = _PLAIN_NAME.fullmatch(name) and visible(name) == name
+        lines.append(visible(f"{name if plain else json.dumps(name, ensure_ascii=False)}: {text}"))
+    joined = ", ".join(lines)
+    return [joined] if diff and len(joined) <= LINE else lines
 
 
 def _split(text: str) -> list[str]:
