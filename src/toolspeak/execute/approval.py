@@ -23,10 +23,10 @@ from toolspeak.tools.context import StateView
 class ApprovalRequest:
     """One call that may need a yes, with secrets as placeholders.
 
-    `preview` shows what the call would change, "" when its tool cannot tell (or when a policy is asked: it is made for
-    people), and `previewed` are the arguments it was made of. `reason` says why the call needs a yes, "" if by its effects
-    it does not. `digest` is what a decision is bound to. `earlier` are the calls of its batch before it that are to run,
-    `state` is the run before the batch.
+    `preview` shows what the call would change, "" when its tool cannot tell (or when a policy is asked: it is made
+    for people), and `previewed` are the arguments it was made of. `reason` says why the call needs a yes, "" if by
+    its effects it does not. `digest` is what a decision is bound to. `earlier` are the calls of its batch before it
+    that are to run, `state` is the run before the batch.
     """
 
     call: ToolCall
