@@ -1,16 +1,19 @@
-"""What SQLite passes over without a word: a write-ahead log that is damaged in its middle, and rows that are not as
-they were written.
+"""What SQLite passes over without a word: a write-ahead log that is damaged or cut short, and rows that are not as they
+were written.
 
 SQLite takes a log as far as its checksums are right and forgets the rest, for that is what a process that died while it
 wrote leaves behind (https://www.sqlite.org/walformat.html). Such a process leaves part of one transaction. Whole ones
-behind a bad frame were there, and are lost.
+behind a bad frame were there, and are lost. So are those that the log's index counts, a file in the memory of the
+machine, and that the log does not have.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import struct
+import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 from zlib import crc32
 
 from toolspeak.journal.schema import SPAN
@@ -20,6 +23,17 @@ _HEAD = 32
 _FRAME = 24
 _VERSION = 3007000
 _MAGIC = {0x377F0682: "<", 0x377F0683: ">"}  # the order of the bytes in checksums; numbers in headers are big-endian
+_INDEX = 48  # bytes of the index's header, which stands there twice, in the machine's order of bytes
+_NATIVE = "<" if sys.byteorder == "little" else ">"
+
+
+class Log(NamedTuple):
+    """What a write-ahead log holds. `frames`: of the transactions that SQLite takes; `salts` tell one log in the file
+    from the next. `lost`: whole transactions behind the place at which SQLite ends it."""
+
+    salts: bytes
+    frames: int
+    lost: int
 
 
 def is_log(head: bytes) -> bool:
@@ -27,25 +41,43 @@ def is_log(head: bytes) -> bool:
     return int.from_bytes(head[:4], "big") in _MAGIC
 
 
-def lost_commits(log: bytes) -> int:
-    """How many whole transactions stand behind the place at which SQLite ends this log; 0 for a log that is as it was
-    written, or torn in its last transaction."""
-    if len(log) < _HEAD + _FRAME + 512:
-        return 0
+def log_in(log: bytes) -> Log:
+    """What is in a log. One that is as it was written, or torn in its last transaction, has lost nothing."""
+    if len(log) < _HEAD:
+        return Log(b"", 0, 0)
     magic, version, size, _, _, _, *sums = struct.unpack(">8I", log[:_HEAD])
-    order = _MAGIC.get(magic, "")
+    order, salts = _MAGIC.get(magic, ""), log[16:24]
     if not order or version != _VERSION or _checksum(log[:24], (0, 0), order) != tuple(sums):
         # Written by itself before the first frame, and in one piece: it was there once.
-        return max(1, _commits_of_unknown(log))
-    salts = log[16:24]
+        return Log(salts, 0, max(1, _commits_of_unknown(log)) if len(log) >= _HEAD + _FRAME + 512 else 0)
     starts = range(_HEAD, len(log) - _FRAME - size + 1, _FRAME + size)
     seed = (sums[0], sums[1])
-    for at in starts:
+    taken = 0
+    for number, at in enumerate(starts, 1):
         found = _sum_of(log, at, size, seed, order)
         if log[at + 8 : at + 16] != salts or found != _stored(log, at):
-            return _lost_behind(log, at, size, salts, found, order)
+            return Log(salts, taken, _lost_behind(log, at, size, salts, found, order))
+        if any(log[at + 4 : at + 8]):
+            taken = number
         seed = found
-    return 0
+    return Log(salts, taken, 0)
+
+
+def frames_missing(log: Log, index: bytes) -> int:
+    """How many frames that the index of the log counts are not in the log, nor in the file; 0 if there are none, or the
+    index is not to be read. The index is the same before and behind the look at the log."""
+    head = index[:_INDEX]
+    if len(index) < 2 * _INDEX + 4 or head != index[_INDEX : 2 * _INDEX]:
+        return 0
+    version, _, _, begun, *_ = struct.unpack(f"{_NATIVE}3I4B", head[:16])
+    if version != _VERSION or not begun or _checksum(head[:40], (0, 0), _NATIVE) != struct.unpack("=2I", head[40:]):
+        return 0
+    (counted,) = struct.unpack("=I", head[16:20])
+    (in_file,) = struct.unpack("=I", index[2 * _INDEX : 2 * _INDEX + 4])
+    if log.salts != head[32:40]:  # another log, written before this one or since
+        return counted
+    # What is in the file already is shadowed by a log that has the beginning of it alone.
+    return counted - log.frames if counted > log.frames and (log.frames or counted > in_file) else 0
 
 
 def _lost_behind(log: bytes, bad: int, size: int, salts: bytes, computed: tuple[int, int], order: str) -> int:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from toolspeak.errors import JournalError
 from toolspeak.journal.owner import is_alive, is_dead, since_boot
 from toolspeak.journal.schema import VERSION, newer, steps_from
-from toolspeak.journal.sqlite_damage import is_log, lost_commits
+from toolspeak.journal.sqlite_damage import frames_missing, is_log, log_in
 from toolspeak.journal.stretches import NOTE
 
 _APPLICATION = 0x7453706B  # "tSpk", in the file's header: https://www.sqlite.org/fileformat2.html#application_id
@@ -92,35 +94,91 @@ def _check_log(path: Path, file: Path) -> bool:
 
     To be asked before SQLite opens the file: from then on it may write over what it did not take.
     """
-    lost = 0
+    name = log_of(path).name
+    what = ""
+    boot, _ = since_boot()
     for _ in range(_LOOKS):  # another process may be writing to it, or begin anew
+        index = _index_of(file) if boot else b""
         try:
             log = log_of(file).read_bytes()
         except OSError:
             return False
-        lost = lost_commits(log)
-        if not lost:
-            return bool(log)
+        if not log:
+            return False
+        found = log_in(log)
+        missing = frames_missing(found, index)
+        if found.lost:
+            transactions = "transaction" if found.lost == 1 else "transactions"
+            what = f"{name} is damaged in the middle, and {found.lost} {transactions} behind that place cannot be read"
+        elif missing and index == _index_of(file) and _was_written_since(boot, file):
+            what = (
+                f"{name} ends before what was recorded last ({missing} of its pages are missing): it was cut short or"
+                " damaged there, or is an older copy"
+            )
+        else:
+            return True
     raise JournalError(
-        f"the journal {path} is not whole: its write-ahead log {log_of(path).name} is damaged in the middle, and"
-        f" {lost} {'transaction' if lost == 1 else 'transactions'} behind that place cannot be read{_who(file)}."
-        f" {_REMEDY.format(path)}"
+        f"the journal {path} is not whole: its write-ahead log {what}{_who(file)}. {_REMEDY.format(path)}"
     )
+
+
+_INDEXES: list[int] = []  # descriptors of indexes
+_OPENING = Lock()
+
+
+def _index_of(file: Path) -> bytes:
+    """The beginning of the index of the write-ahead log, which tells how long the log is; b"" if there is none.
+
+    What was opened is closed only when the index is deleted: to close a file lets go of all locks that the process has
+    on it (fcntl(2)), and another connection's may be among them.
+    """
+    with suppress(OSError), _OPENING:
+        for descriptor in [each for each in _INDEXES if not os.fstat(each).st_nlink]:
+            _INDEXES.remove(descriptor)
+            os.close(descriptor)
+        found = os.stat(f"{file}-shm")
+        known = next((each for each in _INDEXES if os.path.samestat(os.fstat(each), found)), None)
+        if known is None:
+            known = os.open(f"{file}-shm", os.O_RDONLY)
+            _INDEXES.append(known)
+        return os.pread(known, 128, 0)
+    return b""
+
+
+def _was_written_since(boot: str, file: Path) -> bool:
+    """Whether somebody has written to the file since the machine started: else the index is older than that, and where
+    the power was cut the log may rightly have less."""
+    with suppress(sqlite3.Error), _connected_to_read(file, "immutable=1") as db:
+        return db.execute("SELECT 1 FROM clocks WHERE name = ?", (boot,)).fetchone() is not None
+    return False
 
 
 def _who(file: Path) -> str:
     """The runs that had not ended in what can still be read, as the end of a sentence."""
-    # A connection that may only read leaves the log as it is. Without one the file is read by itself, and what is of
-    # use is in it, or there is nothing to tell.
-    for how in ("mode=ro", "immutable=1"):
-        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{file.as_uri()}?{how}", uri=True)) as db:
-            rows = db.execute(
-                "SELECT run_id FROM runs WHERE status IN ('running', 'awaiting_approval', 'suspended')"
-                " ORDER BY created DESC LIMIT 5"
-            )
-            if names := ", ".join(run_id for (run_id,) in rows):
-                return f": of run {names}, or of one that began later"
+    # Under other names: SQLite would make a new index for this log, which would count no more than is left. Where that
+    # cannot be, the file is read by itself, and what is of use is in it, or there is nothing to tell.
+    with suppress(OSError, sqlite3.Error), tempfile.TemporaryDirectory(dir=file.parent, prefix=".look-") as folder:
+        other = Path(folder, file.name)
+        os.link(file, other)
+        os.link(log_of(file), log_of(other))
+        return _open_runs(other, "mode=ro")
+    with suppress(sqlite3.Error):
+        return _open_runs(file, "immutable=1")
     return ""
+
+
+def _open_runs(file: Path, how: str) -> str:
+    with _connected_to_read(file, how) as db:
+        rows = db.execute(
+            "SELECT run_id FROM runs WHERE status IN ('running', 'awaiting_approval', 'suspended')"
+            " ORDER BY created DESC LIMIT 5"
+        )
+        names = ", ".join(run_id for (run_id,) in rows)
+    return f": of run {names}, or of one that began later" if names else ""
+
+
+def _connected_to_read(file: Path, how: str) -> closing[sqlite3.Connection]:
+    return closing(sqlite3.connect(f"{file.as_uri()}?{how}", uri=True))
 
 
 def checked_place(path: Path, file: str, place: tuple[int, int], size: int, log: int | None) -> int:
