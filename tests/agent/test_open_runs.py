@@ -7,7 +7,7 @@ from agent_helpers import WatchedJournal, calling
 
 from toolspeak import Agent, Effects, Session, tool
 from toolspeak.data.events import ModelAsked, RunFinished, ToolStarted
-from toolspeak.errors import RunError
+from toolspeak.errors import RunConflict, RunError, UsageError
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools import Toolset
 
@@ -147,3 +147,63 @@ def test_a_fork_says_that_the_call_did_not_run_and_leaves_it_to_its_own_session(
         assert texts(await session.messages()) == ["paid for bread"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("when_open", ["Refuse", "wait", True, None])
+def test_what_is_neither_to_refuse_nor_to_close_closes_nothing(when_open):
+    async def main():
+        shop = Shop()
+        session, agent = shop.session(shop.calls("bread"), "Bought.")
+        waiting = await session.run("Buy bread.")
+        with pytest.raises(UsageError, match="'refuse' or 'close'"):
+            await session.run("What is the weather?", when_open=when_open)
+        assert (await agent.resume(waiting, {waiting.waiting[0]: True})).answer == "Bought."
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("session_id", ["", 7])
+def test_a_session_id_that_is_none_begins_no_session(session_id):
+    with pytest.raises(UsageError, match="session_id is a text that is not empty"):
+        Shop().session(session_id=session_id)
+
+
+def test_a_closed_call_does_not_run_from_a_text_either():
+    async def main():
+        shop = Shop()
+        session, agent = shop.session(shop.calls("bread"), "Sunny.", "Bought.")
+        text = await (await session.run("Buy bread.")).dumps()
+        await session.run("What is the weather?", when_open="close")
+        with pytest.raises(RunConflict, match="has gone on since it was stored"):
+            await agent.loads(text)
+        with pytest.raises(RunError, match="belongs to session"):
+            await Agent(shop.model, shop.tools, dialect=DIALECT).loads(text)
+        assert shop.paid == []
+
+    asyncio.run(main())
+
+
+def test_a_run_of_a_session_goes_on_from_a_text_where_the_session_is_kept():
+    async def main():
+        shop = Shop()
+        session, agent = shop.session("Hello.", shop.calls("bread"), "Bought.", "Paid.")
+        await session.run("Hi.")
+        text = await (await session.run("Buy bread.")).dumps()
+        waiting = await agent.loads(text)
+        again = await agent.loads(text)
+        yes = dict.fromkeys(waiting.waiting, True)
+        assert (await agent.resume(waiting, yes)).answer == "Bought."
+        with pytest.raises(RunConflict):
+            await agent.resume(again, yes)
+        assert shop.paid == ["bread"]
+        assert [message.text for message in await session.messages()][:3] == ["Hi.", "Hello.", "Buy bread."]
+        assert (await session.run("And?")).answer == "Paid."
+
+    asyncio.run(main())
+
+
+def test_only_a_run_is_resumed():
+    _, agent = Shop().session()
+    for given in (None, 7, b"text"):
+        with pytest.raises(UsageError, match="a RunResult or a run's id"):
+            asyncio.run(agent.resume(given))

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, Self, Unpack, get_args
+from typing import Any, Literal, Self, Unpack, cast, get_args
 
 from toolspeak.agent.cassette import Cassette
 from toolspeak.agent.choose import checked_choice, choose_driver
@@ -15,7 +15,6 @@ from toolspeak.agent.compaction import Window
 from toolspeak.agent.decisions import decisions_of
 from toolspeak.agent.driver import Driver
 from toolspeak.agent.family import journal_of_parent, parent_call, sub_run_id
-from toolspeak.agent.fold import fold
 from toolspeak.agent.given import (
     RunOptions,
     check_deps,
@@ -30,15 +29,14 @@ from toolspeak.agent.given import (
 from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
 from toolspeak.agent.output import OutputMode, choose_output, with_output
-from toolspeak.agent.paused import load_run
 from toolspeak.agent.pricing import check_priced
 from toolspeak.agent.recorder import Watched
-from toolspeak.agent.result import RunResult, result_from, result_of
+from toolspeak.agent.result import RunResult, result_of
 from toolspeak.agent.resume import Place, Resumption, SubRunStart, opening_of
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
-from toolspeak.agent.steps import Trail
+from toolspeak.agent.stored_run import stored_run
 from toolspeak.agent.suspend import suspend_run
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import PAUSED, Limits, RunStarted
@@ -330,6 +328,8 @@ class Agent:
             loading = Resumption(self._journal, run, decided, self.secrets, self.rules, self._settings.recording)
             settings = changed(self._settings, journal=self._journal, deps=deps)
             return Run(settings, run, (), load=loading.load)
+        if not isinstance(cast("object", run), RunResult):
+            raise UsageError(f"what is resumed is a RunResult or a run's id, not {run!r}")
         if run.status not in PAUSED:
             raise RunError(
                 f"run {run.run_id} is {run.status}; only a run that awaits approval or is suspended can be resumed"
@@ -354,14 +354,12 @@ class Agent:
 
     async def loads(self, text: str) -> RunResult:
         """The run that `RunResult.dumps` wrote; hand it to `resume`. A yes holds if this agent's tool and the call are
-        those that were asked about, else it is asked again. Raises FormatError for anything else."""
-        records, memory = load_run(text)
-        journal = MemoryJournal()
-        for record in records:
-            await journal.append(record)
-        own = [record for record in records if record.run_id == records[0].run_id]
-        state = fold(own)
-        return result_from(state.run_id, state, memory, journal, Trail(own))
+        those that were asked about, else it is asked again.
+
+        A run that the agent's journal has goes on there. Raises RunConflict if it has gone on since it was written,
+        RunError for a session's run that the agent's journal does not have, FormatError for anything but such a text.
+        """
+        return await stored_run(text, self._journal)
 
     async def aclose(self) -> None:
         """Closes the model's connections."""

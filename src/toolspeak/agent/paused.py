@@ -25,6 +25,8 @@ def dump_run(records: Iterable[Record], memory: dict[str, Any]) -> str:
 
 def load_run(text: str) -> tuple[list[Record], dict[str, Any]]:
     """The records and the memory that `dump_run` wrote. Raises FormatError for anything else."""
+    if not isinstance(cast("object", text), str):
+        raise FormatError(f"expected the text that `RunResult.dumps` gives, not {type(text).__name__}")
     *lines, last = [line for line in text.splitlines() if line.strip()] or [""]
     records = [loads(line) for line in lines]
     if not records or not all(isinstance(record, Record) for record in records):

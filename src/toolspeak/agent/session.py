@@ -32,7 +32,7 @@ class Session:
     Without a `session_id` it is a new one, which its first run creates. It may go on with another agent: another
     model, other tools, another dialect. `principal` is on whose behalf it is held; others cannot go on with it.
 
-    Raises UsageError for an agent without a journal.
+    Raises UsageError for an agent without a journal, and for an id or a principal that is no text.
     """
 
     def __init__(self, agent: Agent, session_id: str | None = None, *, principal: str | None = None) -> None:
@@ -40,10 +40,13 @@ class Session:
             raise UsageError(f"a session is an Agent's, not a {type(agent).__name__}'s: Session(Agent(…), session_id)")
         if agent.journal is None:
             raise UsageError("a session is kept in a journal: give the agent one, Agent(journal=SqliteJournal(…))")
+        for name, given in (("session_id", session_id), ("principal", principal)):
+            if given is not None and not (isinstance(cast("object", given), str) and given):
+                raise UsageError(f"{name} is a text that is not empty, or None, not {given!r}")
         self._agent = agent
         self._journal = agent.journal
         self._principal = principal
-        self.session_id = session_id or new_session_id()
+        self.session_id = new_session_id() if session_id is None else session_id
 
     async def start(self, task: str | Message, *, when_open: WhenOpen = "refuse", **options: Unpack[RunOptions]) -> Run:
         """The session's next run, which has not begun. Options as in `Agent.start`.

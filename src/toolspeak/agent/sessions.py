@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from toolspeak.agent.load import closed, load_state
 from toolspeak.agent.resume import UNFINISHED, Place
@@ -12,7 +12,7 @@ from toolspeak.agent.state import RunState
 from toolspeak.agent.suspend import close_run
 from toolspeak.data.events import PAUSED
 from toolspeak.data.messages import Message
-from toolspeak.errors import RunBusy, RunError
+from toolspeak.errors import RunBusy, RunError, UsageError
 from toolspeak.execute.ids import new_id
 from toolspeak.journal import Journal, SessionInfo
 from toolspeak.journal.rules import is_held
@@ -43,9 +43,11 @@ async def place_of(
     be in no message of the session. A last run that waits for approval or is suspended is for somebody to decide:
     `when_open` says whether the task is refused or the run closed. One that was interrupted is closed.
 
-    Raises RunError for another principal's session and for a last run that is to be decided first, RunBusy while a
-    process is at work on it.
+    Raises UsageError for another `when_open`, RunError for another principal's session and for a last run that is to be
+    decided first, RunBusy while a process is at work on it.
     """
+    if when_open not in get_args(WhenOpen):
+        raise UsageError(f"when_open is 'refuse' or 'close' (for good), not {when_open!r}")
     info = await journal.session(session_id)
     if info is None:
         return Place(session_id)

@@ -185,6 +185,8 @@ def run(
     cassette = Cassette.replay(replay, pauses=False) if replay else Cassette.record(record) if record else None
     if replay and cassette is not None:
         model, journal = cassette.model, journal or "none"
+    if session is not None and not session.strip():
+        raise UsageError("--session is empty: name a session (`toolspeak sessions` lists them), or leave it out")
     continues = bool(session) or goes_on
     source = click.get_current_context().get_parameter_source
     given = {name for name in _OF_THE_MODEL if source(name) is ParameterSource.COMMANDLINE}
