@@ -25,22 +25,22 @@ class Channel(Generic[ItemT]):
         self._items: deque[ItemT] = deque()
         self._news: asyncio.Future[None] | None = None  # of the reader, while there is nothing to read
         self._room: deque[asyncio.Future[None]] = deque()  # of the writers, while there is no room
-        self._closed = False
 
     def put(self, item: ItemT) -> Awaitable[None] | None:
         """Takes the item, or says what to await before it is taken: the reader lags behind."""
-        return None if self.offer(item) else self._put_late(item)
+        if len(self._items) >= self._most:
+            return self._put_late(item)
+        self._items.append(item)
+        if self._news is not None:
+            self._wake()
+        return None
 
     def offer(self, item: ItemT) -> bool:
         """Takes the item unless the reader lags behind: a progress line may be lost, a fact may not. Whether there was
         room; nobody wants anything any more once the reader has left."""
-        if self._closed:
-            return True
         if len(self._items) >= self._most:
             return False
-        self._items.append(item)
-        if self._news is not None:
-            self._wake()
+        self.put(item)
         return True
 
     async def _put_late(self, item: ItemT) -> None:
@@ -67,7 +67,7 @@ class Channel(Generic[ItemT]):
                 await self._news
             await task
         finally:
-            self._closed = True
+            self._items = deque(maxlen=0)  # what still comes is dropped
             task.cancel()
             while self._room:
                 _resolve(self._room)

@@ -27,7 +27,7 @@ CUT = (
 )
 
 NO_CALL_ENDS = frozenset((TextDelta, ReasoningDelta, ArgumentsDelta, CallStarted, PartEnded))
-"""Deltas that `LastCall` passes on as they are while it `holds` nothing."""
+"""Deltas that `LastCall` passes on as they are while nothing is `held`."""
 
 
 def with_limit(ended: TurnEnded, options: Mapping[str, JSON]) -> TurnEnded:
@@ -48,37 +48,37 @@ class LastCall:
     """
 
     def __init__(self) -> None:
-        self._held: list[Delta] = []
-        self._ended: BatchEnded | None = None
-        self._called = False
-
-    @property
-    def holds(self) -> bool:
-        """Whether something waits."""
-        return bool(self._held)
+        self.held: list[Delta] | None = None
+        """What waits, if anything does."""
+        self._batch: BatchEnded | None = None
 
     def feed(self, delta: Delta) -> Sequence[Delta]:
-        if type(delta) is TurnEnded:
-            return self._end(delta)
-        if type(delta) is BatchEnded:
-            self._called, self._ended = True, delta
-            return ()
         if type(delta) is CallCompleted:
-            before, self._held = self._held, list[Delta]((delta,))
-            return before
-        if self._held and (type(delta) is PartEnded or (type(delta) is TextDelta and not delta.text.strip())):
-            self._held.append(delta)
+            before, self.held = self.held, list[Delta]((delta,))
+            return before or ()
+        if type(delta) is BatchEnded:
+            self._batch = delta
             return ()
-        before, self._held = self._held, []
-        return [*before, delta]
+        if type(delta) is TurnEnded:
+            return self._cut(delta) if delta.is_cut else self._end(delta)
+        if self.held and (type(delta) is PartEnded or (type(delta) is TextDelta and not delta.text.strip())):
+            self.held.append(delta)
+            return ()
+        before, self.held = self.held, None
+        return (delta,) if before is None else [*before, delta]
+
+    def _cut(self, ended: TurnEnded) -> Sequence[Delta]:
+        batch = self._batch
+        if batch is not None and ended.finish != "length":
+            ended = changed(ended, finish="length")
+        if self.held and type(call := self.held[0]) is CallCompleted:
+            raw = json.dumps(dict(call.arguments), ensure_ascii=False)
+            self.held[0] = CallMalformed(call.index, raw, "truncated", CUT, 0, call.name)
+            if batch is not None:
+                selected = tuple(at for at in batch.selected if at != call.index)
+                self._batch = BatchEnded(selected, False, batch.notes)
+        return self._end(ended)
 
     def _end(self, ended: TurnEnded) -> Sequence[Delta]:
-        out, batch = self._held, self._ended
-        if ended.is_cut and self._called and ended.finish != "length":
-            ended = changed(ended, finish="length")
-        if ended.is_cut and out and type(call := out[0]) is CallCompleted:
-            raw = json.dumps(dict(call.arguments), ensure_ascii=False)
-            out = [CallMalformed(call.index, raw, "truncated", CUT, 0, call.name), *out[1:]]
-            if batch is not None:
-                batch = BatchEnded(tuple(at for at in batch.selected if at != call.index), False, batch.notes)
-        return [*out, ended] if batch is None else [*out, batch, ended]
+        batch = () if self._batch is None else (self._batch,)
+        return [*(self.held or ()), *batch, ended]

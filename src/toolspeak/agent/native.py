@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import field, replace
 from functools import cache
 from typing import Literal, cast
@@ -79,27 +79,27 @@ class NativeDriver:
         while self._fallback is None or not self._fell_back:
             sent = self._sent(request)
             asked = self._asked(request, sent)
-            text, heard, said, last = None, request.heard, False, LastCall()
+            heard, said, last, read = request.heard, False, LastCall(), _as_it_is
             stream = cast("AsyncGenerator[Delta]", self.provider.stream(asked))
             try:
                 async for piece in stream:
                     if not said:
-                        text, said = self._text(request), True
+                        read, said = self._reader(request), True
                     waits = heard(piece)
                     if waits is not None:
                         await waits
-                    ended = type(piece) is TurnEnded
+                    if type(piece) in NO_CALL_ENDS and not last.held:
+                        for delta in read(piece):
+                            yield delta
+                        continue
                     if type(piece) is TurnEnded:
                         piece = with_limit(piece, asked.options)
                         if self._resume and piece.response_id is not None:
                             sent.earlier = Earlier(piece.response_id, len(sent.messages))
-                    for own in (piece,) if type(piece) in NO_CALL_ENDS and not last.holds else last.feed(piece):
-                        if text is None:
-                            yield own
-                        else:
-                            for delta in text.feed(own):
-                                yield delta
-                    if ended:
+                    for own in last.feed(piece):
+                        for delta in read(own):
+                            yield delta
+                    if type(piece) is TurnEnded:
                         return
                 raise ProviderError(f"{self.name} ended its turn without saying so; ask again", retryable=True)
             except ProviderError as error:
@@ -119,12 +119,13 @@ class NativeDriver:
         async for delta in self._fallback.turn(request):
             yield delta
 
-    def _text(self, request: TurnRequest) -> LeakedCalls | None:
+    def _reader(self, request: TurnRequest) -> Callable[[Delta], Sequence[Delta]]:
+        """What gives a turn's deltas with the calls that stand in its text."""
         leaks, tools = self._leaks, request.tools
         if leaks is None or not tools:
-            return None
+            return _as_it_is
         echoes = request.output is None
-        return LeakedCalls(lambda: leaks.parser(tools), echoes=echoes, late=self._late_leaks)
+        return LeakedCalls(lambda: leaks.parser(tools), echoes=echoes, late=self._late_leaks).feed
 
     def asked(self, request: TurnRequest) -> ModelRequest:
         """What the provider is asked for a turn."""
@@ -168,6 +169,10 @@ class NativeDriver:
 @cache
 def _any_leaks(*, broken: bool) -> Dialect:
     return dialects.StrictDialect(dialects.get_dialect("auto"), broken=broken)
+
+
+def _as_it_is(delta: Delta) -> Sequence[Delta]:
+    return (delta,)
 
 
 def with_choice(messages: Sequence[Message | TextMessage], request: TurnRequest) -> Sequence[Message | TextMessage]:

@@ -28,6 +28,7 @@ class PartialTurn:
         self._reasoning: list[str] = []
         self._size = 0  # characters in both
         self._most = SIZE + secrets.longest
+        self._look_at = 0  # characters with which there is something to do
         self.heard = False
         """Whether the driver tells what it hears; else what was read of the turn counts."""
         self._timer: asyncio.TimerHandle | None = None
@@ -54,9 +55,7 @@ class PartialTurn:
         else:
             return None
         self._size += len(text)
-        saving = self._saving
-        late = self._timer is None or self._size >= self._most or (saving is not None and saving.done())
-        return self._keep_up() if late else None
+        return self._keep_up() if self._size >= self._look_at else None
 
     def add(self, delta: Delta) -> Awaitable[None] | None:
         """`hear`, for what was read of a turn whose driver does not tell what it hears."""
@@ -65,6 +64,7 @@ class PartialTurn:
         return waits
 
     async def _keep_up(self) -> None:
+        self._look_at = self._most
         if self._saving is not None and self._saving.done():
             await self._saved()  # raises what became of it
         if self._timer is None:
@@ -98,7 +98,7 @@ class PartialTurn:
                 saving.exception()  # what ended the run has said more
 
     def _due(self) -> None:
-        self._timer = None
+        self._timer, self._look_at = None, 0
         saving = self._saving
         if saving is not None and not saving.done():
             self._timer = asyncio.get_running_loop().call_later(EVERY, self._due)  # a slow disk: the next takes it all
@@ -108,12 +108,16 @@ class PartialTurn:
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+        self._timer, self._look_at = None, 0
 
     def _begin_saving(self, held_back: int) -> None:
         piece = self._take(held_back)
         if piece is not None:
             self._saving = asyncio.ensure_future(self._record(piece))
+            self._saving.add_done_callback(self._saving_is_over)
+
+    def _saving_is_over(self, _: asyncio.Task[None]) -> None:
+        self._look_at = 0  # what became of it is for the next piece
 
     async def _save(self, held_back: int) -> None:
         """A timeout may interrupt the wait for it, and never the recording."""

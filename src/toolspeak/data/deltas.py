@@ -156,10 +156,9 @@ class TurnEnded:
     def is_cut(self) -> bool:
         """Whether the end of what was said may be missing: the finish reason says so, or the usage has reached the
         limit, for servers say `stop` and `tool_calls` there, too."""
-        if self.finish == "length":
-            return True
-        output = self.usage.output
-        return self.limit is not None and output is not None and output >= self.limit and self.finish in NORMAL_END
+        if self.limit is None or self.finish == "length":
+            return self.finish == "length"
+        return self.usage.output is not None and self.usage.output >= self.limit and self.finish in NORMAL_END
 
     @property
     def read_as(self) -> FinishReason:
@@ -168,7 +167,9 @@ class TurnEnded:
 
     def behind(self, last: Iterable[Delta]) -> TurnEnded:
         """The end behind what a parser made of the turn's last text: `length` where it cut a call."""
-        if self.finish == "length" or not self.is_cut or not any(type(delta) is CallMalformed for delta in last):
+        if self.limit is None or self.finish == "length" or not self.is_cut:
+            return self
+        if not any(type(delta) is CallMalformed for delta in last):
             return self
         return changed(self, finish="length")
 
