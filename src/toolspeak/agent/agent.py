@@ -171,7 +171,7 @@ class Agent:
             model, approver = recording.attach(model, approver, self.secrets)
         self.driver, chosen = choose_driver(model, dialect, starts_in, asks=True, listing=listing)
         own = toolset_of(tools if tools or executor is None else getattr(executor, "tools", ()))
-        wanted = choose_output(output, output_mode, output_retries, self.driver, tools=bool(own.specs))
+        wanted = choose_output(output, output_mode, output_retries, self.driver, tools=len(own) > 0)
         self.toolset = with_output(own, wanted)
         if wanted is not None:
             instructions = "\n\n".join(part for part in (instructions, wanted.instructions) if part)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from functools import partial
+from functools import lru_cache
 from typing import Any, cast, get_args
 
 from toolspeak import dialects
@@ -64,11 +64,8 @@ def choose_driver(
     if not isinstance(dialect, str) and not hasattr(dialect, "parser"):
         raise UsageError(f"`dialect` is a name (`toolspeak dialects` lists them) or a Dialect, not {dialect!r}")
     if dialect == "auto" or dialect == "native":
-        known = dialects.known_dialect(provider.name)
-        text = (
-            dialects.AutoDialect(known) if known else dialects.AutoDialect(told=dialects.get_dialect(DEFAULT_DIALECT))
-        )
-        made = _reader(provider, text, known, known, listing)(starts_in=starts_in, grace=grace)
+        known, text = _dialects_of(provider.name)
+        made = _text_driver(provider, text, known, known, listing, starts_in, grace)
         if dialect == "auto" and not provider.capabilities.tools:
             if asks and getattr(provider, "is_unknown", False):
                 return AskedDriver(provider, NativeDriver(provider, fallback=made), made), text
@@ -78,18 +75,33 @@ def choose_driver(
         return ReActDriver(provider), None
     chosen = _named(dialect, provider.name) if isinstance(dialect, str) else dialect
     trained = dialects.known_dialect(provider.name)
-    return _reader(provider, chosen, chosen, trained, listing)(starts_in=starts_in, grace=grace), chosen
+    return _text_driver(provider, chosen, chosen, trained, listing, starts_in, grace), chosen
 
 
-def _reader(
-    provider: Provider, read: Dialect, asked: Dialect | None, trained: Dialect | None, listing: PromptListing | None
-) -> partial[TextDriver]:
+@lru_cache(maxsize=256)  # as `known_dialect`
+def _dialects_of(model: str) -> tuple[Dialect | None, Dialect]:
+    """The dialect that a model of this name was trained on, if it is known, and one that reads whatever a turn is in
+    and writes what the model is told."""
+    known = dialects.known_dialect(model)
+    told = None if known else dialects.get_dialect(DEFAULT_DIALECT)
+    return known, dialects.AutoDialect(known, told)
+
+
+def _text_driver(
+    provider: Provider,
+    read: Dialect,
+    asked: Dialect | None,
+    trained: Dialect | None,
+    listing: PromptListing | None,
+    starts_in: Section,
+    grace: float,
+) -> TextDriver:
     """The driver of turns in text, which are `read`. A server writes its prompt in the dialect that the model was
     `trained` on: if another is `asked` for, it would teach one thing while we read another."""
     own = asked is not None and trained is not None and asked.name == trained.name
     if listing == "server" or (listing is None and own and provider.capabilities.server_prompt):
-        return partial(ServerPromptDriver, provider, read)
-    return partial(TextDriver, provider, read, listing=listing or "trained")
+        return ServerPromptDriver(provider, read, starts_in=starts_in, grace=grace)
+    return TextDriver(provider, read, starts_in=starts_in, grace=grace, listing=listing or "trained")
 
 
 def _named(name: str, model: str) -> Dialect:

@@ -19,6 +19,7 @@ from toolspeak.tools.content import Unserialisable, jsonable
 _NO_SECRETS = Secrets()
 _USUAL_LIMITS = Limits()
 _HISTORY = "a list of Messages, say the `messages` of an earlier RunResult"
+_LISTS = (list, tuple)
 _EACH_LIMIT = ("steps", "calls", "seconds", "tokens", "repeats", "failures", "cost")
 
 
@@ -44,7 +45,9 @@ def toolset_of(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
     """The tools as a set. Raises UsageError for one tool alone, a mapping or a text."""
     if isinstance(tools, Toolset):
         return tools
-    if isinstance(cast("object", tools), Mapping | str) or not hasattr(tools, "__iter__"):
+    if type(tools) not in _LISTS and (
+        isinstance(cast("object", tools), Mapping | str) or not hasattr(tools, "__iter__")
+    ):
         remedy = "write tools=[it]" if callable(tools) else "write tools=[function, …]"
         raise UsageError(f"tools is a list of functions and tools, or a Toolset, not {_shown(tools)}; {remedy}")
     return Toolset(tools)
@@ -60,22 +63,31 @@ def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:
 
 def check_options(given: Mapping[str, Any], known: Collection[str]) -> None:
     """Raises UsageError for an option of a run that there is none of, or whose value cannot be meant."""
-    for name in given:
+    for name, value in given.items():
         if name not in known:
             raise UsageError(f"a run has no option {suggest(name, known)}")
-    check_limits(given.get("limits"))
-    _is(given.get("setup"), Mapping, "setup", "a dict of JSON", optional=True)
+        if name == "limits":
+            check_limits(value)
+        elif name == "setup":
+            _check_setup(value)
+        elif name in ("principal", "traceparent", "parent_run_id"):
+            _is(value, str, name, "a text", optional=True)
+
+
+def _check_setup(setup: object) -> None:
+    _is(setup, Mapping, "setup", "a dict of JSON", optional=True)
     try:
-        jsonable(given.get("setup"))
+        jsonable(setup)
     except Unserialisable:
-        raise UsageError(f"setup is a dict of JSON, for it is recorded, not {_shown(given['setup'])}") from None
-    for name in ("principal", "traceparent", "parent_run_id"):
-        _is(given.get(name), str, name, "a text", optional=True)
+        raise UsageError(f"setup is a dict of JSON, for it is recorded, not {_shown(setup)}") from None
 
 
 def check_messages(task: object, history: object) -> None:
     """Raises UsageError for a task or a history that is not made of messages."""
-    _is(task, str | Message, "the task", "a text or a Message (Message.user(…))")
+    if type(task) is not str:
+        _is(task, str | Message, "the task", "a text or a Message (Message.user(…))")
+    if history == ():
+        return
     if isinstance(history, str) or not isinstance(history, Sequence):
         raise UsageError(f"history is {_HISTORY}, not {_shown(history)}")
     for each in cast("Sequence[object]", history):
@@ -184,12 +196,11 @@ def executor_of(
 
 def check_deps(tools: Toolset, deps: object) -> None:
     """Raises UsageError where tools want the run's `deps` and there are none."""
-    if deps is not None:
-        return
-    wanting = [f"{each.name} ({each.deps})" for each in tools if each.deps]
+    wanting = [each for each in tools if each.deps] if deps is None else ()
     if wanting:
+        named = ", ".join(f"{each.name} ({each.deps})" for each in wanting)
         raise UsageError(
-            f"no deps were given, and tools want them: {', '.join(wanting)}. Give them to the run, as in "
+            f"no deps were given, and tools want them: {named}. Give them to the run, as in "
             "agent.run(task, deps=…) and agent.resume(run, deps=…); a tool that can do without has RunContext[X | None]"
         )
 

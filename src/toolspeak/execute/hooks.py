@@ -229,4 +229,4 @@ def applied(
 
 def in_order(pipeline: Sequence[Any]) -> tuple[Any, ...]:
     """The interceptors, the outermost first: by priority, equals as they were given."""
-    return tuple(sorted(pipeline, key=lambda interceptor: -interceptor.priority))
+    return tuple(sorted(pipeline, key=lambda interceptor: -interceptor.priority)) if pipeline else ()

@@ -216,7 +216,7 @@ class StandingRules:
         self, rules: Iterable[StandingRule] = (), changed: Callable[[StandingRules], None] = lambda _: None
     ) -> None:
         self._rules = {each.id: each for each in rules}
-        self._last = max((int(each) for each in self._rules if each.isdigit()), default=0)
+        self._last = max([int(each) for each in self._rules if each.isdigit()], default=0) if self._rules else 0
         self._changed = changed
 
     def __iter__(self) -> Iterator[StandingRule]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from functools import lru_cache
 from typing import Any, Protocol
 
 from toolspeak.data.messages import JSON, no_extra
@@ -18,6 +19,7 @@ NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
 """What a tool may be called: every model API takes a part of it, and no dialect's markers fit in."""
 
 
+@lru_cache(maxsize=1024)  # each agent looks at all names of its tools
 def check_name(name: str) -> None:
     """Raise ToolDefinitionError unless a tool may have this name."""
     if not NAME_PATTERN.fullmatch(name):

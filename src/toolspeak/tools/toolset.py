@@ -27,12 +27,13 @@ class Toolset:
         found: dict[str, Tool] = {}
         for item in tools:
             made = item if isinstance(item, Tool) else tool(item)
-            check_name(made.name)
-            if made.name in found:
+            name = made.spec.name
+            check_name(name)
+            if name in found:
                 raise ToolDefinitionError(
-                    f"two tools are named {made.name!r}; rename one with @tool(name=…) or Toolset.prefixed(…)"
+                    f"two tools are named {name!r}; rename one with @tool(name=…) or Toolset.prefixed(…)"
                 )
-            found[made.name] = made
+            found[name] = made
         self._tools = found
         self._specs: tuple[ToolSpec, ...] | None = None
         self._digest = ""
