@@ -37,8 +37,6 @@ class BatchFacts:
         """Records the results of a batch that an executor of the user's own has not recorded. Raises UsageError if
         there is a call without one."""
         state = self._recorder.state
-        if not state.batch or batch.pending:
-            return
         known = {result.call_id for result in state.results}
         given = {result.call_id: result for result in batch.results}
         missing = [call.id for call in state.batch if call.id not in known | given.keys()]

@@ -409,7 +409,8 @@ class Run:
             return self.state.status == "running"
         except (AgentStop, ToolFailed) as stop:
             batch = stop.batch  # that the run is to end is recorded
-        await self._facts.complete(batch)
+        if self._recorder.state.batch and not batch.pending:
+            await self._facts.complete(batch)
         if batch.pending:
             self._pending = batch.pending
             await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -53,31 +53,47 @@ class Trail:
     """The records of one run, as far as they are known here, the first first; `before` are the messages of the runs it
     follows, `asides` what of its calls is in no record, by call id."""
 
-    def __init__(self, records: Iterable[Record] = (), before: Sequence[Message] = ()) -> None:
-        self._records = [record for record in records if type(record.event) is not ModelTextReceived]
-        self._before = before
-        self._read = 0  # so many records are in the steps
-        self._state: RunState | None = None
-        self._steps: list[RunStep] = []
-        self._asked: tuple[float, Sequence[Message]] = (0.0, ())
-        self._started: dict[str, tuple[float, ToolCall | None]] = {}
+    def __init__(self, records: Sequence[Record] = (), before: Sequence[Message] = ()) -> None:
+        self._records: list[Record] = []
+        self.goes_on(records, before)
+        self._reading: _Reading | None = None  # most runs end without anybody asking for their steps
         self.asides: dict[str, Aside] = {}
 
     def add(self, record: Record) -> None:
         if type(record.event) is not ModelTextReceived:
             self._records.append(record)
 
-    def goes_on(self, records: Iterable[Record], before: Sequence[Message]) -> None:
+    def goes_on(self, records: Sequence[Record], before: Sequence[Message]) -> None:
         """These records, behind these messages, come before all others."""
-        self._records[:0] = [record for record in records if type(record.event) is not ModelTextReceived]
+        if records:
+            self._records[:0] = [record for record in records if type(record.event) is not ModelTextReceived]
         self._before = before
 
     @property
     def steps(self) -> tuple[RunStep, ...]:
         """The run's steps until now."""
-        while self._read < len(self._records):
-            self._take(self._records[self._read])
-            self._read += 1
+        if self._reading is None:
+            self._reading = _Reading(self._before, self.asides)
+        return self._reading.steps(self._records)
+
+
+class _Reading:
+    """Makes steps of the records of a run, as they become more; `before` and `asides` as in `Trail`."""
+
+    def __init__(self, before: Sequence[Message], asides: Mapping[str, Aside]) -> None:
+        self._before = before
+        self._asides = asides
+        self._read = 0  # so many records are in the steps
+        self._state: RunState | None = None
+        self._steps: list[RunStep] = []
+        self._asked: tuple[float, Sequence[Message]] = (0.0, ())
+        self._started: dict[str, tuple[float, ToolCall | None]] = {}
+
+    def steps(self, records: Sequence[Record]) -> tuple[RunStep, ...]:
+        """The steps of these records, which begin with those of the last time."""
+        for record in records[self._read :]:
+            self._take(record)
+        self._read = len(records)
         return tuple(self._steps)
 
     def _take(self, record: Record) -> None:
@@ -97,7 +113,7 @@ class Trail:
             order = {call.id: place for place, call in enumerate(step.message.calls)}
             began, call = self._started.get(result.call_id, (record.time, None))
             call = call or step.message.calls[order[result.call_id]]
-            aside = self.asides.get(result.call_id) or _aside(event)
+            aside = self._asides.get(result.call_id) or _aside(event)
             made = ToolExecution(key_of(record.run_id, result.call_id), call, result, began, record.time, aside)
             executions = sorted((*step.executions, made), key=lambda each: order[each.result.call_id])
             steps[-1] = changed(step, executions=tuple(executions), completed=record.time)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 from toolspeak.data.events import StopRequested
@@ -49,7 +48,7 @@ class Course:
     expired: bool = False
     stopping: bool = False
     error: BaseException | None = None
-    held: list[SubRuns] = field(default_factory=list[SubRuns])
+    held: tuple[SubRuns, ...] = ()
 
     @classmethod
     def begun(

@@ -231,7 +231,7 @@ class Passing:
             ), None
         if runs.waiting:
             turn.phase = "waiting"
-            course.held.append(runs)
+            course.held += (runs,)
             raise CallHeld
         return "", None
 

@@ -84,6 +84,6 @@ class CallHeld(NotStarted):
 class BatchHeld(Exception):
     """All that could run of a batch has its results; these calls wait for runs that their functions started."""
 
-    def __init__(self, held: list[SubRuns]) -> None:
+    def __init__(self, held: tuple[SubRuns, ...]) -> None:
         super().__init__("calls wait for runs that their functions started")
         self.held = held
