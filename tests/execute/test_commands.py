@@ -148,6 +148,29 @@ def test_nothing_slips_under_a_prefix(line: str):
     assert not runs(line, "git status")
 
 
+@pytest.mark.parametrize(
+    ("prefix", "line"),
+    [
+        ("make", "make 'X:=$(shell rm -rf x)'"),
+        ("make test", "make test 'ARGS=; rm -rf x'"),
+        ("make", "make --ev=x"),
+        ("uv run make", "uv run make 'X!=rm -rf x'"),
+        ("git grep", "git grep -nOrm x"),
+        ("go test", "go test -exec rm ./..."),
+        ("go build", "go build --toolexec=rm"),
+        ("cargo build", "cargo build --config 'build.rustc-wrapper=\"rm\"'"),
+        ("gcc", "gcc -wrapper rm x.c"),
+        ("gcc-12", "gcc-12 -fplugin=x x.c"),
+        ("wget", "wget --use-askpass=rm x"),
+        ("zip", "zip -T -TT rm x y"),
+        ("npm test", "npm test --script-shell=x"),
+    ],
+)
+def test_an_option_that_has_a_program_run_others_is_asked_about(prefix: str, line: str):
+    assert runs(prefix, prefix)
+    assert not runs(line, prefix)
+
+
 def test_other_arguments_of_the_call_are_free_and_another_tool_is_another():
     kept = StandingRules()
     kept.add(Rule("approve", "*", begins=("ls",)))
@@ -175,6 +198,19 @@ def test_other_arguments_of_the_call_are_free_and_another_tool_is_another():
         ),
         *("git", "git -c x", "git rebase", "docker", "uv run", "uv run python", "npm", "npm run", "ssh host", "awk"),
         *("", "ls; rm", "ls | cat", "$X", "X=1 ls", "ls *", "cd", "./x", "/bin/ls", "if", "''", "sed -n", "bash"),
+        *(
+            "sqlite3 x",
+            "linux64 x",
+            "m4",
+            "xvfb-run x",
+            "ccache x",
+            "pkexec x",
+            "view x",
+            "ash -c",
+            "nodejs",
+            "java -jar x",
+        ),
+        *("ip netns", "git hook", "git send-email", "gh alias", "hatch run", "fdfind", "run0 ls", "latex"),
         *("python -m timeit", "uv run uv run", "uv run ./x", "command ls", ". x", "export X", "alias x"),
     ],
 )

@@ -33,12 +33,24 @@ _RESERVED = _words("if then else elif fi do done case esac while until for in ti
 _RUNS_OTHERS = _words(
     """
     . source eval exec command builtin alias unalias export set unset trap hash enable readonly local declare typeset
-    env sudo doas su runuser chroot nsenter unshare setsid nohup nice ionice taskset timeout time stdbuf script expect
-    xargs parallel find fd watch entr flock at batch crontab systemd-run strace ltrace gdb lldb valgrind perf
-    sh bash dash zsh ksh fish csh tcsh busybox python pypy perl ruby node deno bun php lua tclsh Rscript julia osascript
-    pwsh awk gawk mawk nawk sed ed ex vi vim nvim emacs less more man tar rsync ssh scp sftp socat nc ncat
-    npx uvx pipx tox nox just timeit pdb cProfile profile runpy trace code
-    git:config git:rebase git:bisect git:submodule git:filter-branch git:difftool git:mergetool git:clone
+    env envdir envuidgid setuidgid chpst direnv dotenv nix-shell nix guix flatpak snap systemd-run systemd-inhibit
+    sudo doas su sg newgrp runuser run0 pkexec capsh setpriv runcon chroot proot fakeroot fakechroot nsenter unshare
+    bwrap firejail cgexec machinectl ip:netns setsid nohup nice ionice chrt choom taskset numactl prlimit softlimit
+    cpulimit schedtool setarch linux32 linux64 timeout time stdbuf unbuffer faketime torsocks torify proxychains
+    proxychains4 rlwrap script expect ssh-agent sshpass dbus-run-session dbus-launch xvfb-run xterm
+    xargs parallel sem find fd fdfind watch watchexec entr flock at batch crontab nodemon hyperfine ccache distcc
+    strace ltrace gdb lldb rr valgrind perf
+    sh bash rbash dash ash yash mksh zsh ksh fish csh tcsh elvish nu xonsh busybox toybox pwsh
+    python pypy ipython ptpython bpython jupyter perl ruby irb node nodejs deno bun tsx ts-node php lua luajit tclsh
+    wish R Rscript julia octave osascript java jshell scala kotlin groovy ghci runghc m4 dc gnuplot rpm rpmbuild
+    sqlite3 psql mysql mariadb mongosh tex latex pdflatex xelatex luatex lualatex
+    awk gawk mawk nawk sed ed ex vi vim nvim view rview gvim nano pico emacs emacsclient less more man screen tmux
+    tar rsync ssh autossh mosh scp sftp ftp lftp telnet socat nc ncat
+    npx bunx pnpx uvx pipx tox nox hatch pdm rye pixi micromamba mamba volta nvm asdf mise corepack just
+    timeit pdb cProfile profile runpy trace code
+    gh:alias gh:extension
+    git:config git:rebase git:bisect git:submodule git:filter-branch git:difftool git:mergetool git:clone git:hook
+    git:send-email git:instaweb git:web--browse git:for-each-repo
     """
 )
 """Programs that run what their arguments or their input say, and builtins that change what later words mean."""
@@ -61,12 +73,24 @@ _THEN_ANOTHER = _words(
 """Programs with a first argument behind which stands the name of what they run."""
 
 _OPTIONS_THAT_RUN = {
-    "git": ("-c", "-O", "--conf", "--ex", "--op", "--out", "--rece", "--upl"),
-    "make": ("SHELL", "-E", "--eval"),
-    "rg": ("--pre", "--hostname-bin"),
-    "sort": ("--comp",),
+    program: re.compile(pattern)
+    for programs, pattern in {
+        "git": r"-c|-\w*O|--conf|--ex|--op|--out|--rece|--upl",
+        "make gmake": r"-\w*E|--ev|[^-].*=",  # a variable may be `X:=$(shell …)`, and stands in what a rule gives to sh
+        "go": r"--?(exec|toolexec|vettool|ldflags)",
+        "cargo": r"--conf",
+        "npm pnpm yarn": r"--(script-)?shell|--node-o",
+        "apt apt-get": r"-\w*[co]|--op|--conf",
+        "cmake": r"-P|-E",
+        "gcc g++ cc c++ clang clang++": r"-wrapper|-fplugin|-B|--?specs",
+        "rg": r"--pre|--hostname-bin",
+        "sort": r"--comp",
+        "wget": r"-\w*e|--exec|--use-a",
+        "zip": r"-\w*TT|--un",
+    }.items()
+    for program in programs.split()
 }
-"""How words begin that have a program run others, or write where it is told; some programs take shortened options."""
+"""Words that have a program run others, or write where it is told; some programs take shortened options."""
 
 _PLAIN = re.compile(r"[a-z][a-z0-9_:-]*")
 """A word that is likelier a subcommand than a file."""
@@ -101,8 +125,9 @@ def prefix_words(prefix: str) -> tuple[str, ...]:
         rest = rest[2:]
         if not rest or not _PLAIN.fullmatch(rest[0]):
             raise UsageError(f"commands that begin with {prefix!r} run whatever stands behind it: name that too")
-    program, argument = _name(rest[0]), rest[1] if len(rest) > 1 else ""
-    if not program or "/" in program or program in _RUNS_OTHERS or f"{program}:{argument}" in _RUNS_OTHERS:
+    first, argument = rest[0], rest[1] if len(rest) > 1 else ""
+    program = _name(first)
+    if not program or "/" in program or {program, first, f"{program}:{argument}"} & _RUNS_OTHERS:
         raise UsageError(f"commands that begin with {prefix!r} can run any other: allow each by itself")
     if program in ("cd", "pushd") and not argument:
         raise UsageError(f"{prefix!r} does not say where to: what runs there would depend on it")
@@ -143,9 +168,10 @@ def all_begin(line: str, prefixes: Iterable[str]) -> bool:
 
 
 def _is_under(words: tuple[str, ...], prefixes: list[tuple[str, ...]]) -> bool:
-    runs = _OPTIONS_THAT_RUN.get(words[0], ())
-    if any(word.startswith(runs) for word in words):
-        return False
+    for at, program in enumerate(words, 1):  # the first word may be `uv run`
+        runs = _OPTIONS_THAT_RUN.get(program) or _OPTIONS_THAT_RUN.get(_name(program))
+        if runs is not None and any(map(runs.match, words[at:])):
+            return False
     return any(words[: len(prefix)] == prefix for prefix in prefixes)
 
 
