@@ -10,9 +10,10 @@ from toolspeak.agent.family import asked_of_parent
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
 from toolspeak.data.events import ApprovalRequested, CallSuspended, RunPaused
-from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause
+from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause, StandingRules
 from toolspeak.execute.approval import StandingApprover, ask, ask_together
-from toolspeak.execute.judge import no_unasked_repair
+from toolspeak.execute.judge import Judge, no_unasked_repair
+from toolspeak.execute.rules import resolve_policy
 from toolspeak.execute.sub_runs import SubRuns
 
 
@@ -47,20 +48,30 @@ async def ask_for_sub_runs(
 async def _answers(
     recorder: Recorder, settings: RunSettings, questions: Sequence[ApprovalRequest]
 ) -> Sequence[tuple[ApprovalRequest, Decision | Escalate]]:
-    approver, answers = settings.kin_approver, list[Decision | Escalate]()
-    if isinstance(approver, BatchApprover) and questions:
-        await recorder.record_all(map(_requested, questions))
-        answers = await ask_together(approver, questions)
-    for question in questions[len(answers) :]:
+    """What the run's policy refuses is refused; the rest is its approver's to answer."""
+    approver, answers = settings.kin_approver, list[tuple[ApprovalRequest, Decision | Escalate]]()
+    left = list[ApprovalRequest]()
+    judge = Judge(resolve_policy(getattr(settings.executor, "policy", None)), StandingRules(), {})
+    for question in questions:
+        said = judge.of_policy(question)
+        if isinstance(said, Decision) and not said.approved:  # its yes is for this run's own calls
+            await recorder.record(_requested(question))
+            answers.append((question, said))
+        else:
+            left.append(question)
+    if isinstance(approver, BatchApprover) and left:
+        await recorder.record_all(map(_requested, left))
+        return [*answers, *zip(left, await ask_together(approver, left), strict=True)]
+    for question in left:
         await recorder.record(_requested(question))
         if approver is None or isinstance(approver, BatchApprover):
-            answers.append(Escalate())
+            answers.append((question, Escalate()))
             continue
         answer, refused = await ask(approver, question), no_unasked_repair(question)
         if isinstance(approver, StandingApprover) and not approver.repaired and refused:
             answer = Decision(False, refused, approver.decision.by)
-        answers.append(answer)
-    return list(zip(questions, answers, strict=True))
+        answers.append((question, answer))
+    return answers
 
 
 def _requested(request: ApprovalRequest) -> ApprovalRequested:
