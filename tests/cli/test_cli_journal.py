@@ -505,8 +505,19 @@ def test_a_task_behind_a_run_that_waits_is_refused_until_it_is_decided_or_closed
     assert "--close goes with --session or -c" in folder.toolspeak("run", "--close", "next", code=2)
 
 
-@pytest.mark.parametrize(("answer", "gone"), [("y\n", True), ("n\n", False), ("\n", False), ("\x04", False)])
-def test_deleting_a_session_says_what_it_deletes_and_asks_at_a_terminal(folder, answer, gone):
+@pytest.mark.parametrize(
+    ("answer", "gone", "code"),
+    [
+        ("y\n", True, 0),
+        ("Ok.\n", True, 0),
+        ("n\n", False, 1),
+        ("\n", False, 1),
+        ("what?\n", False, 1),
+        ("\x04", False, 1),
+        ("\x03", False, 130),
+    ],
+)
+def test_deleting_a_session_says_what_it_deletes_and_asks_at_a_terminal(folder, answer, gone, code):
     for record in a_run("one", session_id="session", task="Paint \x1b[2J it"):
         folder.read(lambda journal, record=record: journal.append(record))
     env = {**environment(), **folder.env}
@@ -516,5 +527,6 @@ def test_deleting_a_session_says_what_it_deletes_and_asks_at_a_terminal(folder, 
         assert "1 runs with" in shown
         assert "\x1b[2J" not in shown
         process.type(answer)
-        process.finish()
+        ended, screen = process.finish()
+    assert (ended, "nothing is removed" in screen) == (code, code == 1)
     assert (folder.read(lambda journal: journal.session("session")) is None) == gone

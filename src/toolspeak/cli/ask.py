@@ -61,6 +61,14 @@ def terminal_approver(console: Console | None = None, kept_in: str = "", *, wait
     return TerminalApprover(console or make_console(sys.stderr), kept_in, waits=waits)
 
 
+async def confirmed(question: str) -> bool:
+    """Whether the person at the terminal says yes: whatever else is typed, or nothing, is a no."""
+    with _opened() as fd, _console_at(fd, make_console(sys.stderr)) as console:
+        _forget_typed(fd)
+        line = await _prompted(f"{question} (y)es, (n)o: ", fd, console)
+    return _plain(line) in _YES
+
+
 class TerminalApprover:
     """Implements `Approver`. Anything but these answers is asked again:
 
@@ -195,13 +203,17 @@ _YES = frozenset({"y", "yes", "yep", "yeah", "ok", "okay", "sure"})
 _NO = frozenset({"n", "no", "nope"})
 
 
+def _plain(line: str) -> str:
+    return line.strip().lower().rstrip(".!")
+
+
 def _understand(line: str) -> _Answer | None:
     """What a typed line means; None for what is neither a yes nor a no, so that nothing is taken for either."""
     text = line.strip()
     first = _WORDS.match(text)
     if first is not None and first[0].lower() in _NO:
         return _Answer(False, text[first.end() :].lstrip(" \t,.:;-–—!"))
-    match text.lower().rstrip(".!"):
+    match _plain(text):
         case word if word in _YES:
             return _Answer(True)
         case "e" | "edit":

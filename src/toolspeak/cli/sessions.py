@@ -15,11 +15,12 @@ from rich.table import Table
 
 from toolspeak.agent.exports import export_session, import_session
 from toolspeak.agent.sessions import fork_session
+from toolspeak.cli.ask import confirmed
 from toolspeak.cli.find import SHORT, find_run, find_session, folder_of, setup_of, setup_of_run, status_of
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import write_json, write_text
-from toolspeak.errors import UsageError
+from toolspeak.errors import ToolspeakError, UsageError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
@@ -134,7 +135,8 @@ def delete(context: click.Context, session: str, yes: bool) -> None:
         what = f"session {info.session_id}, last used {used}: {len(runs)} runs with {count} records, {info.title!r}"
         click.echo(f"toolspeak: {printable(what)}", err=True)
         if not yes and sys.stdin.isatty():
-            click.confirm("Remove it for good?", abort=True, err=True)
+            if not await confirmed("Remove it for good?"):
+                raise ToolspeakError("nothing is removed")
         elif not yes and session != info.session_id:
             raise UsageError("nothing is removed: without a terminal to ask at, give the session's whole id, or --yes")
         await journal.delete_session(info.session_id)
