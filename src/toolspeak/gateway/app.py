@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.answer import Answering, answer, warning_header
+from toolspeak.gateway.asked import OPTIONAL_TOOLS, hosted_tools_left_out
 from toolspeak.gateway.config import LOOPBACK, Settings
 from toolspeak.gateway.counting import counted
 from toolspeak.gateway.failures import Failure, failure_of, own_failure
@@ -231,6 +232,8 @@ class Gateway:
             answering = Answering(
                 request.wire, asked, route, self.settings, request.receive, request.send, request.id, request.headers
             )
+            optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
+            answering.report.notes += hosted_tools_left_out(asked, route, request.wire.name, optional)
             if self.tools is not None:
                 running = self.tools.begin(request.id, log_content=self.settings.log_content)
                 answering.tools = (self.tools, running)

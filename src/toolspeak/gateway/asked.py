@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from toolspeak.agent.driver import TextDriver, TurnRequest
 from toolspeak.agent.history import paired
 from toolspeak.agent.native import NativeDriver
 from toolspeak.data.messages import JSON, Message, ToolChoice
-from toolspeak.gateway.gate import Rules
+from toolspeak.errors import FormatError
+from toolspeak.gateway.gate import Note, Rules
 from toolspeak.gateway.options import translated
 from toolspeak.gateway.routing import Route
 from toolspeak.wire.base import OutputSchema, WireRequest
+from toolspeak.wire.openai_responses import OPENAI_RESPONSES
+from toolspeak.wire.reading import shown
 
 _NATIVE_ONLY = ("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls")
 """Options that speak of an API's own tools: of no use where calls are text."""
+
+_SEARCHES = ("web_search", "web_search_preview", "tool_search")
+
+OPTIONAL_TOOLS = "x-toolspeak-optional-tools"
+"""The header that names the types of tools without which a client goes on, with commas between them."""
 
 _ANY_OBJECT = OutputSchema("json", {"type": "object"}, strict=False)
 
@@ -41,6 +50,29 @@ def turn_of(
     options, output = _without_native(options, request.output)
     turn = TurnRequest([*paired(rest)], request.tools, instructions, choice, output=output, options=options)
     return route.driver, replace(turn, parallel=request.parallel), rules
+
+
+def hosted_tools_left_out(asked: WireRequest, route: Route, asked_format: str, optional: Collection[str]) -> list[Note]:
+    """What the client is told of tools that its API runs itself (`web_search`): they only pass to an upstream of that
+    API. `optional` are the types without which the client goes on; a search that it offers beside tools of its own, as
+    codex does, is one. Raises FormatError for any other."""
+    if asked_format != OPENAI_RESPONSES.name or (route.wire == asked_format and not route.is_text):
+        return []
+    choice = asked.request.options.get("tool_choice")
+    if choice is not None:
+        kind = cast("Mapping[str, JSON]", choice).get("type") if isinstance(choice, Mapping) else choice
+        raise FormatError(
+            f"tool_choice.type: nobody runs {shown(kind)} here; write auto, or name one of your own tools"
+        )
+    notes: list[Note] = []
+    for tool in cast("list[dict[str, JSON]]", asked.request.options.get("tools", [])):
+        kind = tool["type"]
+        offered = kind in _SEARCHES and asked.request.tools and asked.request.choice.mode != "required"
+        if kind not in optional and not offered:
+            remedy = f"switch it off in the client, or send the header {OPTIONAL_TOOLS}: {kind} to go on without it"
+            raise FormatError(f"tools: nobody runs the tool {shown(kind)} here; {remedy}")
+        notes.append(Note("tool_left_out", f"the model was not told of the tool {shown(kind)}: nobody runs it here"))
+    return notes
 
 
 def _rules(asked: WireRequest, route: Route, choice: ToolChoice, asked_format: str) -> Rules:

@@ -42,6 +42,7 @@ NoteCode = Literal[
     "usage_estimated",
     "tool_limit",
     "tools_not_carried",
+    "tool_left_out",
 ]
 """What a client is told about a turn that was not as asked for."""
 

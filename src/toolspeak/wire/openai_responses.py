@@ -7,7 +7,6 @@ requests in `openai_responses_asked` and writes answers in `openai_responses_ser
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
@@ -27,7 +26,6 @@ from toolspeak.data.messages import (
     TextMessage,
     TextPart,
     ToolCall,
-    ToolChoice,
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
@@ -40,6 +38,7 @@ from toolspeak.wire.media import data_url, image_url
 from toolspeak.wire.openai_responses_asked import decode_request
 from toolspeak.wire.openai_responses_server import ResponseEncoder, encode_error, encode_response
 from toolspeak.wire.openai_responses_stream import NAME, ResponseDecoder, decode_response
+from toolspeak.wire.openai_responses_tools import call_item, encode_choice, encode_tools, is_freeform
 from toolspeak.wire.reading import without_lone_surrogates
 from toolspeak.wire.strict_schema import openai_form
 
@@ -74,10 +73,11 @@ class OpenAIResponses:
         self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
     ) -> JSON:
         asking = {"model": model} if asked is None else _repeated(asked)
-        return encode_response(deltas, asking, response_id=response_id, created=created)
+        specs = () if asked is None else asked.request.tools
+        return encode_response(deltas, asking, specs, response_id=response_id, created=created)
 
     def encoder(self, asked: WireRequest, *, response_id: str, created: int) -> ResponseEncoder:
-        return ResponseEncoder(_repeated(asked), response_id=response_id, created=created)
+        return ResponseEncoder(_repeated(asked), asked.request.tools, response_id=response_id, created=created)
 
     def encode_error(self, message: str, status: int) -> JSON:
         return encode_error(message, status)
@@ -102,14 +102,15 @@ def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[s
     if instructions:
         body["instructions"] = instructions
     sent = messages if new is None else new
-    body["input"] = [item for message in sent for item in _items(message, ids, model)]
+    specs = {spec.name: spec for spec in request.tools if spec.extra}
+    body["input"] = [item for message in sent for item in _items(message, ids, model, specs)]
     if request.earlier is not None and new is not None:
         body["previous_response_id"] = request.earlier.response_id
-    tools = [*map(encode_tool, request.tools), *_api_tools(request)]
+    tools = [*encode_tools(request.tools), *_api_tools(request)]
     if tools:
         body["tools"] = tools
     if request.choice.mode != "auto":
-        body["tool_choice"] = _choice(request.choice)
+        body["tool_choice"] = encode_choice(request.choice, request.tools)
     if request.parallel is not None:
         body["parallel_tool_calls"] = request.parallel
     if request.output is not None:
@@ -122,17 +123,6 @@ def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[s
         if name != "tools":
             body[name] = value
     return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
-
-
-def encode_tool(spec: ToolSpec) -> dict[str, JSON]:
-    return {
-        "type": "function",
-        "name": spec.name,
-        "description": spec.description,
-        "parameters": dict(spec.parameters),
-        # The API's own default would be strict, which refuses schemas with optional arguments.
-        "strict": spec.extra.get("strict") is True,
-    }
 
 
 def _api_tools(request: ModelRequest) -> list[JSON]:
@@ -148,10 +138,6 @@ def _api_tools(request: ModelRequest) -> list[JSON]:
 
 def _is_api_tool(tool: JSON) -> bool:
     return isinstance(tool, Mapping) and cast("Mapping[str, JSON]", tool).get("type") not in (None, "function")
-
-
-def _choice(choice: ToolChoice) -> JSON:
-    return {"type": "function", "name": choice.name} if choice.mode == "specific" else choice.mode
 
 
 def _format(asked: OutputSchema) -> dict[str, JSON]:
@@ -209,15 +195,17 @@ def _not_kept(request: ModelRequest, ids: Mapping[str, str]) -> Sequence[Message
     return rest[1:]
 
 
-def _items(message: Message | TextMessage, ids: Mapping[str, str], model: str) -> list[JSON]:
+def _items(
+    message: Message | TextMessage, ids: Mapping[str, str], model: str, specs: Mapping[str, ToolSpec]
+) -> list[JSON]:
     """The input items that one message becomes."""
     if isinstance(message, TextMessage):
         return [_said("user" if message.role == "tool" else message.role, message.text)]
     if message.role == "assistant":
-        return _assistant(message, ids, model)
+        return _assistant(message, ids, model, specs)
     results = [part for part in message.parts if isinstance(part, ToolResult)]
     # The outputs come first: what is said stands between no call and its output.
-    items: list[JSON] = [_output(result, ids) for result in results if result.call_id in ids]
+    items: list[JSON] = [_output(result, ids, specs) for result in results if result.call_id in ids]
     # The results of malformed calls, which went back as text.
     items += [_said("user", text_of(result.content)) for result in results if result.call_id not in ids]
     content = [part for part in message.parts if isinstance(part, TextPart | JsonPart | ImagePart | FilePart)]
@@ -227,20 +215,22 @@ def _items(message: Message | TextMessage, ids: Mapping[str, str], model: str) -
     return items
 
 
-def _assistant(message: Message, ids: Mapping[str, str], model: str) -> list[JSON]:
+def _assistant(message: Message, ids: Mapping[str, str], model: str, specs: Mapping[str, ToolSpec]) -> list[JSON]:
     # An item's id only goes with the reasoning that led to it: one without the other is refused, and so is the id of
     # an item that was not stored ("Items are not persisted when `store` is set to false").
     thoughts = [part for part in message.parts if isinstance(part, ReasoningPart)]
     linked = bool(thoughts) and all(_reasoning(part, model) is not None for part in thoughts)
     items: list[JSON] = []
     for part in message.parts:
-        item = _assistant_item(part, ids, model, linked=linked)
+        item = _assistant_item(part, ids, model, specs, linked=linked)
         if item is not None:
             items.append(item)
     return items
 
 
-def _assistant_item(part: Part, ids: Mapping[str, str], model: str, *, linked: bool) -> JSON:
+def _assistant_item(
+    part: Part, ids: Mapping[str, str], model: str, specs: Mapping[str, ToolSpec], *, linked: bool
+) -> JSON:
     match part:
         case TextPart(text):
             kept = _own(part.opaque, model)
@@ -250,9 +240,7 @@ def _assistant_item(part: Part, ids: Mapping[str, str], model: str, *, linked: b
         case ToolCall():
             kept = _own(part.opaque, model)
             linking = {"id": kept["id"]} if linked and kept.get("id") else {}
-            arguments = json.dumps(dict(part.arguments), ensure_ascii=False)
-            call = {"call_id": ids[part.id], "name": part.name, "arguments": arguments}
-            return {"type": "function_call", **linking, **call}
+            return {**linking, **call_item(part.name, part.arguments, ids[part.id], specs)}
         case MalformedCall():
             return _said("assistant", part.raw)
         case ToolResult():
@@ -295,8 +283,9 @@ def _reasoning(part: ReasoningPart, model: str) -> JSON:
     return dict(item) if item.get("encrypted_content") or item.get("content") else None
 
 
-def _output(result: ToolResult, ids: Mapping[str, str]) -> JSON:
-    return {"type": "function_call_output", "call_id": ids[result.call_id], "output": _content(result.content)}
+def _output(result: ToolResult, ids: Mapping[str, str], specs: Mapping[str, ToolSpec]) -> JSON:
+    kind = "custom_tool_call_output" if is_freeform(specs.get(result.name)) else "function_call_output"
+    return {"type": kind, "call_id": ids[result.call_id], "output": _content(result.content)}
 
 
 def _content(parts: Sequence[ContentPart]) -> JSON:

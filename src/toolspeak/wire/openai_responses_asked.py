@@ -19,16 +19,15 @@ from toolspeak.data.messages import (
     Role,
     TextPart,
     ToolCall,
-    ToolChoice,
     ToolResult,
 )
-from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.fragments import read_arguments
 from toolspeak.wire.media import file_of, image_of
 from toolspeak.wire.openai_responses_stream import NAME
+from toolspeak.wire.openai_responses_tools import INPUT, decode_choice, decode_tools, joined_name
 
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
@@ -44,17 +43,17 @@ _READ = ("model", "input", "instructions", "tools", "tool_choice", "parallel_too
 
 def decode_request(body: JSON) -> WireRequest:
     """See `WireFormat.decode_request`. Tools that the API runs itself (`web_search`), a `tool_choice` of one of them
-    and what `text` says besides a JSON Schema stand in `options`."""
+    and what `text` says besides a JSON Schema stand in `options`. A tool of type `custom` has one argument, `input`."""
     asked = asked_object(body, "the request")
     for name, why in _UNKNOWABLE.items():
         if asked.get(name):
             raise FormatError(f"{name}: {why}")
     model = asked_name(asked.get("model"), "model")
     options = {name: value for name, value in asked.items() if name not in _READ and name not in _UNKNOWABLE}
-    tools, api_tools = _tools(asked)
+    tools, api_tools = decode_tools(asked.get("tools"))
     if api_tools:
         options["tools"] = api_tools
-    choice, other_choice = _choice(asked.get("tool_choice"))
+    choice, tools, other_choice = decode_choice(asked.get("tool_choice"), tools)
     if other_choice is not None:
         options["tool_choice"] = other_choice
     output, text = _text(asked.get("text"))
@@ -104,7 +103,9 @@ class _Conversation:
                 self._add_message(item, place)
             case "function_call":
                 self._join("assistant", self._call(item, place))
-            case "function_call_output":
+            case "custom_tool_call":
+                self._join("assistant", self._freeform(item, place))
+            case "function_call_output" | "custom_tool_call_output":
                 self._join("tool", self._result(item, place))
             case "reasoning":
                 self._join("assistant", _reasoning(item, self._model, place))
@@ -138,27 +139,41 @@ class _Conversation:
             self._join("assistant", TextPart(part.text, opaque) if isinstance(part, TextPart) else part)
 
     def _call(self, item: dict[str, JSON], place: str) -> ToolCall | MalformedCall:
-        given = asked_name(item.get("call_id"), f"{place}.call_id")
-        name = asked_name(item.get("name"), f"{place}.name")
+        given, own_id = self._id(item, place)
+        name = joined_name(item.get("namespace"), asked_name(item.get("name"), f"{place}.name"))
         raw = asked_text(item.get("arguments"), f"{place}.arguments")
-        own_id, n = given, 1
-        while own_id in self._ids:  # some servers count their calls anew in each turn
-            own_id, n = f"{given}-{n}", n + 1
-        self._ids.add(own_id)
         arguments, notes, reason = read_arguments(raw)
         if arguments is None:
             call: ToolCall | MalformedCall = MalformedCall(own_id, raw, "invalid_arguments", reason, name)
         else:
-            opaque = Opaque(NAME, self._model, {"id": item["id"]}) if item.get("id") else None
-            call = ToolCall(own_id, name, arguments, given, notes, opaque)
+            call = ToolCall(own_id, name, arguments, given, notes, self._opaque(item))
         self._calls[given] = call
         return call
+
+    def _freeform(self, item: dict[str, JSON], place: str) -> ToolCall:
+        given, own_id = self._id(item, place)
+        name = asked_name(item.get("name"), f"{place}.name")
+        arguments = {INPUT: asked_text(item.get("input"), f"{place}.input")}
+        call = self._calls[given] = ToolCall(own_id, name, arguments, given, (), self._opaque(item))
+        return call
+
+    def _id(self, item: dict[str, JSON], place: str) -> tuple[str, str]:
+        """A call's id as it was given, and one that no other call has: some servers count anew in each turn."""
+        given = asked_name(item.get("call_id"), f"{place}.call_id")
+        own_id, n = given, 1
+        while own_id in self._ids:
+            own_id, n = f"{given}-{n}", n + 1
+        self._ids.add(own_id)
+        return given, own_id
+
+    def _opaque(self, item: dict[str, JSON]) -> Opaque | None:
+        return Opaque(NAME, self._model, {"id": item["id"]}) if item.get("id") else None
 
     def _result(self, item: dict[str, JSON], place: str) -> ToolResult:
         call_id = asked_name(item.get("call_id"), f"{place}.call_id")
         call = self._calls.get(call_id)
         if call is None:
-            raise FormatError(f"{place}.call_id: no call before it has the id {call_id!r}; send its function_call, too")
+            raise FormatError(f"{place}.call_id: no call before it has the id {call_id!r}; send the call, too")
         output = item.get("output")
         if isinstance(output, str):
             return ToolResult(call.id, call.name or "", "success", (TextPart(output),))
@@ -220,47 +235,6 @@ _PARTS: Mapping[str, Callable[[dict[str, JSON], str], ContentPart]] = {
     "input_image": _image,
     "input_file": _file,
 }
-
-
-def _tools(asked: dict[str, JSON]) -> tuple[list[ToolSpec], list[JSON]]:
-    """The functions, and the tools that the API runs itself."""
-    functions: list[ToolSpec] = []
-    others: list[JSON] = []
-    for i, each in enumerate(asked_list(asked.get("tools"), "tools")):
-        tool = asked_object(each, f"tools[{i}]")
-        if asked_name(tool.get("type"), f"tools[{i}].type") != "function":
-            others.append(tool)
-            continue
-        if "function" in tool and "name" not in tool:
-            raise FormatError(f"tools[{i}].name: it is nested as Chat Completions wants it; write it beside the type")
-        name = asked_name(tool.get("name"), f"tools[{i}].name")
-        description: Any = tool.get("description")
-        parameters: Any = tool.get("parameters")
-        functions.append(
-            ToolSpec(
-                name,
-                "" if description is None else asked_text(description, f"tools[{i}].description"),
-                {"type": "object", "properties": {}}
-                if parameters is None
-                else asked_object(parameters, f"tools[{i}].parameters"),
-                extra={"strict": True} if asked_flag(tool.get("strict"), f"tools[{i}].strict") else {},
-            )
-        )
-    return functions, others
-
-
-def _choice(given: JSON) -> tuple[ToolChoice, JSON]:
-    """The choice, and what was asked if it is none of ours (`allowed_tools`, a tool that the API runs itself)."""
-    if given is None:
-        return ToolChoice(), None
-    if given in ("auto", "none", "required"):
-        return ToolChoice(given), None
-    if not isinstance(given, dict):
-        raise wrong("tool_choice", "auto, none, required or an object", given)
-    choice = cast("dict[str, JSON]", given)
-    if choice.get("type") != "function":
-        return ToolChoice(), choice
-    return ToolChoice("specific", asked_name(choice.get("name"), "tool_choice.name")), None
 
 
 def _text(given: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:

@@ -20,9 +20,11 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
+from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import Frame
 from toolspeak.wire.fragments import read_arguments
 from toolspeak.wire.openai_responses_stream import NAME
+from toolspeak.wire.openai_responses_tools import is_freeform, named, text_input
 
 INCOMPLETE: Mapping[FinishReason, str] = {
     "length": "max_output_tokens",
@@ -58,8 +60,15 @@ def encode_error(message: str, status: int) -> JSON:
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
-def encode_response(deltas: Iterable[Delta], asked: Mapping[str, JSON], *, response_id: str, created: int) -> JSON:
-    encoder = ResponseEncoder(asked, response_id=response_id, created=created)
+def encode_response(
+    deltas: Iterable[Delta],
+    asked: Mapping[str, JSON],
+    tools: Iterable[ToolSpec],
+    *,
+    response_id: str,
+    created: int,
+) -> JSON:
+    encoder = ResponseEncoder(asked, tools, response_id=response_id, created=created)
     frames: list[Frame] = []
     for delta in deltas:
         frames = encoder.feed(delta)
@@ -75,18 +84,22 @@ _LOGPROBS: Mapping[str, dict[str, JSON]] = {"message": {"logprobs": []}, "reason
 class _Item:
     """An output item while it is written. `pieces` are its text, or its arguments."""
 
-    kind: Literal["message", "reasoning", "function_call"]
+    kind: Literal["message", "reasoning", "function_call", "custom_tool_call"]
     index: int
     id: str
-    name: str = ""
+    about: Mapping[str, JSON] = field(default_factory=dict[str, JSON])  # how a call names its tool
     call_id: str = ""
     pieces: list[str] = field(default_factory=list[str])
 
 
 class ResponseEncoder:
-    """Implements `Encoder`: the events of one response, as the API numbers and orders them."""
+    """Implements `Encoder`: the events of one response, as the API numbers and orders them.
 
-    def __init__(self, asked: Mapping[str, JSON], *, response_id: str, created: int) -> None:
+    The call of a freeform tool leaves when it is whole: a part of its text could run as well as the whole.
+    """
+
+    def __init__(self, asked: Mapping[str, JSON], tools: Iterable[ToolSpec], *, response_id: str, created: int) -> None:
+        self._specs = {spec.name: spec for spec in tools if spec.extra}
         self._response = _response(asked, response_id, created)
         self._suffix = response_id.removeprefix("resp_")
         self._sequence = 0
@@ -106,7 +119,7 @@ class ResponseEncoder:
             case PartEnded(part, opaque):
                 return self._end_part("message" if part == "text" else "reasoning", opaque)
             case CallStarted(index, name, call_id):
-                return self._start_call(index, name, call_id)
+                return [] if is_freeform(self._specs.get(name)) else self._start_call(index, name, call_id)
             case ArgumentsDelta(index, text):
                 return self._arguments(self._calls[index], text) if index in self._calls else []
             case CallCompleted():
@@ -150,8 +163,12 @@ class ResponseEncoder:
             self._event("response.content_part.added", item, content_index=0, part=part),
         ]
 
-    def _new(self, kind: Literal["message", "reasoning", "function_call"], item_id: str | None = None) -> _Item:
-        prefix = {"message": "msg", "reasoning": "rs", "function_call": "fc"}[kind]
+    def _new(
+        self,
+        kind: Literal["message", "reasoning", "function_call", "custom_tool_call"],
+        item_id: str | None = None,
+    ) -> _Item:
+        prefix = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}[kind]
         index = self._opened
         self._opened += 1
         return _Item(kind, index, item_id or f"{prefix}_{self._suffix}_{index}")
@@ -192,8 +209,9 @@ class ResponseEncoder:
 
     def _start_call(self, index: int, name: str, call_id: str | None) -> list[Frame]:
         frames = [*self._begin(), *self._close_open("completed")]
-        item = self._calls[index] = self._new("function_call")
-        item.name = name
+        spec = self._specs.get(name)
+        item = self._calls[index] = self._new("custom_tool_call" if is_freeform(spec) else "function_call")
+        item.about = named(name, spec)
         unique = call_id if call_id and call_id not in self._call_ids else f"call_{self._suffix}_{index}"
         item.call_id = unique
         self._call_ids.add(unique)
@@ -201,12 +219,15 @@ class ResponseEncoder:
 
     def _arguments(self, item: _Item, text: str) -> list[Frame]:
         item.pieces.append(text)
-        return [self._event("response.function_call_arguments.delta", item, delta=text)]
+        kind = "custom_tool_call_input" if item.kind == "custom_tool_call" else "function_call_arguments"
+        return [self._event(f"response.{kind}.delta", item, delta=text)]
 
     def _complete_call(self, call: CallCompleted) -> list[Frame]:
         frames = [] if call.index in self._calls else self._start_call(call.index, call.name, call.id)
         item = self._calls.pop(call.index)
-        if not item.pieces:
+        if item.kind == "custom_tool_call":
+            frames += self._arguments(item, text_input(call.arguments))
+        elif not item.pieces:
             frames += self._arguments(item, json.dumps(dict(call.arguments), ensure_ascii=False))
         return frames + self._close_call(item, "completed")
 
@@ -218,8 +239,13 @@ class ResponseEncoder:
 
     def _close_call(self, item: _Item, status: str) -> list[Frame]:
         done = self._output[item.index] = _call(item, status)
+        if item.kind == "custom_tool_call":
+            ended = self._event("response.custom_tool_call_input.done", item, input=done["input"])
+        else:
+            about: dict[str, JSON] = {"arguments": done["arguments"], "name": item.about["name"]}
+            ended = self._event("response.function_call_arguments.done", item, **about)
         return [
-            self._event("response.function_call_arguments.done", item, arguments=done["arguments"], name=item.name),
+            ended,
             self._event("response.output_item.done", item, item=done),
         ]
 
@@ -307,9 +333,9 @@ def _reasoning(item: _Item, kept: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def _call(item: _Item, status: str) -> dict[str, JSON]:
-    arguments = "".join(item.pieces)
-    about = {"call_id": item.call_id, "name": item.name, "arguments": arguments}
-    return {"type": "function_call", "id": item.id, "status": status, **about}
+    field = "input" if item.kind == "custom_tool_call" else "arguments"
+    about = {"call_id": item.call_id, **item.about, field: "".join(item.pieces)}
+    return {"type": item.kind, "id": item.id, "status": status, **about}
 
 
 def _own(opaque: Opaque | None) -> Mapping[str, JSON]:

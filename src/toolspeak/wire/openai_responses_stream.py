@@ -9,6 +9,7 @@ from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, T
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.fragments import CallFragments
+from toolspeak.wire.openai_responses_tools import BEFORE_INPUT, BEHIND_INPUT, joined_name, within_json
 from toolspeak.wire.reading import as_list, as_object, as_text, count
 from toolspeak.wire.reported import reported_error
 
@@ -114,6 +115,8 @@ class ResponseDecoder:
                 return [ReasoningDelta("\n\n")] if event.get("summary_index") else []
             case "response.function_call_arguments.delta":
                 return self._arguments(event, as_text(event.get("delta"), "'delta'"))
+            case "response.custom_tool_call_input.delta":
+                return self._arguments(event, within_json(as_text(event.get("delta"), "'delta'")))
             case "response.function_call_arguments.done":
                 item = self._known(event, event)
                 if item is not None and not item.streamed:
@@ -160,7 +163,7 @@ class ResponseDecoder:
     def _added(self, event: dict[str, JSON]) -> list[Delta]:
         given = as_object(event.get("item"), "'item'")
         item = self._new(as_text(given.get("type"), "'type' of an item"), given.get("id"), event.get("output_index"))
-        return self._start(item, given) if item.kind == "function_call" else []
+        return self._start(item, given) if item.kind in ("function_call", "custom_tool_call") else []
 
     def _new(self, kind: str, item_id: JSON, index: JSON) -> _Item:
         self._items += 1
@@ -182,8 +185,9 @@ class ResponseDecoder:
         return self._known(event, event) or self._new(kind, event.get("item_id"), event.get("output_index"))
 
     def _start(self, item: _Item, given: dict[str, JSON]) -> list[Delta]:
-        name = as_text(given.get("name"), "'name' of a function call")
-        return self._calls.start(item.key, name, as_text(given.get("call_id"), "'call_id'") or None)
+        name = joined_name(given.get("namespace"), as_text(given.get("name"), "'name' of a function call"))
+        out = self._calls.start(item.key, name, as_text(given.get("call_id"), "'call_id'") or None)
+        return out + self._calls.add(item.key, BEFORE_INPUT) if item.kind == "custom_tool_call" else out
 
     def _arguments(self, event: dict[str, JSON], text: str) -> list[Delta]:
         item = self._known(event, event)
@@ -217,7 +221,7 @@ class ResponseDecoder:
                 return self._message_done(given, item)
             case "reasoning":
                 return self._reasoning_done(given, item)
-            case "function_call":
+            case "function_call" | "custom_tool_call":
                 return self._call_done(given, item, started=known is not None)
             case _:
                 return []  # of a tool that the API runs itself, or newer than this
@@ -246,12 +250,17 @@ class ResponseDecoder:
         out: list[Delta] = [] if started else self._start(item, given)
         if not self._calls.knows(item.key):
             return out  # told twice
-        if not item.streamed:
+        freeform, whole = item.kind == "custom_tool_call", given.get("status") != "incomplete"
+        if not item.streamed and freeform:
+            out += self._calls.add(item.key, within_json(as_text(given.get("input"), "'input'")))
+        elif not item.streamed:
             out += self._calls.add(item.key, as_text(given.get("arguments"), "'arguments'"))
+        if freeform and whole:
+            out += self._calls.add(item.key, BEHIND_INPUT)
         if given.get("id"):
             self._calls.sign(item.key, self._opaque({"id": given["id"]}))
         # A call the token limit cut off is an incomplete item.
-        return out + self._calls.complete(item.key, whole=given.get("status") != "incomplete")
+        return out + self._calls.complete(item.key, whole=whole)
 
     def _opaque(self, data: JSON) -> Opaque:
         return Opaque(NAME, self._asked or self._model or "", data)
