@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
-from typing import Any, cast
+from typing import Any, TextIO, cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -20,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from toolspeak.errors import McpError
 from toolspeak.mcp.config import HttpServer, Server, StdioServer
 from toolspeak.mcp.incoming import Incoming
+from toolspeak.mcp.program import started
 from toolspeak.mcp.stderr import Stderr
 from toolspeak.tools.builtin.processes import finished
 from toolspeak.tools.builtin.text import visible
@@ -32,7 +34,7 @@ MAX_EVENT = 16 * 1024 * 1024
 
 _GOODBYE = 0.3
 """Seconds in which a connection may end by itself before it is cut off: a server that reads nothing can hold it for
-ever. A process behind it then has 2 seconds to end by itself and 2 more behind a SIGTERM (the SDK's: no option)."""
+ever. A process behind it then has 2 seconds to end by itself and 2 more behind a SIGTERM (`program.py`)."""
 
 _LISTEN_AGAIN = 5.0
 """Seconds until a lost subscription is asked for again: something between may close what is silent for long."""
@@ -170,7 +172,8 @@ class Link:
                 self._stderr.close()
 
     def _fail(self, error: BaseException | str) -> None:
-        self._failure = McpError(error) if isinstance(error, str) else error
+        if self._failure is None:
+            self._failure = McpError(error) if isinstance(error, str) else error
         if not self._opened.done():
             told = f"{about(self.server)} cannot be used: {self.why().rstrip('.')}. {remedy(self.server)}"
             self._opened.set_exception(McpError(told))
@@ -216,15 +219,26 @@ class Link:
                 yield Incoming(read, lambda: None, self.unreadable), write
             return
         assert self._stderr is not None
-        command = StdioServerParameters(
-            command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd
-        )
-        async with stdio_client(command, errlog=self._stderr.file) as (read, write):
+        async with _running(server, self._stderr.file, self._broken) as (read, write):
             self._stderr.close()
             try:
                 yield Incoming(read, self._ending.set, self.unreadable), write
             finally:
                 self._ends_process = True
+
+    def _broken(self, why: str) -> None:
+        self._failure = McpError(why)
+
+
+def _running(
+    server: StdioServer, errors: TextIO, broken: Callable[[str], None]
+) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+    if os.name == "posix":
+        return started(server, errors.fileno(), broken)
+    command = StdioServerParameters(
+        command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd
+    )
+    return stdio_client(command, errlog=errors)
 
 
 def _lines_to(report: Callable[[str], None]) -> ProgressFnT:

@@ -38,17 +38,29 @@ class Group:
     Processes that make a session of their own (`setsid`) leave the group and are not ended with it.
     """
 
-    def __init__(self, arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], output: int) -> None:
-        """Start it, with standard output and error written to the descriptor `output`, and no input."""
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: str | None,
+        env: Mapping[str, str],
+        output: int,
+        errors: int = subprocess.STDOUT,
+        input: int = subprocess.DEVNULL,  # noqa: A002 - as `subprocess` has it
+    ) -> None:
+        """Start it. `output`, `errors` and `input` are descriptors, or `subprocess.PIPE`: then the attributes of these
+        names are the pipe's other ends."""
         self._process = subprocess.Popen(
             arguments,
-            stdin=subprocess.DEVNULL,
+            bufsize=0,
+            stdin=input,
             stdout=output,
-            stderr=output,
+            stderr=errors,
             cwd=cwd,
             env=dict(env),
             start_new_session=True,
         )
+        self.input, self.output = self._process.stdin, self._process.stdout
         self._reap = threading.Event()
         self.exited = asyncio.Event()
         self.reaped = asyncio.Event()
@@ -72,17 +84,18 @@ class Group:
         _tell(loop, self.exited)
         _tell(loop, self.reaped)
 
-    async def end(self, output: Output) -> None:
-        """End what still runs: SIGTERM, after GRACE seconds SIGKILL; reap the command, read the output to its end.
+    async def end(self, closed: asyncio.Event, *, grace: float = GRACE, drain: float = DRAIN) -> None:
+        """End what still runs: SIGTERM, after `grace` seconds SIGKILL; reap the command, read the output to its end,
+        which sets `closed`.
 
         Call it once: afterwards the group's number may be another's.
         """
         self._signal(signal.SIGTERM)
-        await _within(GRACE, self.exited.wait(), output.closed.wait())
+        await within(grace, self.exited.wait(), closed.wait())
         self._signal(signal.SIGKILL)
         self._reap.set()
         await self.reaped.wait()
-        await _within(DRAIN, output.closed.wait())
+        await within(drain, closed.wait())
 
     def _signal(self, number: signal.Signals) -> None:
         # macOS reports a group of zombies as not permitted.
@@ -104,7 +117,8 @@ async def finished(work: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-async def _within(seconds: float, *events: Awaitable[object]) -> None:
+async def within(seconds: float, *events: Awaitable[object]) -> None:
+    """Awaits all of them, so many seconds at most."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await asyncio.gather(*events)

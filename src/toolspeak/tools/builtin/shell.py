@@ -112,7 +112,7 @@ async def _run(
         except TimeoutError:
             timed_out = True
         finally:
-            await finished(group.end(output))
+            await finished(group.end(output.closed))
         return group.exit_code, timed_out
     finally:
         transport.close()
