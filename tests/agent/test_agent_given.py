@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from pathlib import Path
 
 import pytest
 from agent_helpers import add, adding, an_agent, calling
@@ -90,6 +91,14 @@ SETTINGS = [
     ({"cassette": "x.jsonl"}, "a Cassette"),
     ({"secrets": ["hunter2"]}, "a dict of names and values"),
     ({"starts_in": "thinking"}, "'text' or 'reasoning'"),
+    ({"secrets": {"KEY": 12345}}, "'KEY' is a text, not of type int"),
+    ({"tools": [add, None]}, "None is no function"),
+    ({"early_start": "no"}, "early_start is True or False"),
+    ({"throw_on_failure": "false"}, "throw_on_failure is True or False"),
+    ({"stop_on_block": None}, "stop_on_block is True or False"),
+    ({"max_result_bytes": "16k"}, "a number of bytes"),
+    ({"output_retries": -1}, "a number from 0 up"),
+    ({"clock": 0}, "a function that gives the Unix time"),
 ]
 
 
@@ -109,6 +118,69 @@ def test_a_class_is_no_model_and_a_name_no_agent():
 def test_an_executor_has_a_toolset():
     with pytest.raises(UsageError, match=r"Executor\(Toolset"):
         Executor([add])
+
+
+TOOLS_OF_NO_KIND = [
+    # Each of these texts is a true value: the tool would have run unasked, or twice.
+    ({"read_only": "false"}, "read_only='false' must be True or False"),
+    ({"idempotent": "no"}, "idempotent='no'"),
+    ({"external": 0}, "external=0"),
+    ({"timeout": "5"}, "timeout='5'"),
+    ({"max_concurrent": "2"}, "max_concurrent='2'"),
+    ({"aliases": ["file"]}, "aliases=.*'other name': 'parameter'"),
+    ({"name": 7}, "cannot be named 7"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), TOOLS_OF_NO_KIND)
+def test_an_option_of_a_tool_that_cannot_be_meant(options, told):
+    with pytest.raises(ToolDefinitionError, match=told):
+
+        @tool(**options)
+        def put(path: str) -> str:
+            "Puts."
+            return path
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"writes": {Path("/srv")}}, "a key is a text"),
+        ({"reads": [1]}, "a key is a text"),
+        ({"external": "no"}, "True or False, not 'no'"),
+        ({"declared": None}, "True or False, not None"),
+    ],
+)
+def test_effects_that_cannot_be_meant(options, told):
+    with pytest.raises(UsageError, match=told):
+        Effects(**options)
+
+
+def test_effects_that_cannot_be_meant_are_undeclared():
+    """Of one call, so that a person is asked, as where their function raises anything else."""
+
+    @tool(effects=lambda path: Effects(reads={Path(path)}))
+    def put(path: str) -> str:
+        "Puts."
+        return path
+
+    turns = [calling("cogency-json", ("put", {"path": "a"}), tools=Toolset([put])), "done"]
+    (request,) = Agent(ScriptedProvider(turns), [put]).run_sync("x").requests
+    assert request.reason == "does not declare what it touches"
+
+
+@pytest.mark.parametrize("tools", [add, None, "add", {"add": add}, 3, [None]])
+def test_a_toolset_is_made_of_a_list(tools):
+    with pytest.raises(ToolDefinitionError, match=r"a list of functions and tools|None is no function"):
+        Toolset(tools)
+
+
+def test_a_scripted_model_has_a_list_of_turns_and_a_limit_is_a_number():
+    for turns in ("Hello.", None):
+        with pytest.raises(UsageError, match="a list of turns"):
+            ScriptedProvider(turns)
+    with pytest.raises(UsageError, match="a number from 1 up"):
+        Concurrency(batch="2")
 
 
 def test_decisions_are_by_call():

@@ -163,6 +163,9 @@ class Agent:
             tool_timeout=tool_timeout,
             prices=prices,
             cassette=cassette,
+            output_retries=output_retries,
+            clock=clock,
+            flags={"early_start": early_start, "throw_on_failure": throw_on_failure, "stop_on_block": stop_on_block},
         )
         self.secrets = secrets_of(getattr(executor, "secrets", None) if secrets is None else secrets)
         kin_approver = approver = resolve_approver(approve)

@@ -121,6 +121,9 @@ def check_settings(
     tool_timeout: object,
     prices: object,
     cassette: object,
+    output_retries: object,
+    clock: object,
+    flags: Mapping[str, object],
 ) -> None:
     """Raises UsageError for a setting of an agent that cannot be meant, with what belongs there."""
     # An agent is made in 10 µs: what is as usual is passed over by its type.
@@ -154,6 +157,13 @@ def check_settings(
         if not is_number or not cast("float", tool_timeout) > 0:
             wanted = "a number of seconds above 0, or None for no limit"
             raise UsageError(f"tool_timeout is {wanted}, not {_shown(tool_timeout)}")
+    if type(output_retries) is not int or output_retries < 0:
+        raise UsageError(f"output_retries is a number from 0 up, not {_shown(output_retries)}")
+    if not callable(clock):
+        raise UsageError(f"clock is a function that gives the Unix time, not {_shown(clock)}")
+    for flag, said in flags.items():
+        if said is not True and said is not False:
+            raise UsageError(f"{flag} is True or False, not {_shown(said)}")
     if type(prices) is not MappingProxyType or prices:
         _is(cast("object", prices), Mapping, "prices", "a dict of Prices by 'provider:model'")
         for model, price in cast("Mapping[object, object]", prices).items():

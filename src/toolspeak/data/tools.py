@@ -8,6 +8,7 @@ from typing import cast
 
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.values import value
+from toolspeak.errors import UsageError
 
 EVERYTHING = "*"
 """The resource key that lies above every other."""
@@ -34,6 +35,8 @@ class Effects:
     memory. `version` is a token of the state of what is read (a file's time and size, say): while a run itself
     changes nothing there, an earlier result of the same call holds as long as the token does. "" is for what changes
     through the run alone, `UNVERSIONED` for what may change unseen.
+
+    Raises UsageError for a key that is no text, and for a flag that is neither True nor False.
     """
 
     reads: frozenset[str] = frozenset()
@@ -57,9 +60,13 @@ class Effects:
         repeatable: bool = False,
         version: str = "",
     ) -> None:
+        # A text is a true value: "false" for read-only, say, would let a call run that nobody was asked about.
+        for flag in (external, idempotent, destructive, declared, repeatable):
+            if flag is not True and flag is not False:
+                raise UsageError(f"Effects: external, idempotent and the like are True or False, not {flag!r}")
         assign = object.__setattr__
-        assign(self, "reads", frozenset([reads]) if isinstance(reads, str) else frozenset(reads))
-        assign(self, "writes", frozenset([writes]) if isinstance(writes, str) else frozenset(writes))
+        assign(self, "reads", _keys("reads", reads))
+        assign(self, "writes", _keys("writes", writes))
         assign(self, "external", external)
         assign(self, "idempotent", idempotent)
         assign(self, "destructive", destructive)
@@ -72,6 +79,14 @@ class Effects:
         """Writes no resource: nothing changes on this machine. What an `external` call sends may still change
         something elsewhere."""
         return not self.writes
+
+
+def _keys(name: str, given: Iterable[str]) -> frozenset[str]:
+    keys = frozenset([given]) if isinstance(given, str) else frozenset(given)
+    for key in keys:
+        if not isinstance(cast("object", key), str):
+            raise UsageError(f"Effects({name}=…): a key is a text, say 'file:/srv/a.txt', not {key!r}")
+    return keys
 
 
 READ_ANYTHING = Effects(reads={EVERYTHING}, idempotent=True, destructive=False)

@@ -71,7 +71,7 @@ class Executor:
         playback: Playback | None = None,
     ) -> None:
         check_schedule(schedule)
-        if max_result_bytes < 0:
+        if not isinstance(cast("object", max_result_bytes), int) or max_result_bytes < 0:
             raise UsageError(f"max_result_bytes={max_result_bytes!r}: a number of bytes from 0 up, say 16384")
         if not isinstance(cast("object", tools), Toolset):
             raise UsageError(f"an Executor has a Toolset, not a {type(tools).__name__}; write Executor(Toolset([…]))")

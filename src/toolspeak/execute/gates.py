@@ -25,8 +25,8 @@ class Concurrency:
     def __post_init__(self) -> None:
         for name in ("batch", "run", "threads"):
             limit = getattr(self, name)
-            if limit is not None and limit < 1:
-                raise UsageError(f"Concurrency({name}={limit}): at least 1 call must be able to run")
+            if limit is not None and not (isinstance(limit, int) and limit >= 1):
+                raise UsageError(f"Concurrency({name}={limit!r}): a number from 1 up, for one call must be able to run")
 
 
 class Gate:

@@ -142,6 +142,8 @@ def hide_effects(effects: Effects, secrets: Secrets) -> Effects:
 def _check(name: str, value: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(f"a secret's name is made of letters, digits, '_', '.' and '-', not {name!r}")
+    if not isinstance(cast("object", value), str):
+        raise UsageError(f"the secret {name!r} is a text, not of type {type(value).__name__}")
     if not value:
         raise UsageError(f"the secret {name!r} is empty: it would be found everywhere; leave it out")
     if len(value) < _MIN_VALUE:

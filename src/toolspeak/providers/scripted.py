@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast, get_args
@@ -76,6 +76,8 @@ class ScriptedProvider:
         follow: bool = False,
     ) -> None:
         _check_chunk(chunk)
+        if isinstance(turns, str) or not isinstance(cast("object", turns), Iterable):
+            raise UsageError(f"a scripted model has a list of turns, as in ScriptedProvider(['Hello.']), not {turns!r}")
         self._turns = tuple(turns)
         for at, turn in enumerate(self._turns):
             if not isinstance(turn, str | ScriptedTurn) and not callable(turn):

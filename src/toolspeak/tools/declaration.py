@@ -40,6 +40,9 @@ class Declaration:
                 raise ToolDefinitionError(f"{where}: effects go beyond effects_bound; widen it or leave it out")
             case _:
                 pass
+        for flag in ("read_only", "external", "idempotent", "destructive", "repeatable"):
+            if not isinstance(said := getattr(self, flag), bool):  # "false" is a true value
+                raise ToolDefinitionError(f"{where}: {flag}={said!r} must be True or False")
         for option in ("effects", "effects_bound"):
             given = getattr(self, option)
             if self.read_only and isinstance(given, Effects) and given.writes:

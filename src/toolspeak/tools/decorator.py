@@ -117,10 +117,12 @@ def tool(
         tool_name = default_name(function) if name is None else name
         check_name(tool_name)
         where = f"tool {tool_name!r}"
-        if timeout is not None and not callable(timeout) and not timeout > 0:
+        if timeout is not None and not callable(timeout) and not _is_above(timeout, 0, int | float):
             raise ToolDefinitionError(f"{where}: timeout={timeout!r} must be more than 0 seconds, or None for no limit")
-        if max_concurrent is not None and max_concurrent < 1:
+        if max_concurrent is not None and not _is_above(max_concurrent, 0, int):
             raise ToolDefinitionError(f"{where}: max_concurrent={max_concurrent!r} must be at least 1, or None")
+        if aliases is not None and not isinstance(cast("object", aliases), Mapping):
+            raise ToolDefinitionError(f"{where}: aliases={aliases!r} must be a dict: {{'other name': 'parameter'}}")
         declaration.check(where)
         signature = read_signature(function, where)
         schema, reader = typed.describe_parameters(signature, aliases or {}, where)
@@ -151,6 +153,10 @@ def tool(
         )
 
     return make if function is None else make(function)
+
+
+def _is_above(value: object, bound: int, kinds: Any) -> bool:
+    return isinstance(value, kinds) and cast("float", value) > bound
 
 
 def _limiter(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ToolDefinitionError
@@ -25,7 +25,11 @@ class Toolset:
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         found: dict[str, Tool] = {}
+        if isinstance(cast("object", tools), Mapping | str) or not hasattr(tools, "__iter__"):
+            raise ToolDefinitionError(f"a Toolset is made of a list of functions and tools, not of {tools!r}")
         for item in tools:
+            if item is None:
+                raise ToolDefinitionError("None is no function; leave it out of the tools")
             made = item if isinstance(item, Tool) else tool(item)
             name = made.spec.name
             check_name(name)
