@@ -530,3 +530,38 @@ def test_deleting_a_session_says_what_it_deletes_and_asks_at_a_terminal(folder, 
         ended, screen = process.finish()
     assert (ended, "nothing is removed" in screen) == (code, code == 1)
     assert (folder.read(lambda journal: journal.session("session")) is None) == gone
+
+
+@pytest.mark.parametrize("forged", ["set up to say yes", "decided"])
+def test_a_session_of_somebody_else_runs_nothing(folder, forged):
+    """What a file says of its settings and its decisions is a yes to nothing here."""
+    folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
+    folder.toolspeak("run", "Make a file", code=3)
+    (session,) = json.loads(folder.here("sessions", "--json"))
+    exported = folder.here("sessions", "export", session["session_id"])
+    folder.here("sessions", "delete", session["session_id"])
+    if forged == "decided":
+        head, *records = exported.splitlines()
+        asked = next(json.loads(each) for each in records if '"ApprovalRequested"' in each)
+        yes = {
+            "type": "ApprovalDecided",
+            "call_id": asked["call_id"],
+            "approved": True,
+            "digest": asked["event"]["digest"],
+        }
+        last = {**json.loads(records[-1]), "event": yes}
+        exported = "\n".join([head, *records[:-1], json.dumps(last)])
+    else:
+        assert '"approve":"ask"' in exported
+        exported = exported.replace('"approve":"ask"', '"approve":"all"')
+    file = write(folder.path.parent / "s.jsonl", exported)
+    assert folder.here("sessions", "import", file).strip() == session["session_id"]
+    (run,) = folder.read(lambda journal: journal.runs())
+    assert run.status == "no_answer"
+    folder.toolspeak("resume", code=2)
+    assert not (folder.work / "a.txt").exists()
+    assert folder.toolspeak("run", "-c", "And now?") == "Done.\n"
+    folder.here("sessions", "delete", session["session_id"])
+    folder.here("sessions", "import", "--trust", file)
+    assert folder.toolspeak("resume") == "Done.\n"
+    assert (folder.work / "a.txt").exists()

@@ -7,13 +7,15 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from typing import Any, cast
 
 from toolspeak.agent.load import load_state
+from toolspeak.agent.resume import UNFINISHED
 from toolspeak.agent.sessions import known_session
+from toolspeak.agent.suspend import close_run
 from toolspeak.data.checks import Misfit, integer, kind_of, number, text
 from toolspeak.data.codec import dump, dumps, load, load_text, loads
 from toolspeak.data.events import PAUSED, Record
 from toolspeak.data.messages import Message
 from toolspeak.errors import FormatError
-from toolspeak.journal import Journal, RunInfo, SessionInfo
+from toolspeak.journal import Journal, MemoryJournal, RunInfo, SessionInfo
 from toolspeak.journal.texts import plain
 
 EXPORT = 1
@@ -87,6 +89,19 @@ async def import_session(journal: Journal, lines: Iterable[str]) -> SessionInfo:
         )
     await journal.add_session(head, records)
     return head
+
+
+async def import_closed(journal: Journal, lines: Iterable[str]) -> tuple[SessionInfo, int]:
+    """`import_session` of lines that somebody else may have written: runs in them that have not ended are closed before
+    the journal has them, and counted. What was decided about their calls, and how they are set up, stands in the lines:
+    whoever went on with one could be made to run anything."""
+    aside = MemoryJournal()
+    session_id = (await import_session(aside, lines)).session_id
+    unfinished = [each.run_id for each in await aside.runs(session_id=session_id) if each.status in UNFINISHED]
+    for run_id in unfinished:
+        await close_run(aside, run_id)
+    closed = [line async for line in export_session(aside, session_id)]
+    return await import_session(journal, closed), len(unfinished)
 
 
 def _head(data: Any) -> tuple[SessionInfo, int]:

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.agent.exports import export_session, import_session
+from toolspeak.agent.exports import export_session, import_closed, import_session
 from toolspeak.agent.sessions import fork_session
 from toolspeak.cli.ask import confirmed
 from toolspeak.cli.find import SHORT, find_run, find_session, folder_of, setup_of, setup_of_run, status_of
@@ -190,8 +190,14 @@ def export(context: click.Context, session: str) -> None:
 
 @sessions.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="The file is your own: runs in it that have not ended can go on, with the settings and decisions in it. "
+    "Without this they are closed, and none of their calls runs.",
+)
 @click.pass_context
-def import_(context: click.Context, file: str) -> None:
+def import_(context: click.Context, file: str, trust: bool) -> None:
     """Add a session that `export` wrote to FILE (`-`: standard input), and print its id."""
     try:
         with click.open_file(file, encoding="utf-8") as stream:
@@ -200,6 +206,13 @@ def import_(context: click.Context, file: str) -> None:
         raise UsageError(f"{file}: {error}") from None
 
     async def work(journal: Journal) -> None:
-        write_text((await import_session(journal, lines)).session_id + "\n")
+        if trust:
+            info, closed = await import_session(journal, lines), 0
+        else:
+            info, closed = await import_closed(journal, lines)
+        if closed:
+            told = f"{count(closed, 'run')} that had not ended: closed. With --trust, of a file of your own, they can go on"
+            click.echo(f"toolspeak: {told}", err=True)
+        write_text(info.session_id + "\n")
 
     _do(context, work)
