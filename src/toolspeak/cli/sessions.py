@@ -211,7 +211,7 @@ def import_(context: click.Context, file: str, trust: bool) -> None:
         else:
             info, closed = await import_closed(journal, lines)
         if closed:
-            told = f"{count(closed, 'run')} that had not ended: closed. With --trust, of a file of your own, they can go on"
+            told = f"{count(closed, 'run')} that had not ended: closed (with --trust, of a file of your own, not)"
             click.echo(f"toolspeak: {told}", err=True)
         write_text(info.session_id + "\n")
 
