@@ -11,7 +11,7 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state import RunState
 from toolspeak.agent.steps import StepEnded, Trail
 from toolspeak.data.deltas import Delta
-from toolspeak.data.events import Event, ModelAnswered, ModelAsked, Record, SubRunUsed, ToolFinished
+from toolspeak.data.events import Event, ModelAnswered, ModelAsked, ModelTextReceived, Record, SubRunUsed, ToolFinished
 from toolspeak.data.messages import Message
 from toolspeak.errors import RunError
 from toolspeak.execute.observe import (
@@ -94,7 +94,8 @@ class Recorder:
             )
             await settings.journal.append(record, self.lease)
             self.current = apply(state, record, self._before)
-            self.trail.add(record)
+            if type(event) is not ModelTextReceived:
+                self.trail.records.append(record)
             if self.publish is not None:  # before the next one is recorded, so that a watcher sees the journal's order
                 waits = self.publish(record)
                 if waits is not None:

@@ -54,19 +54,16 @@ class Trail:
     follows, `asides` what of its calls is in no record, by call id."""
 
     def __init__(self, records: Sequence[Record] = (), before: Sequence[Message] = ()) -> None:
-        self._records: list[Record] = []
+        self.records: list[Record] = []
+        """But for the text of turns while they were written, of which the turn has all."""
         self.goes_on(records, before)
         self._reading: _Reading | None = None  # most runs end without anybody asking for their steps
         self.asides: dict[str, Aside] = {}
 
-    def add(self, record: Record) -> None:
-        if type(record.event) is not ModelTextReceived:
-            self._records.append(record)
-
     def goes_on(self, records: Sequence[Record], before: Sequence[Message]) -> None:
         """These records, behind these messages, come before all others."""
         if records:
-            self._records[:0] = [record for record in records if type(record.event) is not ModelTextReceived]
+            self.records[:0] = [record for record in records if type(record.event) is not ModelTextReceived]
         self._before = before
 
     @property
@@ -74,7 +71,7 @@ class Trail:
         """The run's steps until now."""
         if self._reading is None:
             self._reading = _Reading(self._before, self.asides)
-        return self._reading.steps(self._records)
+        return self._reading.steps(self.records)
 
 
 class _Reading:

@@ -74,8 +74,9 @@ class Turns:
             await run.record(action.reached)
         output = settings.output.schema if settings.output is not None and settings.output.mode == "native" else None
         heard, intercepted = self._hear, "model" in self._stage.levels
+        before = run.state
         request = TurnRequest(
-            run.state.history,
+            before.history,
             self._specs,
             settings.instructions,
             choice,
@@ -83,14 +84,14 @@ class Turns:
             heard,
             output,
             settings.asks,
-            state=run.state,
+            state=before,
             tell=run.tell,
             run_tools=run_tools,
         )
         ready, own_messages = None, False
         if intercepted:
-            sent = replace(request, messages=(*run.state.history, *run.state.queued))
-            given, facts = await self._stage.before("model", sent, run.state.metadata)
+            sent = replace(request, messages=(*before.history, *before.queued))
+            given, facts = await self._stage.before("model", sent, before.metadata)
             await run.record_all(facts)
             if given is None:
                 return None
