@@ -28,7 +28,6 @@ _KEPT = 1 << 14
 _TAG = 64
 """Characters that a tag takes at most."""
 
-_LINE_END = re.compile(r"[ \t]*")
 _MEANT = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
 _ESCAPE = re.compile(r"&(?:amp;)*(?:lt|#\d+);|\\u00[0-9a-f]{2}")
 _MARKS = tuple("<>[]|")
@@ -54,16 +53,26 @@ def attempted(tried: Found, end: EndMarker | None, window: str, names: Iterable[
         return False if whole else None
     stop = _end_of(end, window, tried.length) if end else -1
     if stop >= 0:
-        blank = _LINE_END.match(window, stop)
-        behind = blank.end() if blank else stop
-        if behind == len(window):
-            return True if whole else None
-        return window[behind] in "\r\n<["
+        return ends_line(window[stop:], whole)
     if not whole:
         return None
     if ending and not window[tried.length :].strip():
         return True
     return bool(_MEANT.match(window, tried.length)) or _begins_with(window[tried.length :].lstrip(), names)
+
+
+def ends_line(rest: str, ending: bool) -> bool | None:
+    """Whether nothing of a line stands in front of `rest` and its end, or of another marker; None asks for more.
+    `ending`: nothing follows."""
+    behind = rest.lstrip(" \t")
+    if not behind:
+        return True if ending or len(rest) >= MAX_CANDIDATE else None
+    return behind[0] in "\r\n<["
+
+
+def is_open(end: str, said: str) -> bool:
+    """Whether this end marker, if it is an element's, ends one of the text: `said` holds more that begin than end."""
+    return end.startswith("</") and said.count(f"<{end[2:-1]}") > said.count(end[:-1])
 
 
 def _end_of(end: EndMarker, window: str, at: int) -> int:

@@ -248,7 +248,7 @@ class BlockParser(TextParser):
 
     def _waits_to_end(self) -> bool:
         """Whether what is held is more than text, now that nothing follows it."""
-        if self._table.tried(self._held, 0):
+        if self._table.tried(self._held, 0) or self._marks.call_end_starts.match(self._held):
             return True
         verdict = self._table.decide(self._held, False)
         return isinstance(verdict, Found) and verdict.marker.kind in ("reasoning", "results")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from toolspeak.dialects.candidates import beginning_of
 
@@ -35,7 +35,8 @@ class EndMarker:
     @property
     def beginning(self) -> str:
         """A pattern that matches where the marker, whole or cut by the end of the text, may begin."""
-        own = rf"<\s*(?:/\s*(?:(?ai:{self.text[2]})|\Z)|\Z)" if self._pattern else beginning_of([self.text])
+        name = beginning_of([self.text[2:6].rstrip(">")])  # enough to pass over the tags of HTML
+        own = rf"<\s*(?:/\s*(?:(?ai:{name})|\Z)|\Z)" if self._pattern else beginning_of([self.text])
         return "|".join([own, *(other.beginning for other in self._others)])
 
     def find_candidate(self, text: str, at: int) -> int:
@@ -60,6 +61,6 @@ class EndMarker:
         return len(held) < MAX_END and self._target.startswith("".join(held.split()).lower())
 
 
-def beginnings(ends: Sequence[EndMarker]) -> re.Pattern[str]:
+def beginnings(ends: Iterable[EndMarker]) -> re.Pattern[str]:
     """Matches where one of these may begin, and at little else: most that looks like a marker is none of them."""
-    return re.compile("|".join(end.beginning for end in ends) or "(?!)")
+    return re.compile("|".join(dict.fromkeys(end.beginning for end in ends)) or "(?!)")

@@ -94,17 +94,24 @@ NO_REASONING = Marker("reasoning", "", None)
 class Markup:
     """What a parser needs of its markers behind their start. `thought` is the first of reasoning, `thought_ends` how
     any reasoning ends, `thought_end_starts` matches where that may begin, `inside` finds what may be a marker in it.
-    `call_ends` are how calls end. `frames` are the special tokens around turns. `severed` is how all markers begin
-    where they are several tokens each: half of one at a turn's end is no text."""
+    `call_ends` are how calls end, `call_end_starts` matches where that may begin. `frames` are the special tokens
+    around turns. `severed` is how all markers begin where they are several tokens each: half of one at a turn's end is
+    no text."""
 
     ends: Mapping[Marker, EndMarker]
     thought: Marker
     thought_ends: tuple[EndMarker, ...]
     inside: re.Pattern[str]
     thought_end_starts: re.Pattern[str]
-    call_ends: frozenset[str]
+    call_ends: Mapping[str, EndMarker]
+    call_end_starts: re.Pattern[str]
     frames: tuple[str, ...]
     severed: str = ""
+
+    @property
+    def lone_beginnings(self) -> Iterable[str]:
+        """How the ends begin that may stand where nothing opened them."""
+        return [end.beginning for end in (*self.thought_ends, *self.call_ends.values())]
 
     def is_cut(self, held: str) -> bool:
         """Whether what may become a marker is half of one, and can be nothing else."""
@@ -117,11 +124,13 @@ def markup_of(markers: Sequence[Marker], frames: tuple[str, ...] = (), severed: 
     ends = {marker: EndMarker(marker.end, marker.also_ends) for marker in every if marker.end}
     thought = next((marker for marker in markers if marker.kind == "reasoning"), NO_REASONING)
     thought_ends = tuple(end for marker, end in ends.items() if marker.kind == "reasoning")
-    call_ends = frozenset(marker.end for marker in markers if marker.kind == "calls" and marker.end) - {"```"}
+    ended = (marker for marker in markers if marker.kind == "calls" and marker.end not in (None, "```"))
+    call_ends = {end.text: end for end in map(ends.__getitem__, ended)}
     first = {marker.text[0] for marker in markers if marker.place == "anywhere"} | {(thought.end or " ")[0]}
     first |= {end[0] for marker in markers for end in marker.also_ends}
     inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
-    return Markup(ends, thought, thought_ends, inside, beginnings(thought_ends), call_ends, frames, severed)
+    starts, call_starts = beginnings(thought_ends), beginnings(call_ends.values())
+    return Markup(ends, thought, thought_ends, inside, starts, call_ends, call_starts, frames, severed)
 
 
 class Table(Protocol):
@@ -194,7 +203,7 @@ class MarkerTable:
 
     @cached_property
     def _candidate(self) -> re.Pattern[str]:
-        return candidate_pattern([self.beginnings], (end.beginning for end in self.markup.thought_ends))
+        return candidate_pattern([self.beginnings], self.markup.lone_beginnings)
 
     @cached_property
     def beginnings(self) -> Beginnings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from operator import is_
@@ -118,7 +118,7 @@ class _Asked:
     """The tables of many dialects: which of them to ask, by how a candidate begins; `behind_text`: where the turn has
     text already."""
 
-    def __init__(self, readers: Sequence[Reader], ends: Sequence[str], behind_text: bool) -> None:
+    def __init__(self, readers: Sequence[Reader], ends: Iterable[str], behind_text: bool) -> None:
         self._readers: list[tuple[Reader, MarkerTable]] = []
         self._starts: dict[str, list[int]] = {}
         for i, reader in enumerate(readers):
@@ -152,7 +152,7 @@ class Union:
         self.closing = False
         self.markers = [marker for reader in readers for marker in reader.format.table.markers]
         self.markup = markup_of(self.markers)
-        ends = [end.beginning for end in self.markup.thought_ends]
+        ends = self.markup.lone_beginnings
         self._both = _Asked(readers, ends, False), _Asked(readers, ends, True)
         self._asked = self._both[False]
         self._formed = {id(reader) for reader in readers if any(marker.forms for marker in reader.format.table.markers)}

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from itertools import pairwise
 from typing import Any
 
-from toolspeak.data.deltas import CallMalformed, Delta, TextAside, TextDelta
+from toolspeak.data.deltas import CallMalformed, Delta, TextDelta
 from toolspeak.dialects.attempts import (
     as_attempt,
     attempted,
@@ -20,18 +20,18 @@ from toolspeak.dialects.attempts import (
     unmarked_problem,
 )
 from toolspeak.dialects.candidates import WITHIN
-from toolspeak.dialects.echo import Echo
 from toolspeak.dialects.markdown import Markdown, run_end
 from toolspeak.dialects.markers import Found, Verdict, without_frames
 from toolspeak.dialects.open_block import BlockFormat, OpenBlock
 from toolspeak.dialects.quotes import Kind, Quote, goes_on, is_mention, lead_of, not_run
 from toolspeak.dialects.scan import MAX_CANDIDATE
-from toolspeak.dialects.thoughts import MOST_UNREAD, ThinkingParser
+from toolspeak.dialects.strays import StrayParser
+from toolspeak.dialects.thoughts import MOST_UNREAD
 
 _SPACE = re.compile(r"\s*")
 
 
-class TextParser(ThinkingParser):
+class TextParser(StrayParser):
     """The states inside text, and behind a block that may be an example."""
 
     # As in `ThinkingParser`: of the class until they are set.
@@ -71,19 +71,6 @@ class TextParser(ThinkingParser):
             self._read_up()
         return [self._text_kind(chunk)]
 
-    def _opens_calls(self, held: str) -> bool:
-        verdict = self._table.decide(held, False)
-        return isinstance(verdict, Found) and verdict.marker.kind == "calls" and verdict.marker.place == "anywhere"
-
-    def _skip_echo(self, echo: Echo, text: str, position: int, out: list[Delta]) -> int:
-        found, stop = echo.read(text, position)
-        if found == "undecided":
-            return self._hold(text, position)
-        if stop > position:
-            out.append(TextAside(text[position:stop]))
-        self._echo = echo if found == "more" else None
-        return stop
-
     def _text(self, text: str, position: int, out: list[Delta]) -> int:
         if self._echo is not None:
             return self._skip_echo(self._echo, text, position, out)
@@ -121,6 +108,12 @@ class TextParser(ThinkingParser):
             if verdict != "text":
                 self._emit(TextDelta, text, start, at, out)
                 return self._hold(text, at)
+            if verdict == "text" and self._marks.call_end_starts.match(text, at):
+                here, seen = self._read_on(here, text, seen, at), at
+                stop = self._lone_end(text, start, at, here)
+                if stop >= 0:
+                    self._emit(TextDelta, text, start, at, out)
+                    return self._drop_end(text, at, stop, out)
             position = run_end(text, at) if runs else at + 1
             candidate = self._speak() if self._silent else candidate
 

@@ -148,6 +148,9 @@ class StrictParser(BlockParser):
     def _look_again(self, text: str, at: int, here: Markdown, verdict: Verdict) -> Verdict:
         return super()._look_again(text, at, here, verdict) if here.in_inline_code else verdict
 
+    def _lone_end(self, text: str, start: int, at: int, here: Markdown) -> int:
+        return -1
+
     def _runs_quoted(self, quote: Quote) -> bool:
         return self._is_call(quote.deltas)
 

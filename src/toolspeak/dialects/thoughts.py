@@ -15,7 +15,6 @@ from toolspeak.data.deltas import (
     ReasoningDelta,
     TextAside,
     TextDelta,
-    TextWasReasoning,
 )
 from toolspeak.dialects.attempts import end_of
 from toolspeak.dialects.base import Section
@@ -133,39 +132,6 @@ class ThinkingParser(TurnParser):
         self._markdown = None
         self._unread.clear()
         self._seen.clear()
-
-    def _stray_end(self, text: str, at: int, here: Markdown) -> int:
-        """Where the end marker of reasoning ends that did not begin in the turn: the prompt has opened it, or it stands
-        twice, if one begins at text[at], which stands `here`. -1 if there is none, 0 if more characters are needed."""
-        if here.in_inline_code or here.in_block:
-            return -1
-        if not self._silent and self._may_end == "nothing":
-            self._may_end = ""
-            return -1
-        if at + 1 == len(text):
-            return 0  # it begins one, as the caller knows
-        closed = max(end.match(text, at) for end in self._thought_ends)
-        if closed < 0:
-            return 0 if any(end.viable(text, at) for end in self._thought_ends) else -1
-        if here.place in ("item", "cited", "quoted"):
-            return -1
-        line = here.line
-        if any(marker.kind == "reasoning" and marker.text in line for marker in self._marks.ends):
-            return -1  # both were spoken of
-        if here.place == "sentence" or here.joined:
-            mentioned = goes_on(text[closed : closed + MAX_CANDIDATE], self._ending != "")
-            return 0 if mentioned is None else -1 if mentioned else closed
-        return closed
-
-    def _end_unseen(self, out: list[Delta]) -> None:
-        """What the turn says so far was reasoning, if it may have been."""
-        if self._may_end == "turn" and self._has_text:
-            out.append(TextWasReasoning())
-            self._said = False
-        self._silent, self._may_end = True, "nothing"
-        self._table = self._format.table.behind(text=False)
-        self._candidate = self._table.candidate
-        self._begin_section()
 
     def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
         start = seen = looked = position
