@@ -10,9 +10,10 @@ gives when it accepted something leniently:
   (its own end tag; in XML), `missing_opener` (of what stands behind its name), `repaired` (from text
   that was no JSON; only on demand, see `dialects.repaired`),
   `leaked` (the server, which has native calls, left it in the text);
-- on a batch: `code_fence`, `marker_attributes`, `marker_case`, `single_object` (no array around it),
-  `array` (an array where one object belongs), `missing_closer` (the block's end marker),
-  `dialect:<name>` (what `auto` found, if it is not the model's own), `leaked` (calls of it were).
+- on a batch: `code_fence`, `marker_attributes`, `marker_case`, `marker_twice` (the start marker, or more often),
+  `single_object` (no array around it), `array` (an array where one object belongs),
+  `missing_closer` (the end marker), `leaked` (calls of it were),
+  `dialect:<name>` (what `auto` found, if it is not the model's own).
 """
 
 from __future__ import annotations

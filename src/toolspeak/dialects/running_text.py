@@ -142,6 +142,9 @@ class TextParser(StrayParser):
         if isinstance(verdict, Found) and verdict.marker.spare and verdict.marker.kind == "noise":
             meant = self._look_again(text, at, here, "text")  # dropped only where it is no attempt
             return verdict if meant == "text" else meant
+        if isinstance(verdict, Found) and text.startswith(verdict.marker.text[:1], at + verdict.length):
+            again = self._begun_again(verdict, text, at)
+            return verdict if again == "text" else again
         return verdict
 
     def _is_mentioned(self, found: Found, here: Markdown, text: str, start: int, at: int) -> bool | None:
@@ -198,6 +201,8 @@ class TextParser(StrayParser):
         tried = None if here.in_block else self._table.tried(text, at)
         if tried is None or not may_attempt(here):
             return verdict
+        if (again := self._begun_again(tried, text, at)) != "text":
+            return again
         format, end = self._format_of(tried), self._marks.ends.get(tried.marker)  # noqa: A001
         window = text[at : at + MAX_CANDIDATE]
         if self._ending:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from toolspeak.data.deltas import Delta, TextAside, TextWasReasoning
+from toolspeak.data.values import changed
 from toolspeak.dialects.attempts import ends_line, is_open
 from toolspeak.dialects.echo import Echo
 from toolspeak.dialects.markdown import Markdown
-from toolspeak.dialects.markers import Found
+from toolspeak.dialects.markers import Found, Verdict
 from toolspeak.dialects.quotes import goes_on
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.thoughts import ThinkingParser
@@ -55,6 +56,23 @@ class StrayParser(ThinkingParser):
             mentioned = goes_on(text[closed : closed + MAX_CANDIDATE], self._ending != "")
             return 0 if mentioned is None else -1 if mentioned else closed
         return closed
+
+    def _begun_again(self, found: Found, text: str, at: int) -> Verdict:
+        """The calls that begin at text[at] with a start marker, `found`, that stands there several times; text: they do
+        not."""
+        marker, stop, last = found.marker.text, at + found.length, at
+        while marker and found.marker.kind == "calls":
+            stop += len(text[stop : at + MAX_CANDIDATE]) - len(text[stop : at + MAX_CANDIDATE].lstrip())
+            if not text.startswith(marker, stop):
+                break
+            last, stop = stop, stop + len(marker)
+        held = text[stop : at + MAX_CANDIDATE]
+        if marker.startswith(held) and not self._ending and stop < at + MAX_CANDIDATE:
+            return "undecided"
+        again = self._table.decide(text[last : last + MAX_CANDIDATE], False) if last > at else "text"
+        if isinstance(again, Found) and again.marker.kind == "calls":
+            return changed(again, length=last - at + again.length, notes=(*again.notes, "marker_twice"))
+        return "text" if isinstance(again, Found) or self._ending else again
 
     def _lone_end(self, text: str, start: int, at: int, here: Markdown) -> int:
         """Where the end marker of calls at text[at] ends, if nothing opened it: behind a line or a sentence, nothing
