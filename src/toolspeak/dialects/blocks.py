@@ -241,6 +241,8 @@ class BlockParser(TextParser):
             self._close_candidate(out, normal)
         if self._hidden is not None:
             self._tell_hidden(out)
+        if self._spoken_calls and self._batch.begun:
+            self._report_spoken(out)
         if self._state == self._text and self._batch.begun:
             self._report_unmarked(self._position, out)
         elif self._state == self._text:

@@ -28,11 +28,14 @@ MAX_LEAD = 256
 NOT_RUN = "quoted_call"
 """The code of a call that did not run because it stood where an example does."""
 
+MOST_TOLD = 8
+"""Calls in sentences of which the model is told."""
+
 _BLANK = re.compile(r"[ \t]*")
-_QUOTES = "\"'“”„‟‘’«»‹›」』》〉】〕＂＇"
+QUOTATION = "\"'“”„‟‘’«»‹›」』》〉】〕＂＇"
 _STOPS = ",;:!?，、；：！？؟،؛۔।"
-_CLOSERS = f"{_QUOTES}{_STOPS}.…。．｡)]}}）］｝`*_~|"
-_JOINTS = f"(–—-&/|{_QUOTES}{_STOPS}"
+_CLOSERS = f"{QUOTATION}{_STOPS}.…。．｡)]}}）］｝`*_~|"
+_JOINTS = f"(–—-&/|{QUOTATION}{_STOPS}"
 _FENCE_LINE = re.compile(r"\n[ \t]*(?:```|~~~)")
 
 
@@ -42,7 +45,7 @@ class Quote:
     calls. `before`: the parser as it was. `state`: what reads on. `fence` opened the code block around it, if there is
     one; `closed`: that has ended; `over`: so has the last block of calls. `lead` says how much text leads to it: none,
     little or much. Before each of the places `drops` in `raw` stood a special token, which is no text. `next_message`:
-    the code block began in a message before this one."""
+    the code block began in a message before this one. `quoted`: it stands right behind a quotation mark."""
 
     kind: Kind
     offset: int
@@ -53,6 +56,7 @@ class Quote:
     closed: bool
     over: bool = False
     next_message: bool = False
+    quoted: bool = False
     raw: list[str] = field(default_factory=list[str])
     drops: list[int] = field(default_factory=list[int])
     deltas: list[Delta] = field(default_factory=list[Delta])
@@ -75,6 +79,11 @@ class Quote:
     def known(self, names: AbstractSet[str]) -> bool:
         """Whether a call of a known tool stands in it."""
         return any(isinstance(delta, CallStarted) and (not names or delta.name in names) for delta in self.deltas)
+
+    @property
+    def name(self) -> str:
+        """Of the tool that its first call is of; empty if none began."""
+        return next((delta.name for delta in self.deltas if isinstance(delta, CallStarted)), "")
 
     @property
     def runs_at_end(self) -> bool:
@@ -128,9 +137,18 @@ def is_mention(
     return word[0].islower() if word else goes_on(rest, ending)
 
 
+def spoken(name: str, offset: int, example: str, index: int) -> CallMalformed:
+    """What the model is told of a call in the middle of a sentence, if something else in the turn is a call."""
+    reason = (
+        f"the call of {name!r} stood in the middle of a sentence, as an example does, so it did not run, while the "
+        f"others did. If you meant it, write it alone, on a line of its own:\n{example}"
+    )
+    return CallMalformed(index, "", NOT_RUN, reason, offset, name, True)
+
+
 def not_run(quote: Quote, example: str, index: int) -> CallMalformed:
     """What the model is told of a call that stood where an example does, if nothing else in the turn is a call."""
-    name = next((delta.name for delta in quote.deltas if isinstance(delta, CallStarted)), None)
+    name = quote.name or None
     where = "in the middle of a sentence" if quote.kind == "sentence" else "in code"
     called = f"the call of {name!r}" if name else "what looks like a call"
     reason = (

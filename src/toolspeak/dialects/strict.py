@@ -164,6 +164,9 @@ class StrictParser(BlockParser):
         if self._broken and self._shown is not None and self._begins_call(self._shown.deltas):
             super()._report_end(out)
 
+    def _report_spoken(self, out: list[Delta]) -> None:
+        """What stands in a sentence is text."""
+
     def _report_unmarked(self, at: int, out: list[Delta]) -> None:
         """What has no marker is text."""
 
