@@ -117,21 +117,32 @@ def lone_end_problem(end: str, example: str) -> Problem:
     return Problem("no_start", f"{reason}\n{example}")
 
 
+def _nearly(word: str) -> Iterable[str]:
+    """Patterns of a word, and of it with one of its letters lost or another one."""
+    return [word[:i] + r"\w?" + word[i + 1 :] for i in range(len(word))]
+
+
+_KEYS = "|".join(["args", *_nearly("arguments"), *_nearly("parameters")])
+
+
 @lru_cache(64)
 def _heads(names: tuple[str, ...]) -> re.Pattern[str]:
     """How the call of one of these tools begins, behind its marker: as JSON, with the name outside, or in tags."""
     name = f"(?:{'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})"
     gap = r"\s{0,9}"
-    quoted, key = rf"[\"']{name}[\"']", r"[\"']?(?:arguments|parameters|args)[\"']?"
-    brackets = rf"(?:[\[{{]{gap}){{0,3}}"
+    quoted, key = rf"[\"']{name}[\"']", rf"[\"']?(?:{_KEYS})[\"']?"
+    brackets = rf"(?:[\[{{]{gap}){{0,3}}(?:[\"']tool_call_id[\"']{gap}:{gap}[\"'][^\"']{{0,64}}[\"']{gap},{gap})?"
+    half = rf"[\"']?(?:tool_)?name[\"']?{gap}:?{gap}[\"']?{name}[\"']?"  # of a name whose quotes are not all there
     # A listing of tools has the same keys.
     schema = rf"(?!{gap}\{{{gap}\"type\"{gap}:{gap}\"object\"{gap},{gap}\"properties\")"
     token = rf"(?:[\[<][^\[\]<>\n]{{1,40}}[\]>]{gap}(?:\w{{1,16}}{gap}(?=[\[<]))?)"
     return re.compile(
-        rf"{brackets}(?:[\"']?\w{{1,16}}[\"']?{gap}:?{gap})?{quoted}{gap},?{gap}{key}{gap}(?::{schema}|\{{)"
+        rf"{brackets}(?:(?:[\"']?\w{{1,16}}[\"']?{gap}:?{gap})?{quoted}|{half}){gap},?{gap}{key}{gap}(?::{schema}|\{{)"
         rf"|{brackets}\{{{gap}{quoted}{gap}:{gap}\{{"
-        rf"|(?<![a-z\d.-])(?:functions\.)?{name}(?::\d+)?{gap}{token}{{0,3}}{gap}\{{{gap}[\"'}}]"
+        rf"|(?<![a-z\d.-])(?:functions\.)?{name}(?::\d+)?{gap}{token}{{0,4}}{gap}\{{{gap}[\"'}}]"
         rf"|<?[\w:|｜ ]{{1,40}}(?:=|\b(?:name|tool)=[\"']){name}[\"'>]"
+        rf"|<function{name}>{gap}\{{|<tool_name>{gap}{name}{gap}<"
+        rf"|(?:<\w{{1,40}}|(?<![\w.-])){name}\({gap}(?:\w{{1,64}}{gap}[=:\"']|\))"
         rf"|call:{name}{gap}\{{"
     )
 

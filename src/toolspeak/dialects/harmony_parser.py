@@ -34,7 +34,7 @@ _SPACE = re.compile(r"\s*")
 _WORDS = ("assistant", "analysis", "commentary", "final")
 """What may stand before a header's first token: the rest of one that the prompt began, or filler."""
 
-_RECIPIENT = re.compile(r"to=(?<=\bto=)([^\s<]+)")  # a pattern that begins with letters is found five times as fast
+_RECIPIENT = re.compile(r"to=(?:(?<=\bto=)|(?<=assistantto=))([^\s<]+)")  # letters in front: found five times as fast
 _CHANNEL = re.compile(r"<\|channel\|>\s*([^\s<]*)")
 _ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
 _NAME = re.compile(NAME)

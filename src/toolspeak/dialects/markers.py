@@ -96,7 +96,7 @@ class Markup:
     any reasoning ends, `thought_end_starts` matches where that may begin, `inside` finds what may be a marker in it.
     `call_ends` are how calls end, `call_end_starts` matches where that may begin. `frames` are the special tokens
     around turns. `severed` is how all markers begin where they are several tokens each: half of one at a turn's end is
-    no text."""
+    no text. `fenced`: a code fence is how calls end."""
 
     ends: Mapping[Marker, EndMarker]
     thought: Marker
@@ -107,6 +107,7 @@ class Markup:
     call_end_starts: re.Pattern[str]
     frames: tuple[str, ...]
     severed: str = ""
+    fenced: bool = False
 
     @property
     def lone_beginnings(self) -> Iterable[str]:
@@ -129,8 +130,9 @@ def markup_of(markers: Sequence[Marker], frames: tuple[str, ...] = (), severed: 
     first = {marker.text[0] for marker in markers if marker.place == "anywhere"} | {(thought.end or " ")[0]}
     first |= {end[0] for marker in markers for end in marker.also_ends}
     inside = re.compile("[" + "".join(re.escape(char) for char in sorted(first)) + "]")
+    fenced = any(marker.kind == "calls" and marker.end == "```" for marker in markers)
     starts, call_starts = beginnings(thought_ends), beginnings(call_ends.values())
-    return Markup(ends, thought, thought_ends, inside, starts, call_ends, call_starts, frames, severed)
+    return Markup(ends, thought, thought_ends, inside, starts, call_ends, call_starts, frames, severed, fenced)
 
 
 class Table(Protocol):

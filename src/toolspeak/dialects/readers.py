@@ -151,7 +151,7 @@ class Union:
         self.current: Reader | None = None
         self.closing = False
         self.markers = [marker for reader in readers for marker in reader.format.table.markers]
-        self.markup = markup_of(self.markers)
+        self.markup = changed(markup_of(self.markers), fenced=False)  # of most dialects a fence is no part
         ends = self.markup.lone_beginnings
         self._both = _Asked(readers, ends, False), _Asked(readers, ends, True)
         self._asked = self._both[False]

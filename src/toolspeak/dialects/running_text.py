@@ -18,6 +18,7 @@ from toolspeak.dialects.candidates import WITHIN
 from toolspeak.dialects.examples import ExampleParser
 from toolspeak.dialects.markdown import Markdown, run_end
 from toolspeak.dialects.markers import Found, Verdict, without_frames
+from toolspeak.dialects.openings import Alone
 from toolspeak.dialects.quotes import Kind, is_mention, not_run, spoken
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.thoughts import MOST_UNREAD
@@ -118,7 +119,8 @@ class TextParser(ExampleParser):
             meant = self._look_again(text, at, here, "text")  # dropped only where it is no attempt
             return verdict if meant == "text" else meant
         if isinstance(verdict, Found) and text.startswith(verdict.marker.text[:1], at + verdict.length):
-            again = self._begun_again(verdict, text, at)
+            told = isinstance(verdict.marker.opening, Alone) or verdict.length == 0  # whatever stands behind it
+            again = "text" if told else self._begun_again(verdict, text, at)
             return verdict if again == "text" else again
         return verdict
 
@@ -205,9 +207,10 @@ class TextParser(ExampleParser):
         format = self._block_format  # noqa: A001
         if self._raws is not None or self._batch.rule.counts != "all_calls" or not (self._seen or self._unread):
             return
-        here = self._read_up()
-        if unmarked(end_of(self._seen), format.names, self._marks.call_ends):
-            if here.in_block or here.in_inline_code or here.place == "cited":
+        here, fenced = self._read_up(), self._marks.fenced
+        said = end_of(self._seen).rstrip()
+        if unmarked(said.removesuffix("```") if fenced else said, format.names, self._marks.call_ends):
+            if (not fenced and (here.in_block or here.in_inline_code)) or here.place == "cited":
                 return
             problem = unmarked_problem(format.example(format.tools))
             self._report(CallMalformed(self._calls, "", problem.code, problem.reason, at, None, True), out)

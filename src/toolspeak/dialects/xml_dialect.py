@@ -156,12 +156,12 @@ class _WrappedCalls(XmlCalls):
         return stop
 
     def _in_name(self, text: str, position: int, out: list[Delta]) -> int:
-        at = text.find(self._name_end, position, position + MAX_CANDIDATE)
-        if at >= 0:
+        at = text.find("<", position, position + MAX_CANDIDATE)
+        if at >= 0 and text.startswith(self._name_end, at):
             self._named(unescape_name(text[position:at].strip()), position, out)
             self._state = self._in_element
             return at + len(self._name_end)
-        if len(text) - position >= MAX_CANDIDATE:
+        if len(text) - position >= MAX_CANDIDATE or not self._name_end.startswith(text[at:] if at >= 0 else ""):
             self._fail("invalid_xml", f"expected a tool's name and {self._name_end}", position)
         else:
             self._wait = True
