@@ -48,7 +48,8 @@ def problem(dialect: Dialect, text: str, mode: str = "auto") -> str:
         if isinstance(call, MalformedCall):
             if call.code == "duplicate_key":
                 continue  # in an object with free keys: that the same one comes twice, no grammar can rule out
-            if call.code in ("quoted_call", "no_start") and mode == "auto":
+            quoted = call.code in ("quoted_call", "no_start") and mode == "auto"
+            if quoted and reads_alone(dialect, text, len(turn.calls)):
                 continue  # the free text in front makes an example of it, as the row of a table does
             return f"malformed: {call.code}: {call.reason}"
         if call.name not in _VALIDATORS:
@@ -57,6 +58,15 @@ def problem(dialect: Dialect, text: str, mode: str = "auto") -> str:
         if error is not None:
             return f"{call.name}: {error.message} at {list(error.instance_path)}"
     return ""
+
+
+def reads_alone(dialect: Dialect, text: str, calls: int) -> bool:
+    """Whether the calls of a turn are all read without the free text in front of them."""
+    for at in range(len(text)):
+        alone = read_turn(dialect, text[at:], TOOLS).calls
+        if len(alone) >= calls and not any(isinstance(call, MalformedCall) for call in alone):
+            return True
+    return False
 
 
 def rendered(dialect: Dialect, calls: Sequence[ToolCall], tools: Sequence[ToolSpec] = TOOLS) -> str:
