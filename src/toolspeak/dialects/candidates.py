@@ -21,11 +21,11 @@ class Beginnings:
     patterns: AbstractSet[str]
 
 
-def candidate_pattern(markers: Iterable[Beginnings], ends: Iterable[str]) -> re.Pattern[str]:
-    """Finds where one of these markers may begin, or one of `ends`, patterns of how reasoning ends."""
+def candidate_pattern(markers: Iterable[Beginnings], end: str) -> re.Pattern[str]:
+    """Finds where one of these markers may begin, or what `end` is the pattern of, if it is not empty."""
     texts = {head for each in markers for head in _heads(each.texts)}
     words = {head for each in markers for head in _heads(each.words)}
-    patterns = [beginning_of(texts), *ends]
+    patterns = [beginning_of(texts), *([end] if end else [])]
     patterns += sorted({pattern for each in markers for pattern in each.patterns})
     for char, rest in _by_first(words).items():
         first = re.escape(char)

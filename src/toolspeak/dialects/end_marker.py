@@ -10,6 +10,9 @@ from toolspeak.dialects.candidates import beginning_of
 MAX_END = 64
 """Characters an end marker may take, white space included."""
 
+_HEAD = 4
+"""Characters of a marker, or of an element's name, that tell it from most other text."""
+
 _END_ELEMENT = re.compile(r"</([A-Za-z_][\w:.-]*)>")
 
 
@@ -33,11 +36,10 @@ class EndMarker:
         return frozenset(self._first).union(*(other.first for other in self._others))
 
     @property
-    def beginning(self) -> str:
-        """A pattern that matches where the marker, whole or cut by the end of the text, may begin."""
-        name = beginning_of([self.text[2:6].rstrip(">")])  # enough to pass over the tags of HTML
-        own = rf"<\s*(?:/\s*(?:(?ai:{name})|\Z)|\Z)" if self._pattern else beginning_of([self.text])
-        return "|".join([own, *(other.beginning for other in self._others)])
+    def heads(self) -> list[tuple[bool, str]]:
+        """How it, or another that ends the same, begins; whether that is the name of an element."""
+        text = self.text[2:-1] if self._pattern else self.text
+        return [(self._pattern is not None, text[:_HEAD]), *(head for other in self._others for head in other.heads)]
 
     def find_candidate(self, text: str, at: int) -> int:
         """Where the marker may begin next; -1 for nowhere in this text."""
@@ -63,4 +65,12 @@ class EndMarker:
 
 def beginnings(ends: Iterable[EndMarker]) -> re.Pattern[str]:
     """Matches where one of these may begin, and at little else: most that looks like a marker is none of them."""
-    return re.compile("|".join(dict.fromkeys(end.beginning for end in ends)) or "(?!)")
+    return re.compile(beginning_of_ends(ends) or "(?!)")
+
+
+def beginning_of_ends(ends: Iterable[EndMarker]) -> str:
+    """A pattern that matches where one of these, whole or cut by the end of the text, may begin; empty for none."""
+    heads = {head for end in ends for head in end.heads}
+    names, texts = ({text for named, text in heads if named is kind} for kind in (True, False))
+    named = rf"<\s*(?:/\s*(?:(?ai:{beginning_of(names)})|\Z)|\Z)" if names else ""
+    return "|".join(filter(None, (named, beginning_of(texts))))

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from toolspeak.data.values import changed, quick
 from toolspeak.dialects.candidates import Beginnings, candidate_pattern
-from toolspeak.dialects.end_marker import EndMarker, beginnings
+from toolspeak.dialects.end_marker import EndMarker, beginning_of_ends, beginnings
 from toolspeak.dialects.markdown import FENCE, FENCE_START, run_end
 from toolspeak.dialects.openings import Alone, Answer, AtEnd, Matches, Opening, Signature, Tag
 from toolspeak.dialects.scan import MAX_CANDIDATE, Problem
@@ -110,9 +110,9 @@ class Markup:
     fenced: bool = False
 
     @property
-    def lone_beginnings(self) -> Iterable[str]:
-        """How the ends begin that may stand where nothing opened them."""
-        return [end.beginning for end in (*self.thought_ends, *self.call_ends.values())]
+    def lone_beginning(self) -> str:
+        """A pattern of how the ends begin that may stand where nothing opened them; empty for none."""
+        return beginning_of_ends((*self.thought_ends, *self.call_ends.values()))
 
     def is_cut(self, held: str) -> bool:
         """Whether what may become a marker is half of one, and can be nothing else."""
@@ -205,7 +205,7 @@ class MarkerTable:
 
     @cached_property
     def _candidate(self) -> re.Pattern[str]:
-        return candidate_pattern([self.beginnings], self.markup.lone_beginnings)
+        return candidate_pattern([self.beginnings], self.markup.lone_beginning)
 
     @cached_property
     def beginnings(self) -> Beginnings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from operator import is_
@@ -118,7 +118,7 @@ class _Asked:
     """The tables of many dialects: which of them to ask, by how a candidate begins; `behind_text`: where the turn has
     text already."""
 
-    def __init__(self, readers: Sequence[Reader], ends: Iterable[str], behind_text: bool) -> None:
+    def __init__(self, readers: Sequence[Reader], end: str, behind_text: bool) -> None:
         self._readers: list[tuple[Reader, MarkerTable]] = []
         self._starts: dict[str, list[int]] = {}
         for i, reader in enumerate(readers):
@@ -129,7 +129,7 @@ class _Asked:
                 self._starts.setdefault(start, []).append(i)
         self.orders = {start: self._in_order(start) for start in self._starts}
         self.longer = {start[0] for start in self._starts if len(start) == 2}
-        self.candidate = candidate_pattern([table.beginnings for _, table in self._readers], ends)
+        self.candidate = candidate_pattern([table.beginnings for _, table in self._readers], end)
 
     def _in_order(self, start: str) -> list[tuple[Reader, MarkerTable]]:
         """Who knows a marker that begins so, or with the first character of it."""
@@ -152,8 +152,8 @@ class Union:
         self.closing = False
         self.markers = [marker for reader in readers for marker in reader.format.table.markers]
         self.markup = changed(markup_of(self.markers), fenced=False)  # of most dialects a fence is no part
-        ends = self.markup.lone_beginnings
-        self._both = _Asked(readers, ends, False), _Asked(readers, ends, True)
+        end = self.markup.lone_beginning
+        self._both = _Asked(readers, end, False), _Asked(readers, end, True)
         self._asked = self._both[False]
         self._formed = {id(reader) for reader in readers if any(marker.forms for marker in reader.format.table.markers)}
 
