@@ -143,7 +143,9 @@ def test_a_text_of_examples_stays_text_and_the_call_behind_it_runs(name: str, ro
     said = "\n\n".join(["Well.", *rows]).replace("{call}", call) + "\n\n"
     text = said + call * calls
     turn = read_turn(dialect, text, TOOLS)
-    assert [type(each) for each in turn.calls] == [ToolCall] * calls
+    told = [each for each in turn.calls if isinstance(each, MalformedCall)]  # of those in sentences
+    assert {each.code for each in told} <= {"quoted_call"}
+    assert len(turn.calls) - len(told) == calls
     assert turn.text == said
     check_splits(dialect, text, TOOLS, splits=[list(chunks(text, 1)), list(chunks(text, 7))])
 
