@@ -214,7 +214,7 @@ def test_2_a_long_string_leaves_as_it_comes(dialect: Dialect):
         "See [1] and [link](https://x.y) or [f(x)] and [f(a)(b=1)].",
         "`[ping()]` does it.",
         "points = [Point(x=1), Point(x=2)]",
-        "[" + " " * 300 + "ping()]",
+        "[" + " " * 300 + "pong()]",
         "hello world[A(A=\t)A(A=,\t\t)A(A=,\t",
         "[read(file",
     ],

@@ -63,7 +63,7 @@ class StrayParser(ThinkingParser):
         marker, stop, last = found.marker.text, at + found.length, at
         while marker and found.marker.kind == "calls":
             stop += len(text[stop : at + MAX_CANDIDATE]) - len(text[stop : at + MAX_CANDIDATE].lstrip())
-            if not text.startswith(marker, stop):
+            if not text.startswith(marker, stop, at + MAX_CANDIDATE):
                 break
             last, stop = stop, stop + len(marker)
         held = text[stop : at + MAX_CANDIDATE]
