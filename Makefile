@@ -140,6 +140,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/wire.py
 	$(BIN)/python benchmarks/loop.py
 	$(BIN)/python benchmarks/gateway.py
+	$(BIN)/python benchmarks/gateway_bodies.py
 
 $(PEERS)/.ready: benchmarks/peers/requirements.txt benchmarks/peers/engines.txt | $(BIN)/python
 	$(BIN)/python -m venv $(PEERS)

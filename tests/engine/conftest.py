@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def vllm_without_tools(vllm_model: Path) -> Iterator[Engine]:
 
 
 @contextmanager
-def vllm_server(model: Path, *settings: str) -> Iterator[Engine]:
+def vllm_server(model: Path, *settings: str) -> Generator[Engine]:
     binary = os.environ.get("VLLM")
     if not binary:
         pytest.fail("VLLM is not set: run `make test-vllm`, which installs it", pytrace=False)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.answer import Answering, answer, warning_header
-from toolspeak.gateway.asked import OPTIONAL_TOOLS, hosted_tools_left_out
+from toolspeak.gateway.asked import OPTIONAL_TOOLS, hosted_tools_left_out, read_request
 from toolspeak.gateway.config import LOOPBACK, Settings
 from toolspeak.gateway.counting import counted
 from toolspeak.gateway.failures import Failure, failure_of, own_failure
@@ -24,7 +24,6 @@ from toolspeak.gateway.http import (
     Receive,
     Scope,
     Send,
-    decoded,
     header,
     read_body,
     retry_headers,
@@ -56,6 +55,12 @@ COUNT_TOKENS = "/v1/messages/count_tokens"
 
 CLIENT_LEFT = 499
 """The status that the log and the metrics have where nobody was there to be answered, as nginx's."""
+
+_LARGE_BYTES = 256 * 1024
+"""A body of so many bytes is read in a thread, so that others are answered meanwhile: 10 ms and more."""
+
+_DECODING = 2
+"""Large bodies that are read at the same time: each takes several times its size."""
 
 _PROBED_SECONDS = 2.0
 _OPEN = ("/healthz", "/readyz")
@@ -110,6 +115,7 @@ class Gateway:
         self.tools = None if settings.tools is None else ServerTools(settings.tools, self.metrics)
         self.draining = False
         self._tools = KnownTools()
+        self._decoding = asyncio.Semaphore(_DECODING)
         self._probed: tuple[float, asyncio.Future[list[str]]] | None = None
         self._hosts = {*LOOPBACK, settings.host}
 
@@ -220,7 +226,11 @@ class Gateway:
             body = await read_body(request.scope, request.receive, bounds.body_bytes)
             if self.settings.log_content:
                 request.facts["request"] = body.decode("utf-8", "replace")
-            asked = request.wire.decode_request(decoded(body, bounds.depth))
+            if len(body) < _LARGE_BYTES:
+                asked = read_request(request.wire, body, bounds)
+            else:
+                async with self._decoding:
+                    asked = await asyncio.to_thread(read_request, request.wire, body, bounds)
             if asked.request.tools:
                 asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
             request.model, request.stream = asked.model, asked.stream

@@ -11,10 +11,13 @@ from toolspeak.agent.history import paired
 from toolspeak.agent.native import NativeDriver
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.errors import FormatError
+from toolspeak.gateway.config import Bounds
+from toolspeak.gateway.failures import Failure
 from toolspeak.gateway.gate import Note, Rules
+from toolspeak.gateway.http import check_values, decoded
 from toolspeak.gateway.options import translated
 from toolspeak.gateway.routing import Route
-from toolspeak.wire.base import OutputSchema, WireRequest
+from toolspeak.wire.base import OutputSchema, WireFormat, WireRequest
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 from toolspeak.wire.reading import shown
 
@@ -50,6 +53,35 @@ def turn_of(
     options, output = _without_native(options, request.output)
     turn = TurnRequest([*paired(rest)], request.tools, instructions, choice, output=output, options=options)
     return route.driver, replace(turn, parallel=request.parallel), rules
+
+
+def read_request(wire: WireFormat, body: bytes, bounds: Bounds) -> WireRequest:
+    """What a client asks. Raises Failure, FormatError."""
+    check_values(body, bounds.json_values)
+    asked = wire.decode_request(decoded(body, bounds.depth))
+    check_counts(asked, bounds)
+    return asked
+
+
+def check_counts(asked: WireRequest, bounds: Bounds) -> None:
+    """Raises Failure for more messages or tools than the gateway takes, and for longer names."""
+    request = asked.request
+    for what, count, most in (
+        ("messages", len(request.messages), bounds.messages),
+        ("tools", len(request.tools), bounds.tool_definitions),
+    ):
+        if count > most:
+            raise Failure(413, f"{what}: {count} are more than {most}; send fewer", "request_too_large")
+    names: list[tuple[str, str]] = [
+        ("model", asked.model),
+        *(("the name of a tool", tool.name) for tool in request.tools),
+    ]
+    for message in request.messages:
+        if isinstance(message, Message):
+            names += [("the name of a call", call.name or "") for call in message.calls]
+    for what, name in names:
+        if len(name) > bounds.name_chars:
+            raise Failure(400, f"{what} has {len(name)} characters; {bounds.name_chars} are allowed", "name_too_long")
 
 
 def hosted_tools_left_out(asked: WireRequest, route: Route, asked_format: str, optional: Collection[str]) -> list[Note]:

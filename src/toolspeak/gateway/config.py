@@ -66,13 +66,18 @@ class Upstream:
 class Bounds:
     """How much the gateway takes at most, each process for itself.
 
-    `body_bytes` and `header_bytes` of a request; `depth` of its JSON. `streams` are under way at once, `queue` wait
-    for a place, for `queue_seconds` at most.
+    `body_bytes` and `header_bytes` of a request, `depth` and number of its JSON's values; `messages` of its
+    conversation, `tool_definitions`, and characters of a name (`name_chars`). `streams` are under way at once,
+    `queue` wait for a place, for `queue_seconds` at most.
     """
 
     body_bytes: int = 32 * 1024 * 1024
     header_bytes: int = 32 * 1024
     depth: int = 200
+    json_values: int = 200_000
+    messages: int = 10_000
+    tool_definitions: int = 1_000
+    name_chars: int = 256
     streams: int = 1024
     queue: int = 256
     queue_seconds: float = 30.0
@@ -122,6 +127,7 @@ _RANGES = (
     ("port", 0, 65535),
     ("workers", 1, math.inf),
     ("streams", 1, math.inf),
+    *((name, 1, math.inf) for name in ("json_values", "messages", "tool_definitions", "name_chars")),
     ("body_bytes", 1, math.inf),
     ("header_bytes", 1, math.inf),
     ("depth", 1, math.inf),
