@@ -29,6 +29,12 @@ def bad() -> Any:
     for _ in range(120):
         deep = {"type": "object", "properties": {"a": deep}}
     schemas: dict[str, Any] = {"120 deep": deep, "no type": {"properties": {}}, "another type": {"type": "array"}}
+    again = {"properties": {"a": {"$ref": "#"}}}
+    schemas["two ways down"] = {"anyOf": [{**again, "required": ["x"]}, {**again, "required": ["y"]}], **OBJECT}
+    if WHAT == "a heavy result":
+        steps = {f"{n}": {"anyOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(40)}
+        heavy = {"$defs": {**steps, "40": {"required": ["x"]}}, "$ref": "#/$defs/0", **OBJECT}
+        return {"name": "bad", "inputSchema": OBJECT, "outputSchema": heavy}
     if WHAT in schemas:
         return {"name": "bad", "inputSchema": schemas[WHAT]}
     return {"no schema": {"name": "bad"}, "no name": {"inputSchema": OBJECT}, "a list": []}.get(WHAT)
@@ -64,7 +70,8 @@ for line in sys.stdin:
             about = {"name": "odd", "version": "1"}
             send(id=number, result={"protocolVersion": version, "capabilities": offers, "serverInfo": about})
         case "tools/list":
-            send(id=number, result={"tools": listed()})
+            more = {"nextCursor": "again"} if WHAT == "lists without end" else {}
+            send(id=number, result={"tools": listed(), **more})
             if WHAT.startswith("leaves a child"):
                 ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); "
                 child = subprocess.Popen([sys.executable, "-c", ignore + "time.sleep(1000)"], stdout=subprocess.PIPE)
@@ -83,7 +90,8 @@ for line in sys.stdin:
             if WHAT == "changes its mind" and not changed:
                 changed = True
                 send(method="notifications/tools/list_changed")
-            send(id=number, result={"content": [{"type": "text", "text": "fine"}]})
+            structured = {"structuredContent": {"a": 1}} if WHAT == "a heavy result" else {}
+            send(id=number, result={"content": [{"type": "text", "text": "fine"}], **structured})
             if WHAT == "falls silent" and not again:
                 sys.stdout.close()
                 os.close(1)

@@ -8,16 +8,15 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
-import jsonschema_rs
 from mcp import types
 
 from toolspeak.data.messages import JSON, ContentPart, FilePart, ImagePart, JsonPart, TextPart
 from toolspeak.errors import ToolError
-from toolspeak.mcp.schema import mismatch
+from toolspeak.mcp.schema import Checks, mismatch
 from toolspeak.tools.content import Returned
 
 
-def returned(result: types.CallToolResult, output: jsonschema_rs.Validator | None) -> Returned:
+def returned(result: types.CallToolResult, output: Checks | None) -> Returned:
     """The content a model reads, and the structured content. `output` is what the tool's output schema demands of it:
     what does not fit is left out with a note, since the call itself has happened.
 

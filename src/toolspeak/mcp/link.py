@@ -104,15 +104,18 @@ class Link:
 
     async def tools(self) -> tuple[types.Tool, ...]:
         """The server's tools. Raises MCPError and ValidationError."""
-        client, found, cursor = self._connected(), list[types.Tool](), None
+        client, found = self._connected(), dict[str, types.Tool]()
+        cursors: list[str | None] = [None]
         self.unreadable.clear()
         for _ in range(MAX_PAGES):
-            page = await client.list_tools(cursor=cursor, cache_mode="bypass")
-            found += page.tools
-            cursor = page.next_cursor
-            if cursor is None:
+            page = await client.list_tools(cursor=cursors[-1], cache_mode="bypass")
+            for tool in page.tools:
+                if found.setdefault(tool.name, tool) != tool:  # a call names no more than the name
+                    self.unreadable[visible(tool.name)] = "it is listed twice, as two; the first is offered"
+            if page.next_cursor is None or page.next_cursor in cursors:
                 break
-        return tuple(found)
+            cursors.append(page.next_cursor)
+        return tuple(found.values())
 
     async def answers(self, seconds: float) -> bool:
         """Whether the server still says anything."""

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import jsonschema_rs
 from mcp import types
 
 from toolspeak.data.tools import EVERYTHING, UNDECLARED, UNVERSIONED, Effects, ToolSpec
 from toolspeak.mcp.content import returned
-from toolspeak.mcp.schema import SchemaReader, UnusableSchema, validator
+from toolspeak.mcp.schema import Checks, SchemaReader, UnusableSchema, checks_of
 from toolspeak.tools.content import Returned
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.tool import Tool
@@ -94,7 +93,7 @@ def tool_of(
     # Model APIs want to see the (empty) properties, and some refuse the name of the schema's version.
     schema: dict[str, Any] = {"type": "object", "properties": {}, **listed.input_schema}
     try:
-        reader = SchemaReader(validator(schema))
+        reader = SchemaReader(checks_of(schema))
     except UnusableSchema as error:
         return LeftOut(server, listed.name, f"its schema cannot be used: {error}")
     output, judged = _output_check(listed), listed
@@ -125,9 +124,9 @@ def tool_of(
     )
 
 
-def _output_check(listed: types.Tool) -> jsonschema_rs.Validator | None:
+def _output_check(listed: types.Tool) -> Checks | None:
     """What the tool's structured results have to be; an unusable schema demands nothing."""
     try:
-        return None if listed.output_schema is None else validator(listed.output_schema)
+        return None if listed.output_schema is None else checks_of(listed.output_schema)
     except UnusableSchema:
         return None
