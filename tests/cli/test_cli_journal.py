@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -565,3 +566,15 @@ def test_a_session_of_somebody_else_runs_nothing(folder, forged):
     folder.here("sessions", "import", "--trust", file)
     assert folder.toolspeak("resume") == "Done.\n"
     assert (folder.work / "a.txt").exists()
+
+
+def test_how_to_go_on_is_told_as_it_is_to_be_typed(folder):
+    folder.plays(calling("write", path="a.txt", content="a\n"), "Done.")
+    elsewhere = str(folder.path.parent / "another place.db")
+    told = folder.toolspeak("run", "Make a file", "--journal", elsewhere, code=3)
+    program, *arguments = shlex.split(told.partition("`")[2].partition("`")[0])
+    assert program == "toolspeak"
+    assert folder.toolspeak(*arguments, "--approve", "all") == "Done.\n"
+    told = folder.toolspeak("run", "Make a file", "--journal", "none", code=3)
+    assert "no journal that keeps the run" in told
+    assert "resume" not in told

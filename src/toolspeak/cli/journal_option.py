@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
+from click.core import ParameterSource
 from platformdirs import user_data_path
 
+from toolspeak.cli.find import SHORT
 from toolspeak.cli.options import CommandT
 from toolspeak.journal import Journal, MemoryJournal, open_journal
 
@@ -24,3 +28,13 @@ def journal_of(where: str | None) -> Journal:
     if where == "none":
         return MemoryJournal()
     return open_journal(where or user_data_path("toolspeak", appauthor=False) / "toolspeak.db")
+
+
+def resuming(run_id: str) -> str:
+    """The command that goes on with a run of this command's journal, as somebody types it."""
+    context = click.get_current_context(silent=True)
+    where = ""
+    if context is not None and context.get_parameter_source("journal") is ParameterSource.COMMANDLINE:
+        given = str(context.params["journal"])
+        where = " --journal URL" if "://" in given else f" --journal {shlex.quote(given)}"  # a URL may hold a password
+    return f"`toolspeak resume {run_id[:SHORT]}{where}`"

@@ -22,7 +22,7 @@ from toolspeak.agent.agent import result_of
 from toolspeak.agent.recorder import Watched
 from toolspeak.cli.ask import has_terminal, terminal_approver
 from toolspeak.cli.exits import ANSWERED, AWAITING_APPROVAL, NO_ANSWER, SUSPENDED
-from toolspeak.cli.find import SHORT
+from toolspeak.cli.journal_option import resuming
 from toolspeak.cli.options import read_json, write_text
 from toolspeak.cli.rules import open_rules
 from toolspeak.cli.timeline import write_timeline
@@ -251,8 +251,7 @@ def _say_how_to_go_on(run: Run, journal: Journal) -> None:
     """Of a run that is interrupted: nothing of it is lost, unless it is in no journal that outlives the process."""
     with suppress(RunError):  # it has not begun
         if run.state.status == "running" and not isinstance(journal, MemoryJournal):
-            told = f"`toolspeak resume {run.run_id[:SHORT]}` goes on with it"
-            click.echo(f"\ntoolspeak: the run is interrupted; {told}", err=True)
+            click.echo(f"\ntoolspeak: the run is interrupted; {resuming(run.run_id)} goes on with it", err=True)
 
 
 def _finish(result: RunResult, as_json: bool) -> int:
@@ -261,7 +260,7 @@ def _finish(result: RunResult, as_json: bool) -> int:
         _say_what_waits(result)
         return AWAITING_APPROVAL
     if result.status == "suspended":
-        click.echo(f"toolspeak: suspended: `toolspeak resume {result.run_id[:8]}` goes on with it", err=True)
+        click.echo(f"toolspeak: suspended: {resuming(result.run_id)} goes on with it", err=True)
         return SUSPENDED
     if result.answer and not as_json and not sys.stdout.isatty():
         write_text(result.answer + "\n")
@@ -271,8 +270,8 @@ def _finish(result: RunResult, as_json: bool) -> int:
 def _say_what_waits(result: RunResult) -> None:
     names = ((each.call.name if each.call else "?", each.call_id) for each in result.requests)
     waiting = ", ".join(f"{printable(name)} ({printable(call_id)})" for name, call_id in names)
-    click.echo(
-        f"toolspeak: waiting for approval: {waiting}. There is no terminal to ask at: "
-        f"`toolspeak resume {result.run_id[:8]}` from one, or with --approve all or --approve none.",
-        err=True,
-    )
+    if isinstance(result.journal, MemoryJournal):
+        how = ", and no journal that keeps the run: begin again with one of them, or --approve all or --approve none"
+    else:
+        how = f": {resuming(result.run_id)} from one, or with --approve all or --approve none"
+    click.echo(f"toolspeak: waiting for approval: {waiting}. There is no terminal to ask at{how}.", err=True)
