@@ -9,7 +9,6 @@ from agent_helpers import calling
 from toolspeak import Agent, Decision, Effects, Rule, UsageError, tool
 from toolspeak.execute import StandingRules
 from toolspeak.providers.scripted import ScriptedProvider
-from toolspeak.tools.builtin import workspace_tools
 
 ran = []
 
@@ -100,20 +99,3 @@ def test_a_yes_to_another_request_is_refused():
         with pytest.raises(UsageError, match="made for another call"):
             an_agent("/tmp/a", "/etc/b", approve=approve).run_sync("go")
     assert ran == []
-
-
-def test_this_very_call_is_that_of_this_workspace(tmp_path):
-    """Rules that are kept in a file are read in other workspaces too."""
-    rules, written = StandingRules(), []
-
-    async def remember(request):
-        return Decision(True, always=request.always("call"))
-
-    for name, approve in (("one", remember), ("one", None), ("other", None)):
-        (tmp_path / name).mkdir(exist_ok=True)
-        turn = calling("cogency-json", ("append", {"path": "a [1].txt", "content": "x"}))
-        tools = workspace_tools(tmp_path / name)
-        run = Agent(ScriptedProvider([turn, "Done."]), tools, approve=approve, rules=rules).run_sync("go")
-        written.append((name, run.status))
-    assert written == [("one", "answered"), ("one", "answered"), ("other", "awaiting_approval")]
-    assert (tmp_path / "one" / "a [1].txt").read_text() == "xx"

@@ -78,17 +78,13 @@ class ApprovalRequest:
 
     def always(self, what: Literal["tool", "commands", "call"] = "tool") -> Rule:
         """A rule that says yes to every call of this tool, for as long as its definition stays what it is; or only to
-        those whose commands begin as this one's (`begins`), or to this very call: its arguments, on the same resources.
+        those whose commands begin as this one's (`begins`), or to this very call.
 
         Raises UsageError for "commands" where `begins` is empty.
         """
         rule = Rule("approve", tool=literal(self.tool.name), definition=definition_digest(self.tool))
         if what == "call":
-            keys = self.effects.reads | self.effects.writes
-            # The same arguments in another workspace are another call: its files have other keys.
-            named = self.effects.declared and all(":" in key for key in keys)
-            paths = tuple(sorted(map(literal, keys))) if named else ()
-            return replace(rule, arguments=self.call.arguments, exact=True, paths=paths)
+            return replace(rule, arguments=self.call.arguments, exact=True)
         if what == "commands":
             if not self.begins:
                 raise UsageError("this call does not run plain commands that could be told by how they begin")
