@@ -147,6 +147,29 @@ class Folder:
                 _fcntl.flock(descriptor, _fcntl.LOCK_UN)  # closing is not enough once somebody has forked
             os.close(descriptor)
 
+    def hold(self, descriptor: int) -> None:
+        """Shows others, as long as the descriptor is open, that its file is somebody's."""
+        if _fcntl is not None:
+            with suppress(OSError):
+                _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+
+    def take_away(self, name: str) -> bool:
+        """Remove the file if it is nobody's any more (`hold`); whether it was. False where that cannot be known."""
+        if _fcntl is None:
+            return False
+        try:
+            descriptor = self.open(name, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+            self.unlink(name)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
     def unlink(self, name: str) -> None:
         os.unlink(self._at(name), dir_fd=self._descriptor)
 

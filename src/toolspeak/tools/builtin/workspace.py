@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Literal
@@ -56,6 +57,10 @@ _KINDS = {
     stat.S_IFBLK: "is a device, not a file: only regular files can be used.",
 }
 
+
+_CHANGE = ".toolspeak-change.tmp"
+"""The new content of a file before it takes the file's place. One name in each folder, so that what a process that was
+killed has left is found by the next."""
 
 _CHANGED = "{!r} was changed by another program meanwhile: nothing was written; read it again."
 _MADE = "{!r} was made by another program meanwhile: nothing was written; read it first."
@@ -191,8 +196,8 @@ class Workspace:
     def replace(self, path: str, data: bytes, before: bytes | Literal["any"] | None = "any") -> None:
         """Put `data` in the place of the file at once: a reader sees the old content or the new, never a part.
 
-        Missing folders are made. An existing file keeps its mode, and its owner where that is permitted;
-        a file behind a link is replaced, not the link. The content is on the disk when this returns.
+        Missing folders are made. An existing file keeps its mode and attributes, and its owner and group where that is
+        permitted; a file behind a link is replaced, not the link. The content is on the disk when this returns.
         `before` is what the file must still hold; None: there must be none. Otherwise ToolError is raised and nothing
         is changed.
         """
@@ -212,11 +217,14 @@ class Workspace:
                 return len(old) + len(data)
             # Never created and found at once: what appears in between is looked at before it is written to.
             flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if before is None else 0)
-            with os.fdopen(folder.open(parts[-1], flags), "ab") as file:
+            with os.fdopen(folder.open(parts[-1], flags), "ab", buffering=0) as file:
                 _refuse_special(os.fstat(file.fileno()), path)
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                try:
+                    _add(file, data)
+                except OSError:
+                    if before is None:
+                        folder.unlink(parts[-1])
+                    raise
                 written = os.fstat(file.fileno())
             with suppress(FileNotFoundError):
                 if os.path.samestat(written, folder.stat(parts[-1])):
@@ -231,6 +239,8 @@ class Workspace:
             raise ToolError(f"{path!r} is the workspace folder, not a file: add a file name.")
         if found := protected(os.path.join(self.root, *parts)):
             raise ToolError(f"{path!r} is {found.what}, which this program goes by: no tool may change it.")
+        if parts[-1] == _CHANGE:
+            raise ToolError(f"{path!r} has the name of what a change has begun with: choose another.")
         return parts
 
     # The walk
@@ -310,16 +320,42 @@ def _existing(folder: Folder, name: str, shown: str) -> os.stat_result | None:
     return found
 
 
+def _add(file: FileIO, data: bytes) -> None:
+    """Write all of it at the file's end and to the disk, or nothing: whoever is told that it failed does it again."""
+    start, rest = os.fstat(file.fileno()).st_size, memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
+    except OSError:
+        if os.fstat(file.fileno()).st_size == start + len(data) - len(rest):  # else another program has added more
+            os.ftruncate(file.fileno(), start)
+        raise
+
+
+def _begun(folder: Folder, mode: int) -> tuple[str, int]:
+    """A new file in the folder: its name and a descriptor. What a killed process left there is taken away."""
+    # Not derived from a file's name: that may already be as long as a name can be.
+    other = f".toolspeak-{secrets.token_hex(8)}.tmp"  # where somebody else is at work, or nobody can tell
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    for _ in range(2):
+        with suppress(FileExistsError):
+            return _CHANGE, folder.open(_CHANGE, flags, mode)
+        if not folder.take_away(_CHANGE):
+            break
+    return other, folder.open(other, flags, mode)
+
+
 def _replace(folder: Folder, name: str, data: bytes, shown: str, before: bytes | Literal["any"] | None) -> None:
     found = _existing(folder, name, shown)
-    # Not derived from the file's name: that may already be as long as a name can be.
-    temporary = f".toolspeak-{secrets.token_hex(8)}.tmp"
     # A new file gets the umask's mode from the system; content of an existing one is hidden until its mode is set.
-    descriptor = folder.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if found is None else 0o600)
+    temporary, descriptor = _begun(folder, 0o666 if found is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            folder.hold(descriptor)
             if found is not None and hasattr(os, "fchmod"):
                 _keep_owner_and_mode(file.fileno(), found)
+                _keep_attributes(folder, name, file.fileno())
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -356,4 +392,23 @@ def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
             os.fchown(descriptor, before.st_uid, before.st_gid)
         except OSError:
             mode &= 0o777  # set-user-id must not come to mean another user
+            try:
+                os.fchown(descriptor, -1, before.st_gid)  # a group that one is in may be given
+            except OSError:
+                mode = mode & 0o707 | (mode & 0o007) << 3  # the rights of that group are not another's
     os.fchmod(descriptor, mode)
+
+
+def _keep_attributes(folder: Folder, name: str, descriptor: int) -> None:
+    """Access control lists, and what programs have noted, where the system has such (Linux)."""
+    if not hasattr(os, "listxattr"):
+        return
+    with suppress(OSError):
+        before = folder.open(name, os.O_RDONLY)
+        try:
+            for each in os.listxattr(before):
+                if each.startswith(("user.", "system.posix_acl_")):
+                    with suppress(OSError):
+                        os.setxattr(descriptor, each, os.getxattr(before, each))
+        finally:
+            os.close(before)
