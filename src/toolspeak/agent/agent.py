@@ -18,10 +18,10 @@ from toolspeak.agent.family import journal_of_parent, parent_call, sub_run_id
 from toolspeak.agent.given import (
     RunOptions,
     check_deps,
+    check_executor,
     check_messages,
     check_options,
     check_settings,
-    executor_of,
     rules_of,
     secrets_of,
     toolset_of,
@@ -52,6 +52,7 @@ from toolspeak.execute import (
     BatchExecutor,
     Concurrency,
     Decision,
+    Executor,
     InDoubt,
     Observer,
     Policy,
@@ -165,7 +166,7 @@ class Agent:
             cassette=cassette,
             output_retries=output_retries,
             clock=clock,
-            flags={"early_start": early_start, "throw_on_failure": throw_on_failure, "stop_on_block": stop_on_block},
+            flags=(early_start, throw_on_failure, stop_on_block),
         )
         self.secrets = secrets_of(getattr(executor, "secrets", None) if secrets is None else secrets)
         kin_approver = approver = resolve_approver(approve)
@@ -191,26 +192,27 @@ class Agent:
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
         self._journal = journal
+        said: dict[str, Any] = {
+            "schedule": schedule,
+            "concurrency": concurrency,
+            "call_pipeline": pipelines["call"],
+            "max_result_bytes": max_result_bytes,
+            "tool_timeout": tool_timeout,
+            "throw_on_failure": throw_on_failure,
+            "stop_on_block": stop_on_block,
+            "policy": policy,
+            "tape": None if recording is None else recording.tape,
+            "playback": None if recording is None else recording.playback,
+        }
+        if executor is None:
+            runs = Executor(self.toolset, secrets=self.secrets, rules=self.rules, **said)
+        else:
+            check_executor(executor, said, answers=self.toolset is not own)
+            runs = executor
         self._settings = RunSettings(
             driver=self.driver,
             toolset=self.toolset,
-            executor=executor_of(
-                executor,
-                self.toolset,
-                own,
-                secrets=self.secrets,
-                rules=self.rules,
-                schedule=schedule,
-                concurrency=concurrency,
-                call_pipeline=pipelines["call"],
-                max_result_bytes=max_result_bytes,
-                tool_timeout=tool_timeout,
-                throw_on_failure=throw_on_failure,
-                stop_on_block=stop_on_block,
-                policy=policy,
-                tape=None if recording is None else recording.tape,
-                playback=None if recording is None else recording.playback,
-            ),
+            executor=runs,
             journal=self._run_journal(),
             keeps=journal is not None,
             asks=partial(may_be_asked, approver, policy if executor is None else getattr(executor, "policy", None)),

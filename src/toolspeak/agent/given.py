@@ -20,6 +20,7 @@ _NO_SECRETS = Secrets()
 _USUAL_LIMITS = Limits()
 _HISTORY = "a list of Messages, say the `messages` of an earlier RunResult"
 _LISTS = (list, tuple)
+_FLAGS = ("early_start", "throw_on_failure", "stop_on_block")
 _EACH_LIMIT = ("steps", "calls", "seconds", "tokens", "repeats", "failures", "cost")
 
 
@@ -101,9 +102,10 @@ def check_limits(limits: object) -> None:
         return
     if not isinstance(limits, Limits):
         raise UsageError(f"limits is a Limits, not {_shown(limits)}; write Limits(steps=20), say")
-    for name in _EACH_LIMIT:
-        value: object = getattr(limits, name)
+    given = (limits.steps, limits.calls, limits.seconds, limits.tokens, limits.repeats, limits.failures, limits.cost)
+    for place, value in enumerate(cast("tuple[object, ...]", given)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
+            name = _EACH_LIMIT[place]
             raise UsageError(f"Limits({name}={value!r}): a number from 0 up, or None for no limit")
 
 
@@ -123,7 +125,7 @@ def check_settings(
     cassette: object,
     output_retries: object,
     clock: object,
-    flags: Mapping[str, object],
+    flags: tuple[object, object, object],
 ) -> None:
     """Raises UsageError for a setting of an agent that cannot be meant, with what belongs there."""
     # An agent is made in 10 µs: what is as usual is passed over by its type.
@@ -161,9 +163,9 @@ def check_settings(
         raise UsageError(f"output_retries is a number from 0 up, not {_shown(output_retries)}")
     if not callable(clock):
         raise UsageError(f"clock is a function that gives the Unix time, not {_shown(clock)}")
-    for flag, said in flags.items():
+    for place, said in enumerate(flags):
         if said is not True and said is not False:
-            raise UsageError(f"{flag} is True or False, not {_shown(said)}")
+            raise UsageError(f"{_FLAGS[place]} is True or False, not {_shown(said)}")
     if type(prices) is not MappingProxyType or prices:
         _is(cast("object", prices), Mapping, "prices", "a dict of Prices by 'provider:model'")
         for model, price in cast("Mapping[object, object]", prices).items():
@@ -184,24 +186,19 @@ def rules_of(executor: object, rules: StandingRules | None) -> StandingRules:
     return StandingRules() if own is None and rules is None else cast("StandingRules", rules if own is None else own)
 
 
-def executor_of(
-    given: BatchExecutor | None, tools: Toolset, own: Toolset, *, secrets: Secrets, rules: StandingRules, **said: Any
-) -> BatchExecutor:
-    """The executor an agent is given, or one of these settings. Raises UsageError for what is none, and for settings
-    that a given one has to say."""
-    if given is None:
-        return Executor(tools, secrets=secrets, rules=rules, **said)
+def check_executor(given: BatchExecutor, said: Mapping[str, Any], *, answers: bool) -> None:
+    """Raises UsageError for what is no executor, for settings that are its own to say, and where the answer is asked
+    for as a tool (`answers`), which it does not have."""
     if not hasattr(given, "run") or isinstance(given, type):
         raise UsageError(f"executor is an Executor, or has its `run`, not {_shown(given)}")
     defaults = signature(Executor).parameters
     twice = [name for name, value in said.items() if value != defaults[name].default]
     if twice:
         raise UsageError(f"{', '.join(twice)}: the executor's to say, as in Executor(Toolset(tools), {twice[0]}=…)")
-    if tools is not own:
+    if answers:
         raise UsageError(
             "the answer is asked for as a tool, which the executor does not have: say output_mode='prompted'"
         )
-    return given
 
 
 def check_deps(tools: Toolset, deps: object) -> None:

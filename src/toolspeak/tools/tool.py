@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.tools import Effects, ToolSpec
@@ -19,14 +19,18 @@ NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
 """What a tool may be called: every model API takes a part of it, and no dialect's markers fit in."""
 
 
-@lru_cache(maxsize=1024)  # each agent looks at all names of its tools
 def check_name(name: str) -> None:
     """Raise ToolDefinitionError unless a tool may have this name."""
-    if not isinstance(cast("object", name), str) or not NAME_PATTERN.fullmatch(name):
+    if type(name) is not str or not _fits(name):
         raise ToolDefinitionError(
             f"a tool cannot be named {name!r}: a name starts with a letter or _, goes on with letters, digits"
             " and _ . : / - and has at most 128 characters; give another with @tool(name=…)"
         )
+
+
+@lru_cache(maxsize=1024)  # each agent looks at all names of its tools
+def _fits(name: str) -> bool:
+    return NAME_PATTERN.fullmatch(name) is not None
 
 
 @quick()

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ToolDefinitionError
@@ -25,7 +25,7 @@ class Toolset:
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         found: dict[str, Tool] = {}
-        if isinstance(cast("object", tools), Mapping | str) or not hasattr(tools, "__iter__"):
+        if type(tools) not in (list, tuple) and _is_no_list(tools):
             raise ToolDefinitionError(f"a Toolset is made of a list of functions and tools, not of {tools!r}")
         for item in tools:
             if item is None:
@@ -86,6 +86,10 @@ class Toolset:
 
     def __repr__(self) -> str:
         return f"Toolset({', '.join(self._tools)})"
+
+
+def _is_no_list(tools: object) -> bool:
+    return isinstance(tools, Mapping | str) or not hasattr(tools, "__iter__")
 
 
 def tools_digest(tools: Iterable[ToolSpec]) -> str:
