@@ -109,7 +109,7 @@ def test_places_are_given_back_when_a_batch_is_cancelled():
 
 @pytest.mark.parametrize("limits", [{"batch": 0}, {"run": -1}, {"threads": 0}])
 def test_a_limit_below_one_is_a_usage_error(limits):
-    with pytest.raises(UsageError, match="at least 1"):
+    with pytest.raises(UsageError, match="a number from 1 up"):
         Concurrency(**limits)
 
 
