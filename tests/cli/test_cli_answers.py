@@ -94,3 +94,17 @@ def test_what_is_to_be_remembered_is_asked_plainly(folder: Path):
         process.type("n\n")
         code, _ = process.finish()
     assert (code, list(folder.iterdir())) == (0, [])
+
+
+def test_whoever_resumes_a_run_reads_in_which_folder_it_works(folder: Path):
+    """The newest run that waits may be another folder's, and a command does not show where it would run."""
+    with asked(folder) as process:
+        process.read_until(ASKS)
+        process.type("\x03")
+        process.finish()
+    (other := folder.parent / "other").mkdir()
+    arguments = ("resume", "--journal", str(folder.parent / "j.db"))
+    with TerminalProcess(*arguments, cwd=other, env=environment()) as process:
+        assert f" in {folder.resolve()}: the task\n" in process.read_until(ASKS)
+        process.type("n\n")
+        process.finish()

@@ -9,8 +9,9 @@ from dataclasses import replace
 import click
 
 from toolspeak.agent import Agent, Run
+from toolspeak.agent.resume import UNFINISHED
 from toolspeak.cli.exits import ANSWERED
-from toolspeak.cli.find import SHORT, find_run, setup_of_run, unfinished
+from toolspeak.cli.find import SHORT, find_run, folder_of, setup_of_run, unfinished
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import thoughts_option
@@ -118,7 +119,6 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
             continue  # it waits for a person, or was suspended by one, who names it
         if failed is not None and (is_held(info) or failed.get(info.run_id) == info.records):
             continue
-        click.echo(f"toolspeak: resuming {info.run_id[:SHORT]}: {printable(info.title)}", err=True)
         try:
             worst = max(worst, await _go_on(journal, info, how))
         except RunBusy as error:
@@ -133,7 +133,12 @@ async def _go_on_with_all(journal: Journal, how: _How, failed: dict[str, int] | 
 
 
 async def _go_on(journal: Journal, info: RunInfo, how: _How) -> int:
-    setup = Setup.of(info.run_id, await setup_of_run(journal, info.run_id))
+    recorded = await setup_of_run(journal, info.run_id)
+    if info.status in UNFINISHED:
+        # A question about a command does not say in which folder it would run, and that need not be this one.
+        where = f" in {folder}" if (folder := folder_of(recorded)) else ""
+        click.echo(printable(f"toolspeak: resuming {info.run_id[:SHORT]}{where}: {info.title}"), err=True)
+    setup = Setup.of(info.run_id, recorded)
     if how.approve is not None:
         setup = replace(setup, approve=how.approve)
 
