@@ -75,6 +75,8 @@ class TextParser(ExampleParser):
                 position = run_end(text, at)  # of which the beginning was text
                 continue
             verdict = self._table.decide(text[at : at + MAX_CANDIDATE], False)
+            if verdict in ("undecided", "opened") and at == start and not runs and self._is_unsaid():
+                return self._hold(text, at)  # there is nothing to weigh it against
             if isinstance(verdict, Found) or (not runs and (verdict != "text" or self._may_be_attempt(text, at))):
                 here, seen = self._read_on(here, text, seen, at), at
                 verdict = self._weigh(verdict, here, text, start, at)
@@ -92,6 +94,10 @@ class TextParser(ExampleParser):
                     return self._drop_end(text, at, stop, out)
             position = run_end(text, at) if runs else at + 1
             candidate = self._speak() if self._silent else candidate
+
+    def _is_unsaid(self) -> bool:
+        """Whether the turn has said nothing since it began, or since the last block or reasoning."""
+        return not (self._unread or self._ending) and (self._markdown is None or self._markdown.is_new)
 
     def _ends_in_run(self, char: str) -> bool:
         """Whether the text so far ends in backticks or tildes, of which this is one more."""
