@@ -317,6 +317,16 @@ def test_time_is_linear(name: str, piece: str):
     assert parse_growth(dialect, opened, repeated, 16) < LINEAR
 
 
+@pytest.mark.parametrize("head", ['{"name": "p\x01z', '[{"name": "p\x01z', "p\x01z(", '{"p\x01z'])
+@each_thought
+def test_what_follows_text_is_looked_at_as_behind_text_in_every_cut(
+    dialect: Dialect, opened: str, closed: str, head: str
+):
+    """Where a call without a marker may begin a turn, one chunk held its text beside what cannot begin there."""
+    text = f"Well.\nno{head}{opened}\n"
+    check_splits(dialect, text, TOOLS)
+
+
 def test_a_draft_in_reasoning_that_stays_text_is_held_back_and_shown_whole():
     text = '<tool_call>\n{"name": "write", "arguments": {"content": "' + "x" * 600 + '"}}\n</tool_call> no'
     for size in (1, 7, len(text)):

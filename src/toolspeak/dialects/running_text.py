@@ -58,10 +58,10 @@ class TextParser(ExampleParser):
             if found is None:
                 return self._emit(TextDelta, text, start, len(text), out)
             at = found.start()
+            if self._silent and text[start:at].strip():
+                candidate = self._speak()
             if self._may_end and self._marks.thought_end_starts.match(text, at):
                 here, seen = self._read_on(here, text, seen, at), at
-                if self._silent and text[start:at].strip():
-                    self._speak()
                 closed = self._stray_end(text, at, here)
                 if closed >= 0:
                     self._emit(TextDelta, text, start, at, out)
