@@ -108,3 +108,19 @@ def test_whoever_resumes_a_run_reads_in_which_folder_it_works(folder: Path):
         assert f" in {folder.resolve()}: the task\n" in process.read_until(ASKS)
         process.type("n\n")
         process.finish()
+
+
+def test_the_run_that_is_resumed_is_not_one_that_is_at_work(folder: Path):
+    with asked(folder) as process:
+        process.read_until(ASKS)
+        process.type("\x03")
+        process.finish()
+    with asked(folder) as newer:
+        newer.read_until(ASKS)
+        arguments = ("resume", "--approve", "none", "--journal", str(folder.parent / "j.db"))
+        resumed = completed_text(arguments, cwd=folder, env=environment(), session=True, seconds=DEADLINE)
+        assert (resumed.returncode, resumed.stdout) == (0, "Done.\n")
+        resumed = completed_text(arguments, cwd=folder, env=environment(), session=True, seconds=DEADLINE)
+        assert (resumed.returncode, "held by another process" in resumed.stderr) == (1, True)
+        newer.type("n\n")
+        assert newer.finish()[0] == 0

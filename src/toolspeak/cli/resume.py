@@ -95,7 +95,8 @@ async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal:
         waiting = await unfinished(journal)
         if not waiting:
             raise UsageError("there is no run that has not ended")
-        return await _go_on(journal, waiting[0], how)
+        # Not one that a process is at work on, or whose question is open at another terminal, if there is another.
+        return await _go_on(journal, next((each for each in waiting if not is_held(each)), waiting[0]), how)
     finally:
         await journal.aclose()
 

@@ -99,7 +99,10 @@ def gone_on(record: Record) -> RunConflict:
 
 def busy(run_id: str, seconds: float) -> RunBusy:
     left = max(0.0, seconds)
-    return RunBusy(f"run {run_id} is held by another process for {left:.0f} seconds more; wait, or end that process")
+    return RunBusy(
+        f"run {run_id} is held by another process: wait for it, or end it. If it died on another machine, the "
+        f"run is free in {left:.0f} seconds"
+    )
 
 
 def there_already(session_id: str) -> RunConflict:
