@@ -93,7 +93,7 @@ class NativeDriver:
                             yield delta
                         continue
                     if type(piece) is TurnEnded:
-                        piece = with_limit(piece, asked.options)
+                        piece = with_limit(piece, asked.options) if asked.options else piece
                         if self._resume and piece.response_id is not None:
                             sent.earlier = Earlier(piece.response_id, len(sent.messages))
                     for own in last.feed(piece):

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.contexts import RunContexts
-from toolspeak.agent.decide import Action, AskModel, AwaitApproval, Compact, Finish, RunTools, decide
+from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
 from toolspeak.agent.decisions import decision_of, doubts_of
 from toolspeak.agent.facts import BatchFacts
 from toolspeak.agent.family import Spending, at_rest
@@ -375,40 +375,41 @@ class Run:
         return channel.read(work)
 
     async def _run_tools(self, action: RunTools) -> None:
-        following: Action = action
-        while isinstance(following, RunTools) and await self._run_batch(following):
-            following = decide(self._recorder.state)
-
-    async def _run_batch(self, action: RunTools) -> bool:
-        """Whether the batch goes on: questions of runs that its calls started were answered."""
-        state, settings = self._recorder.state, self._settings
-        early = self._turns.take_early()
-        seconds, loop = seconds_left(state, settings.clock), asyncio.get_running_loop()
-        until = None if seconds is None else loop.time() + seconds
-        try:
-            batch = await settings.executor.run(
-                action.calls,
-                emit=self._facts.emit,
-                context=self._contexts.batch(state),
-                approver=settings.approver,
-                decided={one.call_id: decision_of(one) for one in state.decisions} if state.decisions else {},
-                finished={one.call_id: one for one in state.results} if state.results else {},
-                doubts=Doubts(doubts_of(state.in_doubt), settings.in_doubt) if state.begun else NO_DOUBTS,
-                deadline=seconds,
-                max_calls=action.max_calls,
-                early=early,
-                stop=state.stop,
-            )
-        except BatchPaused:
-            await self._suspend()
-            return False
-        except BatchHeld as waits:
-            self._pending, suspended = await ask_for_sub_runs(self._recorder, settings, self._pause, waits.held)
-            if suspended:
+        """Runs a batch; what is left of it again once questions of runs that its calls started were answered."""
+        settings, loop = self._settings, asyncio.get_running_loop()
+        while True:
+            state = self._recorder.state
+            seconds, early = seconds_left(state, settings.clock), self._turns.take_early()
+            until = None if seconds is None else loop.time() + seconds
+            try:
+                batch = await settings.executor.run(
+                    action.calls,
+                    emit=self._facts.emit,
+                    context=self._contexts.batch(state),
+                    approver=settings.approver,
+                    decided={one.call_id: decision_of(one) for one in state.decisions} if state.decisions else {},
+                    finished={one.call_id: one for one in state.results} if state.results else {},
+                    doubts=Doubts(doubts_of(state.in_doubt), settings.in_doubt) if state.begun else NO_DOUBTS,
+                    deadline=seconds,
+                    max_calls=action.max_calls,
+                    early=early,
+                    stop=state.stop,
+                )
+            except BatchPaused:
                 await self._suspend()
-            return self.state.status == "running"
-        except (AgentStop, ToolFailed) as stop:
-            batch = stop.batch  # that the run is to end is recorded
+                return
+            except BatchHeld as waits:
+                self._pending, suspended = await ask_for_sub_runs(self._recorder, settings, self._pause, waits.held)
+                if suspended:
+                    await self._suspend()
+                following = decide(self.state)
+                if self.state.status != "running" or not isinstance(following, RunTools):
+                    return
+                action = following
+                continue
+            except (AgentStop, ToolFailed) as stop:
+                batch = stop.batch  # that the run is to end is recorded
+            break
         if self._recorder.state.batch and not batch.pending:
             await self._facts.complete(batch)
         if batch.pending:
@@ -416,4 +417,3 @@ class Run:
             await self.record(RunPaused("awaiting_approval", tuple(pending.call.id for pending in batch.pending)))
         elif until is not None and loop.time() >= until + batch.waited:
             await self.record(time_is_over(self.state, settings.clock))
-        return False

@@ -72,7 +72,8 @@ class Passing:
             finish(turn, result)
         finally:
             course.under_way -= 1
-            course.rest()
+            if course.pause.asked or course.held:
+                course.rest()
 
     def _remembered(self, turn: Turn) -> ToolResult | None:
         """The result of a read that was made before, unless something in this batch may change it first."""

@@ -49,13 +49,13 @@ class MemoryJournal:
             check_lease(record.run_id, lease, run.owner, run.epoch)
         if record.seq != len(run.records):
             raise gone_on(record)
-        if not starts_rightly(record):
-            raise no_start(record)
-        if not record.seq:
+        if not record.seq or type(record.event) is RunStarted:
             self._begin(run, record)
         run.records.append(record)
 
     def _begin(self, run: _Run, record: Record) -> None:
+        if not starts_rightly(record):
+            raise no_start(record)
         started = cast("RunStarted", record.event)
         if started.session_id is not None:
             known = self._sessions.get(started.session_id)
