@@ -19,6 +19,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from pydantic import TypeAdapter, ValidationError
 
 from toolspeak.errors import McpError
+from toolspeak.mcp.bounded import ENCODINGS, MAX_ANSWER, bound
 from toolspeak.mcp.config import HttpServer, Server, StdioServer
 from toolspeak.mcp.incoming import Incoming
 from toolspeak.mcp.program import started
@@ -28,9 +29,6 @@ from toolspeak.tools.builtin.text import visible
 
 MAX_PAGES = 100
 """Of a listing: a server that never comes to an end must not hold the start."""
-
-MAX_EVENT = 16 * 1024 * 1024
-"""Bytes of one answer over HTTP. What a model gets of it is capped anyway, but it has to be read first."""
 
 _GOODBYE = 0.3
 """Seconds in which a connection may end by itself before it is cut off: a server that reads nothing can hold it for
@@ -215,8 +213,12 @@ class Link:
         if isinstance(server, HttpServer):
             timeout = httpx2.Timeout(self._connect_timeout, read=None)  # a call's own time limit holds
             async with (
-                httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout) as http,
-                streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_EVENT) as streams,
+                httpx2.AsyncClient(
+                    headers={"accept-encoding": ENCODINGS, **server.headers},
+                    timeout=timeout,
+                    event_hooks={"response": [bound]},
+                ) as http,
+                streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams,
             ):
                 read, write = streams
                 yield Incoming(read, lambda: None, self.unreadable), write
