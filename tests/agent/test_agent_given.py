@@ -66,9 +66,29 @@ def refuse(request):
     return Decision(False)
 
 
+async def look(event):
+    return None
+
+
+class Unasync(Interceptor):
+    def before(self, call, context):
+        return call
+
+
+class Unawaited:
+    level = "model"
+
+    def after(self, request, turn, context):
+        return turn
+
+
 SETTINGS = [
     ({"approve": lambda request: True}, "approve is an async function.*<lambda> is not async.*async def"),
     ({"approve": refuse}, "refuse is not async"),
+    ({"policy": look}, "a plain function of a request, and .*look.* is async"),
+    ({"observers": [look]}, "a plain function, and .*look.* is async"),
+    ({"interceptors": [Unasync()]}, "Unasync.before is not async; write `async def before`"),
+    ({"interceptors": [Unawaited()]}, "Unawaited.after is not async"),
     ({"tools": {"add": add}}, "tools is a list of functions"),
     ({"tools": add}, r"tools=\[it\]"),
     ({"tools": "add"}, "tools is a list of functions"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from inspect import signature
+from inspect import iscoroutinefunction, signature
 from types import MappingProxyType
 from typing import Any, TypedDict, cast
 
@@ -141,6 +141,9 @@ def check_settings(
         for each in _listed(observers, "observers"):
             if not callable(each):
                 raise UsageError(f"an observer is a function of one event, not {_shown(each)}")
+            if iscoroutinefunction(each):
+                remedy = "nobody would wait for it; read `Run.events()`, or put the event in a queue"
+                raise UsageError(f"an observer is a plain function, and {_shown(each)} is async: {remedy}")
     if journal is not None and not hasattr(journal, "append"):
         remedy = "open one with SqliteJournal(path) or open_journal(url)"
         raise UsageError(f"journal is a Journal, not {_shown(journal)}; {remedy}")

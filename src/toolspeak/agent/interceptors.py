@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from inspect import iscoroutinefunction, isroutine, unwrap
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -142,6 +143,10 @@ def by_level(interceptors: Sequence[AnyInterceptor]) -> Mapping[Level, tuple[Any
                 f"{type(each).__name__}.level is one of {', '.join(levels)}; subclass Interceptor, ModelInterceptor, "
                 "StepInterceptor or RunInterceptor"
             )
+        for name in ("before", "around", "after"):
+            hook = getattr(each, name, None)
+            if isroutine(hook) and not iscoroutinefunction(unwrap(hook)):
+                raise UsageError(f"{type(each).__name__}.{name} is not async; write `async def {name}`")
     return {level: in_order([each for each in interceptors if each.level == level]) for level in levels}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from inspect import iscoroutinefunction
 from typing import cast
 
 from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
@@ -50,6 +51,11 @@ def rules_policy(rules: Iterable[Rule], by: str = "rule") -> Policy:
 def resolve_policy(policy: Policy | Sequence[Rule] | None) -> Policy | None:
     """What a person may write as `policy=`: a function, rules in order, or nothing."""
     if policy is None or callable(policy):
+        if iscoroutinefunction(policy) or iscoroutinefunction(getattr(policy, "__call__", None)):  # noqa: B004
+            raise UsageError(
+                f"policy is a plain function of a request, and {policy!r} is async: nobody would wait for its answer. "
+                "What has to wait is an approver, approve=…"
+            )
         return policy
     given = cast("object", policy)
     if not isinstance(given, Sequence) or not all(isinstance(each, Rule) for each in cast("Sequence[object]", given)):
