@@ -60,3 +60,8 @@ def test_what_the_policy_lets_pass_is_asked():
     waiting = family(policy=[Rule("approve", tool="buy")]).run_sync("go")
     assert len(waiting.requests) == 2
     assert bought == []
+
+
+def test_what_the_policy_could_not_judge_is_let_pass_by_nobody():
+    family(approve="all", policy=lambda request: request.nothing).run_sync("go")
+    assert bought == []

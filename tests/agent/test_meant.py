@@ -7,7 +7,7 @@ import pytest
 from agent_helpers import calling
 
 from toolspeak import Agent, Decision, Effects, Rule, UsageError, tool
-from toolspeak.execute import StandingRules
+from toolspeak.execute import Escalate, StandingRules
 from toolspeak.providers.scripted import ScriptedProvider
 
 ran = []
@@ -99,3 +99,27 @@ def test_a_yes_to_another_request_is_refused():
         with pytest.raises(UsageError, match="made for another call"):
             an_agent("/tmp/a", "/etc/b", approve=approve).run_sync("go")
     assert ran == []
+
+
+@pytest.mark.parametrize(
+    "policy", [lambda request: request.nothing, lambda request: "no", lambda request: Escalate("look", person=True)]
+)
+def test_what_a_policy_could_not_judge_is_let_pass_by_a_person_alone(policy):
+    """Neither by a yes to everything nor by a rule that was kept."""
+    refused = an_agent(policy=policy, approve="all").run_sync("go")
+    assert "nobody to ask" in refused.messages[2].results[0].text
+    rules = StandingRules()
+    rules.add(Rule("approve", tool="write"))
+    assert an_agent(policy=policy, rules=rules).run_sync("go").status == "awaiting_approval"
+    assert ran == []
+
+    async def approve(request):
+        return Decision(True)
+
+    an_agent(policy=policy, approve=approve).run_sync("go")
+    assert ran == ["/etc/passwd"]
+
+
+def test_what_a_policy_escalates_is_answered_by_a_standing_yes():
+    an_agent(policy=[Rule("escalate", tool="write")], approve="all").run_sync("go")
+    assert ran == ["/etc/passwd"]

@@ -12,7 +12,7 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.data.events import ApprovalRequested, CallSuspended, RunPaused
 from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause, StandingRules
 from toolspeak.execute.approval import StandingApprover, ask, ask_together
-from toolspeak.execute.judge import Judge, no_unasked_repair
+from toolspeak.execute.judge import Judge, no_unasked_repair, only_a_person
 from toolspeak.execute.rules import resolve_policy
 from toolspeak.execute.sub_runs import SubRuns
 
@@ -54,6 +54,9 @@ async def _answers(
     judge = Judge(resolve_policy(getattr(settings.executor, "policy", None)), StandingRules(), {})
     for question in questions:
         said = judge.of_policy(question)
+        standing = isinstance(approver, StandingApprover) and approver.decision.approved
+        if isinstance(said, Escalate) and said.person and standing:
+            said = Decision(False, only_a_person(said))
         if isinstance(said, Decision) and not said.approved:  # its yes is for this run's own calls
             await recorder.record(_requested(question))
             answers.append((question, said))

@@ -83,6 +83,8 @@ class Decision:
 
 @value()
 class Escalate:
-    """No decision: somebody further up is asked, in the end a person; `reason` tells them why."""
+    """No decision: somebody further up is asked, in the end a person; `reason` tells them why. `person`, of a policy:
+    neither a kept rule nor `approve="all"` answers in their place."""
 
     reason: str = ""
+    person: bool = False

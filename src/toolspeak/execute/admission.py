@@ -27,7 +27,7 @@ from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.entries import REFUSED, Entry, Held, Ready, Settled, Stopping, call_of, stopped_result
 from toolspeak.execute.hooks import Answer, Block, HookError, HookNotes
 from toolspeak.execute.interceptors import Interceptor, hook_failure, passage_of
-from toolspeak.execute.judge import Judge, changed_note, no_unasked_repair
+from toolspeak.execute.judge import Judge, changed_note, no_unasked_repair, only_a_person
 from toolspeak.execute.questions import Questions, is_of_a_revision
 from toolspeak.execute.results import result_of
 from toolspeak.execute.secrets import Secrets, hide_effects
@@ -303,6 +303,8 @@ class Admission:
             return self._decided(ready, answer)
         request = request.because(answer.reason)
         if isinstance(self.approver, StandingApprover):
+            if answer.person and self.approver.decision.approved:
+                return self._decided(ready, Decision(False, only_a_person(answer)))
             if self.approver.decision.approved and not self.approver.repaired and no_unasked_repair(request):
                 return Settled(
                     failure(request.call, "rejected", no_unasked_repair(request)), by=self.approver.decision.by

@@ -53,7 +53,7 @@ class Judge:
         answer = self.of_policy(request)
         if answer is None and request.reason:
             answer = Escalate()
-        if isinstance(answer, Escalate):
+        if isinstance(answer, Escalate) and not answer.person:
             answer = self.rules.decide(request) or answer
         if isinstance(answer, Decision) and answer.approved and no_unasked_repair(request):
             return Escalate()
@@ -85,7 +85,7 @@ class Judge:
         except Exception as error:  # noqa: BLE001 - foreign code: a person decides when it cannot
             log_crash(_LOG, f"the policy failed at a call of {request.call.name}, so a person is asked", error)
             problem = f"the policy failed: {describe(error)}"
-        return Escalate(problem)
+        return Escalate(problem, person=True)
 
 
 def no_unasked_repair(request: ApprovalRequest) -> str:
@@ -97,6 +97,11 @@ def no_unasked_repair(request: ApprovalRequest) -> str:
         "the call was not written correctly, and a call that does more than read runs only as it was written. It was "
         f"understood as {request.call.name} with {read}. If that is what you meant, write it again, as valid JSON"
     )
+
+
+def only_a_person(answer: Escalate) -> str:
+    """What the model is told where a policy wants a person to decide, and there is nobody but a standing yes."""
+    return f"{answer.reason or 'a person has to decide about it'}; there is nobody to ask"
 
 
 def changed_note(call: ToolCall, reason: str) -> str:
