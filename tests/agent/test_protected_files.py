@@ -59,6 +59,16 @@ def test_the_journal_of_a_run_is_neither_changed_nor_read_by_its_tools(tmp_path,
     assert sorted(os.listdir(tmp_path)) == ["link", "sub", "toolspeak.db"]
 
 
+def test_another_name_of_the_journals_file_is_not_read_either(tmp_path):
+    """To close the file would let go of the locks that SQLite has on it."""
+    journal = SqliteJournal(tmp_path / "toolspeak.db")
+    calls = [("shell", {"command": "ln toolspeak.db other"}), ("read", {"path": "other"})]
+    events = run(journal, workspace_tools(tmp_path), [said(*calls), "done"], approve="all")
+    linked, read = [event.result for event in events if isinstance(event, ToolFinished)]
+    assert linked.status == "success"
+    assert "'other' is a journal of runs" in read.text
+
+
 def test_a_search_passes_the_journal_over(tmp_path):
     (tmp_path / "a.txt").write_text("SQLite format 3")
     journal = SqliteJournal(tmp_path / "toolspeak.db")
@@ -89,16 +99,21 @@ def test_a_rule_does_not_let_a_call_pass_that_changes_the_journal(tmp_path):
 def test_the_rules_and_the_servers_of_a_command_are_not_for_its_model(tmp_path):
     (tmp_path / "rules").write_text("")
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {}}')
-    book = {"turns": [said(*changing("rules")[:4], *changing(".mcp.json")[:4]), "done"]}
+    (tmp_path / "prices").write_text("{}")
+    files = ("rules", ".mcp.json", "prices", "tape")
+    book = {"turns": [said(*(call for file in files for call in changing(file)[:4])), "done"]}
     (tmp_path.parent / f"{tmp_path.name}.json").write_text(json.dumps(book))
     model = f"scripted:{tmp_path.parent / tmp_path.name}.json"
     options = ("--model", model, "--approve", "all", "--journal", "none", "--json")
     done = completed_text(
-        ["run", *options, "--rules", "rules", "--mcp", ".mcp.json", "--workspace", ".", "go"], cwd=tmp_path
+        ["run", *options, "--rules", "rules", "--mcp", ".mcp.json", "--prices", "prices", "--record", "tape", "go"],
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if "ToolFinished" in line]
-    assert len(lines) == 8
-    assert sum("no tool may change it" in line for line in lines) >= 4
+    assert len(lines) == 16
+    assert sum("no tool may change it" in line for line in lines) >= 8
+    assert not any('"success"' in line for line in lines)
+    assert (tmp_path / "prices").read_text() == "{}"
     assert (tmp_path / "rules").read_text() == ""
     assert (tmp_path / ".mcp.json").read_text() == '{"mcpServers": {}}'

@@ -38,6 +38,7 @@ from toolspeak.data.codec import dump
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolCall
+from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ProviderError, UsageError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Tape, Taped
@@ -56,6 +57,7 @@ class Recorder(Recording, Tape):
 
     def __init__(self, path: str | PathLike[str], *, go_on: bool = False) -> None:
         self._path = path = Path(path)
+        protect(path, "the recording of a run")
         self._secrets = Secrets()
         self._keys: tuple[str, ...] = ()
         self._before: dict[str, JSON] | None = None

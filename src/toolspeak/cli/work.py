@@ -29,7 +29,8 @@ from toolspeak.cli.timeline import write_timeline
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import PAUSED, Record
 from toolspeak.data.messages import JSON
-from toolspeak.data.prices import read_prices
+from toolspeak.data.prices import Price, read_prices
+from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
@@ -118,6 +119,11 @@ class Shown:
     thoughts: bool = False
 
 
+def _prices(file: str) -> Mapping[str, Price]:
+    protect(file, "the list of prices")  # it is read again when the run is resumed
+    return read_prices(read_json(file), file)
+
+
 def hide_environment() -> None:
     """Makes this process's environment unreadable for the commands it starts (`/proc/PID/environ`), which would find
     its keys there. On Linux, and not for root, who may read all.
@@ -184,7 +190,7 @@ async def _work(
         starts_in=setup.starts_in,
         listing=setup.listing,
         window=setup.window,
-        prices=read_prices(read_json(setup.prices), setup.prices) if setup.prices else {},
+        prices=_prices(setup.prices) if setup.prices else {},
         journal=journal,
         cassette=cassette,
         # A yes to everything is nobody who has looked whether the call took effect.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 
@@ -23,6 +24,16 @@ def protect(path: str | os.PathLike[str], what: str, *, endings: Iterable[str] =
     real = os.path.realpath(path)
     for ending in endings:
         _FILES[os.path.normcase(real + ending)] = Protected(what, secret)
+
+
+def protected_as(found: os.stat_result) -> Protected | None:
+    """As `protected`, of a file that may have more names than one (hard links)."""
+    if found.st_nlink > 1:
+        for path, known in _FILES.items():
+            with suppress(OSError):
+                if os.path.samestat(os.stat(path), found):
+                    return known
+    return None
 
 
 def protected(real: str) -> Protected | None:

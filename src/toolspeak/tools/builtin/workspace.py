@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Literal
 
-from toolspeak.data.protected import protected
+from toolspeak.data.protected import protected, protected_as
 from toolspeak.data.tools import UNVERSIONED
 from toolspeak.errors import ToolError, UsageError
 from toolspeak.tools.builtin.folder import DESCRIPTORS, Folder
@@ -262,10 +262,14 @@ class Workspace:
         """A descriptor for reading the regular file at resolved components; no link is followed. Raises OSError."""
         if not parts:
             raise ToolError(f"{shown!r} is the workspace folder, not a file: use `list`.")
-        if (found := protected(os.path.join(self.root, *parts))) and found.secret:
-            raise ToolError(f"{shown!r} is {found.what}, which this program goes by: no tool may read or change it.")
         with self.folder(parts[:-1]) as folder:
-            _refuse_special(folder.stat(parts[-1]), shown)  # first: to open a device can already do something
+            status = folder.stat(parts[-1])
+            found = protected(os.path.join(self.root, *parts)) or protected_as(status)
+            if found and found.secret:
+                raise ToolError(
+                    f"{shown!r} is {found.what}, which this program goes by: no tool may read or change it."
+                )
+            _refuse_special(status, shown)  # first: to open a device can already do something
             descriptor = folder.open(parts[-1], os.O_RDONLY)
         try:
             _refuse_special(os.fstat(descriptor), shown)
