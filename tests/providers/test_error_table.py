@@ -232,7 +232,7 @@ def test_every_provider_is_in_the_table():
 
 
 @pytest.mark.parametrize("provider", KNOWN)
-@pytest.mark.parametrize(("status", "code"), [(308, "not_found"), (418, "other"), (409, "overloaded")])
+@pytest.mark.parametrize(("status", "code"), [(308, "ill_formed"), (418, "other"), (409, "overloaded")])
 def test_a_status_without_a_body(provider: str, status: int, code: str):
     found = fail(provider, whole(f"{status} X", b"", "text/plain", "location: https://elsewhere.example"))
     assert found.code == code

@@ -14,7 +14,7 @@ from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.asked import turn_of
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.estimate import prompt_size
-from toolspeak.gateway.failures import Failure, failure_of, own_failure
+from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.http import Headers, Receive, Send, send_whole
 from toolspeak.gateway.routing import Route
@@ -66,7 +66,7 @@ class Answering:
             "output_tokens": usage.output,
             "first_byte": None if self.first_byte is None else round(self.first_byte, 4),
             "chunks": self.chunks or None,
-            "error": self.failure and self.failure.message,
+            "error": self.failure and self.failure.cause,
             "code": self.failure and self.failure.code,
             "answer": self._told(),
             **(self.tools[1].facts() if self.tools is not None else {}),
@@ -135,7 +135,8 @@ async def _stream(answering: Answering, response_id: str) -> None:
                 raise
             failure = failure_of(error) if isinstance(error, ToolspeakError) else own_failure(error, answering.id)
             answering.failure = failure
-            await write(b"".join([event(frame) for frame in encoder.fail(failure.message, failure.status)]))
+            frames = encoder.fail(failure.message, failure.status)
+            await write(b"".join([event((name, with_code(data, failure))) for name, data in frames]))
         await stream.end()
 
     try:

@@ -17,7 +17,7 @@ from toolspeak.gateway.answer import Answering, answer, warning_header
 from toolspeak.gateway.asked import OPTIONAL_TOOLS, hosted_tools_left_out, read_request
 from toolspeak.gateway.config import LOOPBACK, Settings
 from toolspeak.gateway.counting import counted
-from toolspeak.gateway.failures import Failure, failure_of, own_failure
+from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
 from toolspeak.gateway.http import (
     ClientGone,
     Headers,
@@ -30,7 +30,7 @@ from toolspeak.gateway.http import (
     send_whole,
 )
 from toolspeak.gateway.keys import admitted
-from toolspeak.gateway.logs import log
+from toolspeak.gateway.logs import REQUEST_ID, log
 from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
 from toolspeak.gateway.models import listed_models, unreachable
 from toolspeak.gateway.routing import Route, Router, UnknownModel
@@ -124,6 +124,7 @@ class Gateway:
             raise NotImplementedError(f"the gateway speaks HTTP, not {scope['type']}")
         given = header(scope, b"x-request-id")
         request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
+        REQUEST_ID.set(request_id)
         request = Request(scope, receive, send, request_id, time.perf_counter())
         others = ANTHROPIC if request.path.startswith("/v1/messages/") else OPENAI_CHAT  # for their errors
         request.wire = FORMATS.get(request.path, others)
@@ -139,7 +140,7 @@ class Gateway:
         except Exception as error:  # noqa: BLE001 - a bug of ours must not show its insides, and is logged whole
             failure = own_failure(error, request.id)
             if request.status:  # too late to say so: the connection is closed, and no client takes that for the end
-                request.facts.update(error=failure.message, code=failure.code)
+                request.facts.update(error=failure.cause, code=failure.code)
             else:
                 await self._fail(request, failure)
         finally:
@@ -309,9 +310,10 @@ class Gateway:
     # --- what is told of it ------------------------------------------------------------------------------------
 
     async def _fail(self, request: Request, failure: Failure) -> None:
-        request.facts.setdefault("error", failure.message)
+        request.facts.setdefault("error", failure.cause)
         request.facts.setdefault("code", failure.code)
-        if request.path in _ASKING and failure.status in (401, 403, 408, 413, 415, 429, 431, 503):
+        refused = failure.status in (401, 403)
+        if refused or (request.path in _ASKING and failure.status in (408, 413, 415, 429, 431, 503)):
             self.metrics.rejected.labels(failure.code).inc()
         body = failure_body(request.wire, failure)
         headers = [*retry_headers(failure.retry_after)]
@@ -355,10 +357,8 @@ class Gateway:
 
 def failure_body(wire: WireFormat, failure: Failure) -> bytes:
     """An error in the format of the endpoint; OpenAI's has a place for the code, Anthropic's for details."""
-    body = wire.encode_error(failure.message, failure.status)
+    body = with_code(wire.encode_error(failure.message, failure.status), failure)
     error = body.get("error")
-    if isinstance(error, dict) and "code" in error:
-        error["code"] = failure.code
     if isinstance(error, dict) and failure.details is not None:
         error["details"] = dict(failure.details)
     return json_bytes(body)

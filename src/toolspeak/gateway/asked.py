@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
@@ -19,11 +20,12 @@ from toolspeak.gateway.options import translated
 from toolspeak.gateway.routing import Route
 from toolspeak.wire.base import OutputSchema, WireFormat, WireRequest
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
-from toolspeak.wire.reading import shown
+from toolspeak.wire.reading import shortened, shown
 
 _NATIVE_ONLY = ("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls")
 """Options that speak of an API's own tools: of no use where calls are text."""
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _SEARCHES = ("web_search", "web_search_preview", "tool_search")
 
 OPTIONAL_TOOLS = "x-toolspeak-optional-tools"
@@ -64,7 +66,8 @@ def read_request(wire: WireFormat, body: bytes, bounds: Bounds) -> WireRequest:
 
 
 def check_counts(asked: WireRequest, bounds: Bounds) -> None:
-    """Raises Failure for more messages or tools than the gateway takes, and for longer names."""
+    """Raises Failure for more messages or tools than the gateway takes, for longer names, for two tools of one name,
+    and for one whose name has a line break or another control character."""
     request = asked.request
     for what, count, most in (
         ("messages", len(request.messages), bounds.messages),
@@ -72,6 +75,12 @@ def check_counts(asked: WireRequest, bounds: Bounds) -> None:
     ):
         if count > most:
             raise Failure(413, f"{what}: {count} are more than {most}; send fewer", "request_too_large")
+    known: set[str] = set()
+    for tool in request.tools:
+        if tool.name in known or _CONTROL.search(tool.name):
+            why = "another tool has it too" if tool.name in known else "it has a control character"
+            raise Failure(400, f"tools: the name {shortened(tool.name, 80)!r} cannot be: {why}", "invalid_request")
+        known.add(tool.name)
     names: list[tuple[str, str]] = [
         ("model", asked.model),
         *(("the name of a tool", tool.name) for tool in request.tools),

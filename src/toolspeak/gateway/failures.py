@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 
@@ -14,7 +15,8 @@ from toolspeak.gateway.routing import UnknownModel
 
 
 class Failure(Exception):
-    """An answer that is an error. `code` is for programs, `details` too; `retry_after` in seconds."""
+    """An answer that is an error. `code` is for programs, `details` too; `retry_after` in seconds. `cause` is for the
+    log, in place of the message, where that leaves out what is not the client's to know."""
 
     def __init__(
         self,
@@ -23,6 +25,7 @@ class Failure(Exception):
         code: str,
         retry_after: float | None = None,
         details: Mapping[str, Any] | None = None,
+        cause: str = "",
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -30,6 +33,7 @@ class Failure(Exception):
         self.code = code
         self.retry_after = retry_after
         self.details = details
+        self.cause = cause or message
 
 
 _STATUSES: Mapping[ProviderErrorCode, int] = {
@@ -64,13 +68,30 @@ _CODES: Mapping[ProviderErrorCode, str] = {
 }
 """As OpenAI's own where it has one, for clients look at them."""
 
+_ADDRESS = re.compile(r"https?://[^\s'\"<>]*[^\s'\"<>:.,;]")
+_PAGE = re.compile(r""": (['"])(?:\s|\\n)*<(?:!doctype|html|head|body).*?\1(?=\. )""", re.IGNORECASE | re.DOTALL)
+"""As the providers quote a body: `: '<html>…'. `."""
+
 _OWN_ACCOUNT = "The upstream refuses the gateway's account, not yours; its operator has to mend it."
+
+
+def with_code(body: Any, failure: Failure) -> Any:
+    """An error as a client's API writes it, with the failure's code where that API has a place for one."""
+    error: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
+    if isinstance(error, dict) and "code" in error:
+        error["code"] = failure.code
+    return cast("Any", body)
 
 
 def own_failure(error: BaseException, request_id: str) -> Failure:
     """The failure that a bug of ours is to a client: it shows nothing of its insides, and the log holds it whole."""
     log("failed", {"id": request_id}, level=logging.ERROR, failed=error)
     return Failure(500, f"the gateway failed; its log says more under {request_id}", "gateway_failed")
+
+
+def _for_clients(error: ProviderError) -> str:
+    """The error without the upstream's address, and without a page of HTML that a proxy answered with."""
+    return _ADDRESS.sub("the upstream", _PAGE.sub("", str(error)))
 
 
 def _timed_out(error: BaseException | None) -> bool:
@@ -85,10 +106,12 @@ def failure_of(error: ToolspeakError) -> Failure:
     """The failure that an error of ours is to a client."""
     match error:
         case ProviderError(code="authentication" | "quota"):
-            return Failure(502, f"{_OWN_ACCOUNT} {error}", _CODES[error.code])
+            return Failure(
+                502, f"{_OWN_ACCOUNT} {_for_clients(error)}", _CODES[error.code], cause=f"{_OWN_ACCOUNT} {error}"
+            )
         case ProviderError():
             status = 504 if _timed_out(error) else _STATUSES[error.code]
-            return Failure(status, str(error), _CODES[error.code], error.retry_after)
+            return Failure(status, _for_clients(error), _CODES[error.code], error.retry_after, cause=str(error))
         case UnknownModel():
             return Failure(404, str(error), "model_not_found")
         case FormatError():

@@ -6,9 +6,13 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
+from contextvars import ContextVar
 
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.sse import json_bytes
+
+REQUEST_ID: ContextVar[str] = ContextVar("REQUEST_ID", default="")
+"""Of the request that is answered, for every line that is logged meanwhile, whoever logs it."""
 
 LOG = logging.getLogger("toolspeak.gateway")
 
@@ -22,6 +26,7 @@ class JsonLines(logging.Formatter):
             "time": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "event": record.getMessage(),
+            **({"id": REQUEST_ID.get()} if REQUEST_ID.get() else {}),
             **getattr(record, "fields", {}),
         }
         if record.exc_info:

@@ -37,8 +37,9 @@ def status_error(address: str, status: int, headers: Mapping[str, str], body: by
     text = body.decode("utf-8", "replace")
     found = read_error(_error_of(text), status)
     told = found.told or shortened(text, QUOTED_CHARACTERS)
-    remedy = found.remedy
+    remedy, code = found.remedy, found.code
     if status < 400:
+        code = "ill_formed"
         where = headers.get("location", "")[:QUOTED_CHARACTERS]
         remedy = f"The server redirects to {where!r}: set the base URL to where the API is."
     named = wait_of(headers, now)
@@ -52,7 +53,7 @@ def status_error(address: str, status: int, headers: Mapping[str, str], body: by
         f"{address} answered HTTP {status}{quoted}. {remedy}",
         status=status,
         retryable=retryable,
-        code=found.code,
+        code=code,
         retry_after=wait if retryable else None,
         unread=found.unread,
     )
