@@ -99,3 +99,35 @@ def test_two_that_make_the_schema_at_once_make_one(postgres_url):
             await journal.aclose()
 
     asyncio.run(main())
+
+
+def test_connections_that_are_cut_again_and_again_are_told_as_the_journals_failure(postgres_url):
+    """Also where they are cut in the middle of a transaction's beginning or end."""
+    journal = PostgresJournal(postgres_url, schema="cut")
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'toolspeak'"
+    failed = []
+
+    async def main():
+        ended = asyncio.Event()
+
+        async def write_on():
+            while not ended.is_set():
+                try:
+                    await write(journal, a_run(new_id()))
+                except JournalError as error:
+                    failed.append(str(error))
+
+        connection = await asyncpg.connect(postgres_url)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(4):
+                tasks.create_task(write_on())
+            while len(failed) < 100:
+                await connection.execute(cut)
+            ended.set()
+        await connection.close()
+        run_id = new_id()
+        await write(journal, a_run(run_id))
+        assert await journal.read(run_id)
+
+    use(journal, main)
+    assert all("postgresql:///postgres" in each for each in failed)

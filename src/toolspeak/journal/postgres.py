@@ -55,6 +55,7 @@ _REMEDIES: Sequence[tuple[type[BaseException], str]] = (
     (asyncpg.InvalidCatalogNameError, "make the database first (createdb)"),
     (asyncpg.DataCorruptedError, "the server's data is damaged: restore it from a backup"),
     (asyncpg.TooManyConnectionsError, "the server has no connection left: raise max_connections, or lower pool_size"),
+    (asyncpg.InternalClientError, "the connection was cut: try again, and see the server's log"),
     (OSError, "check that the server runs and can be reached there"),
     (TimeoutError, "the server did not answer in time: check that it runs and can be reached"),
 )
@@ -112,7 +113,7 @@ class PostgresJournal(SqlJournal):
                 yield connection
         except _AGAIN as error:
             raise _AgainError(self._problem(error)) from error
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise JournalError(self._problem(error)) from error
 
     def _problem(self, error: BaseException) -> str:
