@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from mcp_helpers import program, traces
+import pytest
+from mcp_helpers import PATIENT, is_running, program, traced, traces
 
-from forked import completed_text
+from forked import Command, completed_text
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
 
@@ -83,3 +86,25 @@ def test_who_uses_no_server_loads_no_sdk(tmp_path):
     code = "import sys, toolspeak.cli.main, toolspeak.mcp; print({'mcp', 'jsonschema_rs'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends signals as Unix has them")
+def test_a_second_interrupt_leaves_no_server_running(tmp_path):
+    """The first has told it to end, which it takes its time for."""
+    _, model = files(tmp_path, ("s__ask", {}))
+    hung = Path(__file__).with_name("hung_server.py")
+    server = {"command": sys.executable, "args": [str(hung), str(tmp_path)]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"s": server}}), encoding="utf-8")
+    arguments = ["run", "x", "--model", model, "--mcp", "mcp.json", "--approve", "all", "--journal", "none"]
+    with (tmp_path / "said").open("wb") as said, open(os.devnull, "rb") as nothing:
+        streams = (nothing.fileno(), said.fileno(), said.fileno())
+        command = Command(arguments, cwd=tmp_path, streams=streams, session=True)
+        try:
+            asyncio.run(traced(tmp_path, "waiting"))
+            command.send_signal(signal.SIGINT)
+            asyncio.run(traced(tmp_path, "told"))
+            command.send_signal(signal.SIGINT)
+            assert command.wait(PATIENT) == 130
+        finally:
+            command.kill()
+    assert not any(is_running(int(pid)) for pid in traces(tmp_path, "starts"))
