@@ -21,7 +21,7 @@ from toolspeak.dialects.markers import Found, Verdict, without_frames
 from toolspeak.dialects.openings import Alone
 from toolspeak.dialects.quotes import Kind, is_mention, not_run, spoken
 from toolspeak.dialects.scan import MAX_CANDIDATE
-from toolspeak.dialects.thoughts import MOST_UNREAD
+from toolspeak.dialects.thoughts import LONGEST_UNREAD, MOST_UNREAD
 
 
 class TextParser(ExampleParser):
@@ -43,7 +43,7 @@ class TextParser(ExampleParser):
         size, unread = len(chunk), self._unread
         self._position += size
         unread.append(chunk)
-        if size > MOST_UNREAD or len(unread) > MOST_UNREAD:
+        if size > LONGEST_UNREAD or len(unread) > MOST_UNREAD:
             self._read_up()
         return [self._text_kind(chunk)]
 

@@ -27,10 +27,10 @@ from toolspeak.dialects.quotes import goes_on, is_mention
 from toolspeak.dialects.scan import MAX_CANDIDATE
 from toolspeak.dialects.turn_parser import TurnParser
 
-MOST_UNREAD = 256
-"""Pieces of text that are kept to be read when somebody asks."""
+MOST_UNREAD, LONGEST_UNREAD = 128, 64
+"""Pieces of text that are kept to be read when somebody asks, and characters of one."""
 
-MOST_UNCUT = 1 << 16
+MOST_UNCUT = 1 << 13
 """Characters of text that are kept besides those of `end_of`."""
 
 
@@ -269,7 +269,7 @@ class ThinkingParser(TurnParser):
         if stop > start:
             piece = text[start:stop]
             self._unread.append(piece if read_as is None else read_as)
-            if len(self._unread) > MOST_UNREAD or len(piece) > MOST_UNREAD:
+            if len(self._unread) > MOST_UNREAD or len(piece) > LONGEST_UNREAD:
                 self._read_up()
             if kind is TextDelta:
                 if self._silent and not piece.isspace():
