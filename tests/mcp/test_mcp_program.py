@@ -51,7 +51,7 @@ def test_a_line_that_never_ends_ends_the_connection(tmp_path):
     assert "whether the call took effect is not known (it wrote a line of more than 16777216 bytes)" in result.text
 
 
-def test_a_server_that_asks_and_does_not_read_is_not_heard_any_more(tmp_path):
+def test_a_server_that_asks_and_does_not_read_is_not_heard_any_more(tmp_path, caplog):
     """Each of its questions is answered, and the answers would fill the memory."""
 
     async def main():
@@ -62,3 +62,4 @@ def test_a_server_that_asks_and_does_not_read_is_not_heard_any_more(tmp_path):
     told, heard = asyncio.run(main())
     assert "did not finish within 2 seconds" in told
     assert not heard
+    assert "gave up" not in caplog.text  # to tell it that the call is cancelled, which took 5 seconds

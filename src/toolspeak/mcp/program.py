@@ -129,8 +129,10 @@ class Sent(_Stream):
         self.few.set()
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Returns once there is room for more. Raises anyio.BrokenResourceError."""
+        """Returns once there is room for more; a notification is not waited for. Raises anyio.BrokenResourceError."""
         self._writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        if isinstance(item.message, jsonrpc.JSONRPCNotification):
+            return  # that a call is cancelled, say: whoever cancels must not wait for a server that does not read
         self._waiting += 1
         if self._waiting >= _UNREAD:
             self.few.clear()
