@@ -6,12 +6,16 @@ import asyncio
 import gzip
 import json
 import zlib
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from loopback_server import Exchange, serve
 from mcp_helpers import call, connected
 
 from toolspeak.mcp import HttpServer
+from toolspeak.mcp.bounded import DEEPEST, TOO_DEEP, Cutter
 
 MIB = 1024 * 1024
 TOOL = {"name": "ask", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True, "openWorldHint": False}}
@@ -22,8 +26,8 @@ async def send(exchange: Exchange, body: bytes, kind: str = "application/json", 
     await exchange.send(b"HTTP/1.1 200 OK\r\n" + head.encode() + body)
 
 
-def answers(body: bytes, kind: str, packed: str):
-    """A server whose answer to a call is this; `{id}` in it is the call's."""
+def answers(body: bytes, kind: str, packed: str, *tools: Any):
+    """A server whose answer to a call is this; `{id}` in it is the call's. `tools` stand in its listing, too."""
 
     async def answer(exchange: Exchange) -> None:
         if not exchange.request_line.startswith("POST"):
@@ -36,7 +40,7 @@ def answers(body: bytes, kind: str, packed: str):
                 version = asked["params"]["protocolVersion"]
                 result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
             case "tools/list":
-                result = {"tools": [TOOL]}
+                result = {"tools": [TOOL, *tools]}
             case "tools/call":
                 packers = {"gzip": gzip.compress, "deflate": zlib.compress}
                 told = body.replace(b"{id}", str(asked["id"]).encode())
@@ -49,7 +53,11 @@ def answers(body: bytes, kind: str, packed: str):
             case _:
                 await exchange.send(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
                 return
-        await send(exchange, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode())
+        told = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
+        if tools and kind == "text/event-stream":
+            await send(exchange, b': say "\n\nevent: message\ndata: ' + told + b"\n\n", kind)
+        else:
+            await send(exchange, told)
 
     return answer
 
@@ -88,3 +96,59 @@ def test_an_event_of_far_too_many_bytes_is_ended(packed):
 
 def test_an_answer_packed_in_a_way_that_was_not_asked_for_is_told():
     assert "packed with 'br', which was not asked for" in asked(GOOD, packed="br")
+
+
+def nested(depth: int) -> Any:
+    schema: Any = {"type": "string", "description": 'a "quoted" \\ [{'}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("depth", [64, 120, 150])
+def test_a_schema_that_is_too_deep_leaves_out_that_tool_alone(kind: str, depth: int):
+    listed = [{**TOOL, "name": "deep", "inputSchema": nested(depth)}, {**TOOL, "name": "last"}]
+    good = GOOD if kind == "application/json" else b"data: " + GOOD + b"\n\n"
+
+    async def main():
+        async with (
+            serve(answers(good, kind, "identity", *listed)) as server,
+            connected(HttpServer("s", f"{server.base_url}/mcp")) as servers,
+        ):
+            return [tool.name for tool in servers.tools], servers.left_out, (await call(servers.tools, "s__ask")).text
+
+    names, left_out, told = asyncio.run(main())
+    assert {*names} == {"s__ask", "s__last"}
+    assert ["deep" in str(each) and "more than 128 deep" in str(each) for each in left_out] == [True]
+    assert told == "fine"
+
+
+@given(
+    st.recursive(st.text(st.sampled_from('a"\\[{}]\n,')) | st.none(), lambda inner: st.lists(inner) | st.lists(inner)),
+    st.integers(1, 7),
+)
+def test_what_is_not_too_deep_passes_as_it_is_in_every_cut(value: Any, size: int):
+    for text in (json.dumps(value).encode(), json.dumps(value, indent=1).encode()):
+        cutter = Cutter()
+        assert b"".join(cutter.cut(text[i : i + size]) for i in range(0, len(text), size)) == text
+
+
+@given(st.integers(1, 3), st.integers(0, 2), st.sampled_from([1, 2, 7, 1 << 20]))
+def test_what_is_too_deep_is_cut_alone(beside: int, below: int, size: int):
+    deep: Any = ["x"]
+    for _ in range(DEEPEST + below):
+        deep = [*["]["] * beside, deep, 5]
+    text = json.dumps({"a": deep, "b": [1, {"c": "d"}]}).encode()
+    for again in (text, text + b'\n\n: "[\n\n' + text):
+        cutter = Cutter()
+        cut = b"".join(cutter.cut(again[i : i + size]) for i in range(0, len(again), size))
+        read = json.loads(cut[-len(cut) if again is text else cut.index(b"\n\n{") + 2 :])
+        assert read["b"] == [1, {"c": "d"}]
+        assert depth_of(read) <= DEEPEST
+        assert TOO_DEEP.decode().strip('"') in json.dumps(read)
+
+
+def depth_of(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)

@@ -1,9 +1,13 @@
-"""What a server over HTTP answers, unpacked here and ended where it is too long: the SDK holds a whole answer in
-memory, and 4 MB of zeros packed by gzip are 4 GB."""
+"""What a server over HTTP answers, unpacked here, ended where it is too long, and cut where it is nested too deep.
+
+The SDK holds a whole answer in memory, and 4 MB of zeros packed by gzip are 4 GB. A message with JSON of more than 200
+levels it drops, so that whoever asked waits for ever.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import AsyncIterator
 from typing import cast
@@ -15,6 +19,11 @@ MAX_ANSWER = 16 * 1024 * 1024
 
 ENCODINGS = "gzip, deflate"
 """What a server may pack its answers with."""
+
+DEEPEST = 190
+"""Levels of JSON that pass, the message's own among them. A tool's schema may have `incoming.MAX_DEPTH`."""
+
+TOO_DEEP = b'"(what stood here was nested too deep)"'
 
 _PIECE = 64 * 1024
 _EITHER = 32 + zlib.MAX_WBITS  # gzip and zlib are told from their first bytes
@@ -36,11 +45,12 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
+        cutter = Cutter()
         async for piece in self._pieces():
             size += len(piece)
             if self._longest is not None and size > self._longest:
                 raise httpx2.DecodingError(f"the server's answer has more than {self._longest} bytes")
-            yield piece
+            yield cutter.cut(piece)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         if self._packed == "identity":
@@ -63,3 +73,56 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+_OUTSIDE = re.compile(rb'["\[\]{}\n]')
+_IN_TEXT = re.compile(rb'["\\\n]')
+
+
+class Cutter:
+    """Puts `TOO_DEEP` in the place of each value of JSON below `DEEPEST` levels, in a text that comes in pieces.
+
+    A blank line begins anew: it ends an event of a stream, whose other lines need not be JSON.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_text = False
+        self._escaped = False  # the next byte of a text means nothing
+        self._blank = True  # the line has no byte so far
+
+    def cut(self, piece: bytes) -> bytes:
+        kept: list[bytes] = []
+        at = start = 0  # from `start` on nothing of the piece has left
+        while at < len(piece):
+            if self._escaped:
+                self._escaped, at = False, at + 1
+                continue
+            found = (_IN_TEXT if self._in_text else _OUTSIDE).search(piece, at)
+            stop = found.start() if found else len(piece)
+            self._blank = self._blank and not piece[at:stop].strip(b"\r")
+            if found is None:
+                break
+            byte, at = found[0], found.end()
+            if byte == b"\n":
+                if self._blank:
+                    if self._depth > DEEPEST:
+                        start = stop
+                    self._depth, self._in_text = 0, False
+                self._blank = True
+                continue
+            self._blank = False
+            if self._in_text or byte == b'"':
+                self._escaped = byte == b"\\"
+                self._in_text = self._in_text != (byte == b'"')
+            elif byte in b"[{":
+                self._depth += 1
+                if self._depth == DEEPEST + 1:
+                    kept += (piece[start:stop], TOO_DEEP)
+            else:
+                self._depth = max(self._depth - 1, 0)
+                if self._depth == DEEPEST:
+                    start = at
+        if self._depth <= DEEPEST:
+            kept.append(piece[start:])
+        return b"".join(kept)
