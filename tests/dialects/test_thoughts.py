@@ -211,6 +211,21 @@ def test_where_reasoning_stays_in_the_text(dialect: Dialect, opened: str, closed
         assert not [delta for delta in deltas if isinstance(delta, CallMalformed | ReasoningDelta)]
 
 
+@each_enclosing
+def test_thoughts_behind_calls_that_stay_text_are_all_of_one_kind_in_every_cut(
+    dialect: Dialect, opened: str, closed: str
+):
+    """What was held back until it was no call left as text, where the text beside it is set aside."""
+    call = written(dialect, "read")
+    text = f"{call}{opened}{call[: len(call) // 2]}no"
+    read: list[object] = []
+    for pieces in ([text], list(chunks(text, 1)), list(chunks(text, 4)), *every_split(text)):
+        parser = open_parser(dialect, TOOLS, keep_reasoning=True)
+        deltas = [delta for piece in pieces for delta in parser.feed(piece)]
+        read.append(join_deltas([*deltas, *parser.close("stop")]))
+        assert read[-1] == read[0], pieces
+
+
 # --- What a draft is ----------------------------------------------------------------------------
 
 HERMES = get_dialect("hermes")

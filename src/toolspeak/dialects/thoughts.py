@@ -322,7 +322,9 @@ class ThinkingParser(TurnParser):
         self._forget_seen()
         if self._reasoning_kind is TextDelta:
             self._said, self.shown_chars = True, self.shown_chars + len(text)
-        out.append(self._reasoning_kind(text))
+            out.append(self._text_kind(text))
+        else:
+            out.append(ReasoningDelta(text))
 
     def _leave(self, out: list[Delta]) -> None:
         """Reasoning ends, and what stood in it was not meant."""
