@@ -64,7 +64,8 @@ def reads_alone(dialect: Dialect, text: str, calls: int) -> bool:
     """Whether the calls of a turn are all read without the free text in front of them."""
     for at in range(len(text)):
         alone = read_turn(dialect, text[at:], TOOLS).calls
-        if len(alone) >= calls and not any(isinstance(call, MalformedCall) for call in alone):
+        broken = {call.code for call in alone if isinstance(call, MalformedCall)}
+        if len(alone) >= calls and broken <= {"duplicate_key"}:
             return True
     return False
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from growth import LINEAR
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallStarted, ForgedResults, TextDelta
 from toolspeak.data.messages import FinishReason, MalformedCall, Message, TextPart, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn
 from toolspeak.testing import (
     CheckedParser,
@@ -640,3 +641,17 @@ def test_prose_between_calls_is_set_aside_and_an_end_marker_may_stand_twice(name
             {"file": "b"},
         ]
         assert (turn.text.strip(), turn.aside.split()) == ("", aside.split() * 2)
+
+
+@pytest.mark.parametrize("name", ["Web Search", "über mich!", "a b" + " c" * 30])
+@pytest.mark.parametrize("dialect", ["kimi-k2", "mistral-args", "deepseek-v3"])
+def test_a_tool_whose_name_has_spaces_is_looked_for_in_every_cut(dialect: str, name: str):
+    """Where its call lost the marker in front: the beginning of such a name was text already."""
+    tools = [ToolSpec(name, "", {"type": "object", "properties": {"q": {"type": "string"}}})]
+    for text in (
+        f"me>functions.{name}:0<|tool_call_argument_begin|>",
+        f'functions.{name}:0<|tool_call_argument_begin|>{{"q": "x"}}',
+        f'I look.\n{name}[ARGS]{{"q": "x"}}',
+        f'{name}<｜tool▁sep｜>{{"q": "x"}}',
+    ):
+        check_splits(get_dialect(dialect), text, tools)

@@ -40,13 +40,25 @@ _NOT_AN_OBJECT = Problem("arguments_not_object", "the arguments must be one JSON
 
 
 _NAME_CHAR = r"[\w./-]"
+_NESTED = 64  # groups in each other: as long as a name may be for OpenAI; Python's compiler takes over a hundred
+_OTHER_CHAR = re.compile(rf"(?!{_NAME_CHAR}).", re.DOTALL)
 
 
 def one_of(names: Sequence[str], before: str = "") -> re.Pattern[str]:
     """One of these names, whole, or the beginning of one where the text ends; maybe with a word `before` it."""
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or NAME
     before = f"(?:{re.escape(before)})?+" if before else ""
-    return re.compile(rf"{before}(?:{known})(?!{_NAME_CHAR}|\Z)|{_NAME_CHAR}{{1,{MAX_NAME}}}+\Z")
+    begun = "".join(
+        rf"|{before}{re.escape(name[: other.end()])}{_begun(name[other.end() :][:_NESTED])}\Z"
+        for name in names
+        if (other := _OTHER_CHAR.search(name))
+    )
+    return re.compile(rf"{before}(?:{known})(?!{_NAME_CHAR}|\Z)|{_NAME_CHAR}{{1,{MAX_NAME}}}+\Z{begun}")
+
+
+def _begun(text: str) -> str:
+    """The pattern of the beginnings of a text."""
+    return "".join(f"(?:{re.escape(char)}" for char in text) + ")?" * len(text)
 
 
 def first_of(words: Sequence[str]) -> str:
