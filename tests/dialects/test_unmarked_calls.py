@@ -119,9 +119,10 @@ def test_a_call_without_a_name_is_told_beside_a_good_one(dialect: Dialect):
         check_splits(dialect, reply.replace(name, ""), TOOLS, splits=[list(reply.replace(name, ""))])
 
 
-def test_a_harmony_call_without_tokens_is_found_behind_what_only_begins_as_one():
+@pytest.mark.parametrize("start", ["", "<| ", "a <| b <|other|> ", "`<|end|>` is no token there. "])
+def test_a_harmony_call_without_tokens_is_found_behind_what_only_begins_as_one(start: str):
     harmony = get_dialect("harmony")
-    reply = 'I use to=fu and to=functions.reader, then:\ncommentary to=functions.read json{"file": "a"}'
+    reply = f'{start}I use to=fu and to=functions.reader, then:\ncommentary to=functions.read json{{"file": "a"}}'
     check_splits(harmony, reply, TOOLS, splits=[list(reply), *([reply[:at], reply[at:]] for at in range(len(reply)))])
     (call,) = read_turn(harmony, reply, TOOLS).calls
     assert isinstance(call, ToolCall)

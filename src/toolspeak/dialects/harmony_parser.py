@@ -197,7 +197,13 @@ class HarmonyParser(TurnParser):
 
     def _before_bare(self, text: str, position: int, out: list[Delta]) -> int | None:
         """In text: a call without tokens, if one may begin before any token does."""
-        token = text.find("<|", position)
+        token, quoting, seen = position, self._quoting, position
+        while (token := text.find("<|", token)) >= 0:
+            quoting, seen = in_code(quoting, text, seen, token), token
+            ends = _TOKEN.match(text, token)
+            if not quoting and ((ends and ends[0] in (*_ENDS, *_STARTS)) or _cut_token(text, token) == token):
+                break
+            token += 2
         quoting, seen = self._quoting, position
         for found in BEGINNING.finditer(text, position, len(text) if token < 0 else token):
             at = found.start()
