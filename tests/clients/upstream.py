@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loopback_server import STREAM_HEAD, Exchange, chunked, event
+from program_turns import PROGRAM_ANSWER, PROGRAM_CALLS, PROGRAM_TURNS
 
 USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 
@@ -77,6 +78,7 @@ ANSWERS = {
     f"{ANSWER}<|return|>",
 }
 NATIVE = "native"
+TOPICS = "|".join(topic[1:] for topic in (*CALLS, *FAULTS, *PROGRAM_CALLS))
 DIALECTS = (*FIRST_TURNS, NATIVE)
 
 
@@ -88,20 +90,25 @@ def pieces(text: str | bytes, sizes: Sequence[int]) -> Iterator[Any]:
         at, turn = at + size, turn + 1
 
 
-def native_calls(task: str) -> list[dict[str, Any]]:
+def native_calls(topic: str, said_before: int = 0) -> list[dict[str, Any]]:
+    calls = PROGRAM_CALLS[topic][said_before] if topic in PROGRAM_CALLS else CALLS[topic]
     return [
-        {"id": f"up_{at}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-        for at, (name, arguments) in enumerate(CALLS[task])
+        {
+            "id": f"up_{said_before}_{at}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
+        for at, (name, arguments) in enumerate(calls)
     ]
 
 
-def native_deltas(task: str) -> Iterator[dict[str, Any]]:
+def native_deltas(topic: str, said_before: int) -> Iterator[dict[str, Any]]:
     """As llama-cpp-python streams calls: id and name in every chunk, beside a null role and nothing for content."""
     yield {"role": "assistant", "content": None}
-    if task == "#one":
+    if topic == "#one":
         for piece in pieces(LOOK, (3, 1)):
             yield {"content": piece}
-    for at, call in enumerate(native_calls(task)):
+    for at, call in enumerate(native_calls(topic, said_before)):
         for piece in pieces(call["function"]["arguments"], (1, 5, 2)):
             told = {**call, "index": at, "function": {"name": call["function"]["name"], "arguments": piece}}
             yield {"role": None, "content": None, "tool_calls": [told]}
@@ -123,7 +130,7 @@ class Upstream:
         body = exchange.json
         # The task may come as a text or as parts; who says none gets one call.
         users = [message["content"] for message in body["messages"] if message["role"] == "user"]
-        task, topic = next(iter(re.findall(r"((#\w+) [\w-]+)", json.dumps(users))), ("#one", "#one"))
+        task, topic = next(iter(re.findall(rf"((#(?:{TOPICS})) [\w-]+)", json.dumps(users))), ("#one", "#one"))
         self.asked.setdefault(task, []).append(body)
         said_before = sum(message["role"] == "assistant" for message in body["messages"])
         if topic in FAULTS and "days of rain" in json.dumps(body["messages"][-1]):
@@ -150,15 +157,18 @@ class Upstream:
     def _text(self, dialect: str, topic: str, said_before: int) -> str:
         if topic in FAULTS:
             return FAULTS[topic][said_before]
+        if topic in PROGRAM_CALLS:
+            return PROGRAM_TURNS[dialect][topic][said_before]
         return ANSWERS[dialect] if said_before else FIRST_TURNS[dialect][topic]
 
     def _deltas(self, dialect: str, topic: str, said_before: int) -> tuple[Iterator[dict[str, Any]], str]:
         if dialect != NATIVE:
             cut = pieces(self._text(dialect, topic, said_before), (3, 1, 4, 1, 5))
             return ({"content": piece} for piece in cut), "stop"
-        if said_before:
-            return ({"content": piece} for piece in pieces(ANSWER, (3, 1))), "stop"
-        return native_deltas(topic), "tool_calls"
+        if said_before >= len(PROGRAM_CALLS.get(topic, (0,))):
+            answer = PROGRAM_ANSWER if topic in PROGRAM_CALLS else ANSWER
+            return ({"content": piece} for piece in pieces(answer, (3, 1))), "stop"
+        return native_deltas(topic, said_before), "tool_calls"
 
     def _message(self, dialect: str, topic: str, said_before: int) -> tuple[dict[str, Any], str]:
         if dialect != NATIVE or said_before:
