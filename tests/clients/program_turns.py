@@ -36,9 +36,9 @@ PROGRAM_TURNS: dict[str, dict[str, list[str]]] = {
         ],
         "#claude": [
             (
-                '<tool_call>\n{"name": "Bash", "arguments": {"command": "printf \'one\\\\ntwo\\\\n\' > notes.txt && cat '
-                'notes.txt", "description": "Write notes"}}\n</tool_call>\n<tool_call>\n{"name": "Bash", "arguments": '
-                '{"command": "echo ä \'<b>\'"}}\n</tool_call>'
+                '<tool_call>\n{"name": "Bash", "arguments": {"command": "printf \'one\\\\ntwo\\\\n\' > notes.txt && '
+                'cat notes.txt", "description": "Write notes"}}\n</tool_call>\n<tool_call>\n'
+                '{"name": "Bash", "arguments": {"command": "echo ä \'<b>\'"}}\n</tool_call>'
             ),
             (
                 'Now the other.\n<tool_call>\n{"name": "Write", "arguments": {"file_path": "more.txt", "content": '
@@ -59,8 +59,8 @@ PROGRAM_TURNS: dict[str, dict[str, list[str]]] = {
         "#claude": [
             (
                 f"<tool_call>\n<function=Bash>\n<parameter=command>\n{_WRITE}\n</parameter>\n<parameter=description>\n"
-                "Write notes\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=Bash>\n<parameter=command>\n"
-                "echo ä '<b>'\n</parameter>\n</function>\n</tool_call>"
+                "Write notes\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=Bash>\n"
+                "<parameter=command>\necho ä '<b>'\n</parameter>\n</function>\n</tool_call>"
             ),
             (
                 "Now the other.\n\n<tool_call>\n<function=Write>\n<parameter=file_path>\nmore.txt\n</parameter>\n"
