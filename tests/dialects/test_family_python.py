@@ -167,6 +167,13 @@ def test_5_markers_inside_strings_are_content(dialect: Dialect, value: str):
         assert arguments(dialect, f'"{value}"') == value
 
 
+@pytest.mark.parametrize("text", ['"me', '"me and you", n=2)', "'it', r'b\\c')", 'x, "y z")'])
+def test_what_stands_behind_a_fault_leaves_as_no_argument(dialect: Dialect, text: str):
+    """In characters it did: a string without its argument's name was written behind the arguments before it."""
+    reply = written(dialect, ToolCall("1", "f", {"a": "x"})).partition(")")[0] + ", " + text
+    check_splits(dialect, reply, TOOLS, splits=[list(reply)])
+
+
 @each_dialect
 def test_8_a_call_that_is_cut_off_is_not_completed(dialect: Dialect):
     text = written(dialect, ToolCall("1", "write", {"content": "a'b\n", "file": "x"}), ToolCall("2", "ping", {}))

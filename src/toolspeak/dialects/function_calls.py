@@ -48,7 +48,7 @@ class FunctionCalls(Steps):
         return None
 
     def run(self) -> Run | None:
-        flow = self.flow() if self.problem is None else None
+        flow = self.flow() if self.problem is None and self._fault is None else None
         # The fragment that a chunk becomes may be six times as long (\u0000), and is what the cap counts.
         room = (self.caps.characters - self._size) // 6
         if flow is None or room <= 0:
