@@ -167,6 +167,7 @@ def test_5_markers_inside_strings_are_content(dialect: Dialect, value: str):
         assert arguments(dialect, f'"{value}"') == value
 
 
+@each_dialect
 @pytest.mark.parametrize("text", ['"me', '"me and you", n=2)', "'it', r'b\\c')", 'x, "y z")'])
 def test_what_stands_behind_a_fault_leaves_as_no_argument(dialect: Dialect, text: str):
     """In characters it did: a string without its argument's name was written behind the arguments before it."""
