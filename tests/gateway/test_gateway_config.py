@@ -15,7 +15,7 @@ from toolspeak.cli.serve import serve as serve_command
 from toolspeak.data.messages import Message
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.gateway.config import Bounds, Settings, Upstream, checked, read_config, upstream_of, with_server
-from toolspeak.gateway.keys import digest, keys_of, read_keys
+from toolspeak.gateway.keys import digest, keys_of, read_keys, unnamed
 from toolspeak.gateway.options import translated
 from toolspeak.gateway.routing import MAX_MODELS, Route, Router, UnknownModel
 from toolspeak.providers.http import Timeouts
@@ -159,7 +159,7 @@ def test_an_open_port_needs_a_key():
     upstreams = (Upstream(url="http://h/v1"),)
     with pytest.raises(UsageError, match="--api-keys"):
         checked(Settings(upstreams, host="0.0.0.0"))
-    checked(Settings(upstreams, host="0.0.0.0", keys=(digest("x" * 20),)))
+    checked(Settings(upstreams, host="0.0.0.0", keys=(unnamed(digest("x" * 20)),)))
     checked(Settings(upstreams, host="::1"))
     with pytest.raises(UsageError, match="two upstreams serve the model name 'a'"):
         checked(Settings((Upstream(("a",)), Upstream(("a", "b")))))
@@ -168,11 +168,11 @@ def test_an_open_port_needs_a_key():
 def test_keys(tmp_path: Path):
     path = tmp_path / "keys"
     path.write_text(f"# ours\n{'a' * 16}\n\nsha256:{digest('b' * 16).upper()} # theirs\n")
-    assert read_keys(path) == (digest("a" * 16), digest("b" * 16))
+    assert read_keys(path) == (unnamed(digest("a" * 16)), unnamed(digest("b" * 16)))
     assert keys_of({"TOOLSPEAK_API_KEYS": f"{'a' * 16}, sha256:{digest('b' * 16)}"}) == read_keys(path)
     assert keys_of({}) == ()
     path.write_text(f"{'a#' * 16} # a key may hold the sign\n")
-    assert read_keys(path) == (digest("a#" * 16),)
+    assert read_keys(path) == (unnamed(digest("a#" * 16)),)
     for text, problem in (
         ("short\n", ":1: an API key has 16"),
         ("\nsha256:12\n", ":2: sha256:"),

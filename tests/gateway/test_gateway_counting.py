@@ -11,7 +11,7 @@ from loopback_server import Answer, serve, whole
 from serving import TOOLS, at, gateway
 
 from toolspeak.data.messages import ImagePart, Message, TextPart
-from toolspeak.gateway.keys import digest
+from toolspeak.gateway.keys import digest, unnamed
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest
 
@@ -93,7 +93,10 @@ def test_what_is_wrong_is_told_as_anthropics_clients_read_it():
     async def run() -> list[Any]:
         overloaded = whole("429 Too Many Requests", b'{"error": {"message": "slow down"}}', "application/json")
         upstream = {"provider": "anthropic", "names": ("m",)}
-        async with serve(overloaded) as server, gateway(at(server, **upstream), keys=(digest("k" * 20),)) as served:
+        async with (
+            serve(overloaded) as server,
+            gateway(at(server, **upstream), keys=(unnamed(digest("k" * 20)),)) as served,
+        ):
             key = {"x-api-key": "k" * 20}
             sent = [({}, body()), (key, {**body(), "model": "x"}), (key, {"model": "m"}), (key, body())]
             found = [await served.client.post(PATH, json=each, headers=headers) for headers, each in sent]

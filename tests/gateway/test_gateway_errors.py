@@ -13,7 +13,7 @@ from loopback_server import STREAM_HEAD, chunked, event, says, serve, whole
 from serving import ENDPOINTS, at, events, gateway, in_turn, texts
 
 from toolspeak.gateway.config import Upstream
-from toolspeak.gateway.keys import digest
+from toolspeak.gateway.keys import digest, unnamed
 from toolspeak.gateway.logs import JsonLines
 
 CHAT = "/v1/chat/completions"
@@ -102,7 +102,7 @@ def test_tools_of_one_name_and_names_with_line_breaks_are_refused(path: str, nam
 
 def test_a_key_that_is_refused_is_counted_wherever_it_is_sent():
     async def run() -> str:
-        async with gateway(Upstream(url="http://127.0.0.1:9/v1"), keys=(digest("right" * 5),)) as served:
+        async with gateway(Upstream(url="http://127.0.0.1:9/v1"), keys=(unnamed(digest("right" * 5)),)) as served:
             for path in ("/v1/models", "/v1/nothing"):
                 refused = await served.client.get(path, headers={"authorization": "Bearer wrong"})
                 assert refused.status_code == 401

@@ -27,7 +27,7 @@ from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, read
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.config import Bounds, Upstream
-from toolspeak.gateway.keys import digest
+from toolspeak.gateway.keys import digest, unnamed
 from toolspeak.providers.http import Timeouts
 from toolspeak.wire.base import ModelRequest
 
@@ -421,7 +421,10 @@ def test_who_is_let_in():
     ]
 
     async def run():
-        async with serve(in_turn()) as server, gateway(at(server, names=("m",)), keys=(digest(key),)) as served:
+        async with (
+            serve(in_turn()) as server,
+            gateway(at(server, names=("m",)), keys=(unnamed(digest(key)),)) as served,
+        ):
             for headers, status in asked:
                 for path in ("/v1/models", "/metrics"):
                     assert (await served.client.get(path, headers=headers)).status_code == status, headers
@@ -538,7 +541,7 @@ def test_the_log_tells_of_a_request_and_not_what_was_said(caplog):
 
     async def run(**more):
         answer = in_turn(texts(*pieces(written("hermes", *CALLS), 4)))
-        keys = (digest("k" * 20),)
+        keys = (unnamed(digest("k" * 20)),)
         async with serve(answer) as server, gateway(at(server, dialect="hermes"), keys=keys, **more) as served:
             headers = {"authorization": f"Bearer {'k' * 20}"}
             response = await served.client.post(CHAT, json=body(), headers=headers)

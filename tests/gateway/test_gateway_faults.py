@@ -53,7 +53,7 @@ class OneRoute:
         self._route = route
 
     @contextmanager
-    def route(self, _model: str) -> Generator[Route]:
+    def route(self, _model: str, _allows: object) -> Generator[Route]:
         yield self._route
 
     async def aclose(self) -> None:

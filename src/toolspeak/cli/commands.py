@@ -12,6 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("show:diff", "Show where two runs parted."),
     "exec": ("exec:execute", "Run the calls of one model reply."),
     "grammar": ("grammar:grammar", "Print the grammar of one model turn."),
+    "keys": ("keys:keys", "Make an API key for a client of the gateway."),
     "parse": ("parse:parse", "Print what the runtime sees in one model reply."),
     "resume": ("resume:resume", "Go on with a run."),
     "rules": ("rules:rules", "List or revoke the rules that approve calls."),

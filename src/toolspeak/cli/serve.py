@@ -126,7 +126,7 @@ def serve(
     if log_content:
         settings = replace(settings, log_content=True)
     file = api_keys or found.server.get("api_keys")
-    keys = (*keys_of(os.environ), *(read_keys(file) if file else ()))
+    keys = (*found.keys, *keys_of(os.environ), *(read_keys(file) if file else ()))
     settings = checked(replace(settings, keys=keys, tools=_tools(found.tools, tools, approve_tools)))
     _server().serve(settings, _tell)
 
@@ -151,7 +151,7 @@ def _upstreams(upstream: str | None, config: str | None, told: dict[str, Any]) -
         if upstream is not None or told:
             named = ", ".join(["upstream", *told] if upstream is not None else told)
             raise UsageError(f"say --config or {named}, not both: the file says it for each model")
-        return read_config(config)
+        return read_config(config, os.environ)
     if upstream is None:
         raise UsageError(_NOTHING_TO_SERVE)
     kind = told.pop("provider", None)

@@ -29,7 +29,7 @@ from toolspeak.gateway.http import (
     retry_headers,
     send_whole,
 )
-from toolspeak.gateway.keys import admitted
+from toolspeak.gateway.keys import Key, admitted
 from toolspeak.gateway.logs import REQUEST_ID, log
 from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
 from toolspeak.gateway.models import listed_models, unreachable
@@ -81,13 +81,17 @@ class Request:
     model: str = ""
     stream: bool = False
     status: int = 0
-    key: str | None = None
+    key: Key | None = None
     ran_tools: bool = False
     facts: dict[str, object] = field(default_factory=dict[str, object])
 
     @property
     def path(self) -> str:
         return self.scope["path"]
+
+    def allows(self, model: str) -> bool:
+        """Whether the client may know of a model."""
+        return self.key is None or self.key.allows(model)
 
     @property
     def headers(self) -> Headers:
@@ -177,6 +181,8 @@ class Gateway:
             await self._models(request, path.removeprefix("/v1/models").removeprefix("/"))
         elif path == "/metrics":
             self._expect(method, "GET")
+            if request.key is not None and not request.key.metrics:
+                raise Failure(403, "this key may not read /metrics: its table [[key]] has no metrics = true", "metrics")
             await request.respond(200, self.metrics.text(), content_type=CONTENT_TYPE.encode())
         else:
             known = ", ".join([*FORMATS, COUNT_TOKENS, "/v1/models", "/healthz", "/readyz", "/metrics"])
@@ -202,6 +208,8 @@ class Gateway:
                     "the gateway wants an API key of its own: Authorization: Bearer KEY, or x-api-key",
                     "invalid_api_key",
                 )
+            if request.key.expires is not None and request.key.expires <= time.time():
+                raise Failure(401, f"the API key {request.key.name!r} has expired", "expired_api_key")
         elif _host(header(request.scope, b"host")) not in self._hosts:
             # A page whose name leads to this machine (DNS rebinding) could ask in its reader's name.
             raise Failure(
@@ -235,7 +243,7 @@ class Gateway:
             if asked.request.tools:
                 asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
             request.model, request.stream = asked.model, asked.stream
-            with self.router.route(asked.model) as route:
+            with self.router.route(asked.model, request.allows) as route:
                 yield asked, route
 
     async def _ask(self, request: Request) -> None:
@@ -275,7 +283,7 @@ class Gateway:
         self.metrics.count_turn(labels[1], answering.route.dialect, answering.report)
 
     async def _models(self, request: Request, wanted: str) -> None:
-        names = await listed_models(self.router)
+        names = filter(request.allows, await listed_models(self.router))
         rows = [{"id": name, "object": "model", "created": 0, "owned_by": "toolspeak"} for name in names]
         if not wanted:
             await request.respond(200, json_bytes({"object": "list", "data": rows}))
@@ -349,7 +357,7 @@ class Gateway:
                 "status": request.status,
                 "seconds": round(seconds, 4),
                 "client": client[0] if client else None,
-                "key": request.key[:8] if request.key else None,
+                "key": request.key.name if request.key else None,
                 **request.facts,
             },
         )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast, get_args
 
 from toolspeak.data.messages import JSON
@@ -15,6 +16,7 @@ from toolspeak.data.protected import protect
 from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import UsageError, suggest
+from toolspeak.gateway.keys import Key, checked_keys, key_of_table
 from toolspeak.providers import PROVIDERS, Capabilities
 from toolspeak.providers.http import Timeouts
 from toolspeak.providers.retry import RETRIES
@@ -101,7 +103,7 @@ class ToolSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All of it. `keys` are SHA-256 digests (hex) of the API keys; without any, everybody is served.
+    """All of it. `keys` are the clients'; without any, everybody is served.
 
     `drain_seconds`: how long open streams may go on after SIGTERM. `ping_seconds`: after so long a silence a stream
     says that it is alive. `stall_seconds`: how long a client may read nothing of what waits for it. `grace_seconds`:
@@ -112,7 +114,7 @@ class Settings:
     upstreams: tuple[Upstream, ...]
     host: str = "127.0.0.1"
     port: int = 8665
-    keys: tuple[str, ...] = ()
+    keys: tuple[Key, ...] = ()
     bounds: Bounds = Bounds()
     workers: int = 1
     drain_seconds: float = 30.0
@@ -152,7 +154,8 @@ def checked(settings: Settings) -> Settings:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"two upstreams serve the model name {name!r}; give each its own")
-    return settings
+    keys = checked_keys(settings.keys, lambda model: any(each.serves(model) for each in settings.upstreams))
+    return replace(settings, keys=keys)
 
 
 def upstream_of(target: str, **rest: Any) -> Upstream:
@@ -184,15 +187,17 @@ _TOOL_FIELDS = {each.name for each in fields(ToolSettings)}
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """What a configuration file says: the upstreams, of `[server]` what it holds, and `[tools]`."""
+    """What a configuration file says: the upstreams, of `[server]` what it holds, `[tools]` and each `[[key]]`."""
 
     upstreams: tuple[Upstream, ...]
     server: Mapping[str, Any]
     tools: ToolSettings | None = None
+    keys: tuple[Key, ...] = ()
 
 
-def read_config(path: str | Path) -> FileSettings:
-    """The settings of a TOML file. Raises UsageError naming file, key and remedy."""
+def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType({})) -> FileSettings:
+    """The settings of a TOML file; the keys that it names by a variable are those of `environ`. Raises UsageError
+    naming file, key and remedy."""
     protect(path, "the gateway's configuration")
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -201,14 +206,18 @@ def read_config(path: str | Path) -> FileSettings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"the configuration {path} is no TOML: {error}") from error
     try:
-        _check_keys(table, {"server", "model", "tools"}, "")
+        _check_keys(table, {"server", "model", "tools", "key"}, "")
         models: Any = table.get("model")
         if not isinstance(models, list) or not models:
             raise UsageError("model: write a table [[model]] for each upstream, with name and upstream")
         upstreams = tuple(_upstream(row, f"model[{i}]") for i, row in enumerate(cast("list[Any]", models)))
         folder = Path(path).parent
         tools = _tools(table["tools"], folder) if "tools" in table else None
-        return FileSettings(upstreams, _server(table.get("server", {}), folder), tools)
+        rows: Any = table.get("key", [])
+        if not isinstance(rows, list):
+            raise UsageError("key: write a table [[key]] for each key, with name and sha256")
+        keys = tuple(key_of_table(row, f"key[{i}]", environ) for i, row in enumerate(cast("list[Any]", rows)))
+        return FileSettings(upstreams, _server(table.get("server", {}), folder), tools, keys)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 

@@ -1,22 +1,62 @@
-"""API keys: known by their digests alone, and by nothing else."""
+"""API keys of clients: who may ask, for which models, and how much. A key is known by its digest alone."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, date, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any, cast
 
-from toolspeak.errors import UsageError
+from toolspeak.errors import UsageError, suggest
 
 VARIABLE = "TOOLSPEAK_API_KEYS"
 """Keys in the environment, with commas between them; written as in a file."""
 
-_DIGEST = re.compile(r"sha256:([0-9a-fA-F]{64})")
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _COMMENT = re.compile(r"(^|\s)#.*")  # a key may hold the sign
 SHORTEST = 16
 """Characters that a key has at least: a digest of less is found by trying."""
+
+_SHOWN = 8
+"""Digits of its digest that name a key without a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A client's key. `digest` is its SHA-256 in hex. Logs, metrics and the table of usage call it `name`.
+
+    `models` are exact names or globs. `requests_per_minute`: in any 60 seconds. `streams`: answers under way at once,
+    streamed or whole. `tokens_per_day`: of input and output together, in a day of UTC. None: no limit. `expires`: Unix
+    seconds from which on the key is refused. `metrics`: it may read `/metrics`, which names all models and keys.
+    """
+
+    name: str
+    digest: str
+    models: tuple[str, ...] = ("*",)
+    requests_per_minute: int | None = None
+    streams: int | None = None
+    tokens_per_day: int | None = None
+    expires: float | None = None
+    metrics: bool = False
+
+    @property
+    def limited(self) -> bool:
+        return (self.requests_per_minute, self.streams, self.tokens_per_day) != (None, None, None)
+
+    def allows(self, model: str) -> bool:
+        """Whether the key may use a model of this name."""
+        return any(fnmatchcase(model, name) for name in self.models)
+
+
+def unnamed(known: str) -> Key:
+    """A key of which no more than its digest is configured: it may do everything."""
+    return Key(known[:_SHOWN], known, metrics=True)
 
 
 def digest(key: str) -> str:
@@ -24,9 +64,12 @@ def digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def read_keys(path: str | Path) -> tuple[str, ...]:
-    """The digests of a file's keys: a line holds a key, or `sha256:` and its digest in hex. `#` in front, or
-    behind a space, begins a comment.
+# --- files of keys, and the environment --------------------------------------------------------------------------
+
+
+def read_keys(path: str | Path) -> tuple[Key, ...]:
+    """A file's keys: a line holds a key, or `sha256:` and its digest in hex. `#` in front, or behind a space, begins a
+    comment.
 
     Raises UsageError naming the line.
     """
@@ -34,16 +77,16 @@ def read_keys(path: str | Path) -> tuple[str, ...]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the API keys of {path} cannot be read: {error}") from error
-    found = tuple(_read(line, f"{path}:{i + 1}") for i, line in enumerate(lines) if _written(line))
+    found = tuple(unnamed(_read(line, f"{path}:{i + 1}")) for i, line in enumerate(lines) if _written(line))
     if not found:
         raise UsageError(f"{path} holds no API key: write one a line, or sha256: and its digest")
     return found
 
 
-def keys_of(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The digests of the keys in the environment."""
+def keys_of(environ: Mapping[str, str]) -> tuple[Key, ...]:
+    """The keys in the environment."""
     listed = [each for each in environ.get(VARIABLE, "").split(",") if each.strip()]
-    return tuple(_read(each, f"{VARIABLE}, key {i + 1}") for i, each in enumerate(listed))
+    return tuple(unnamed(_read(each, f"{VARIABLE}, key {i + 1}")) for i, each in enumerate(listed))
 
 
 def _written(line: str) -> str:
@@ -54,18 +97,123 @@ def _written(line: str) -> str:
 def _read(text: str, place: str) -> str:
     key = _written(text)
     if key.startswith("sha256:"):
-        known = _DIGEST.fullmatch(key)
-        if known is None:
-            raise UsageError(f"{place}: sha256: is followed by 64 hexadecimal digits (printf %s KEY | sha256sum)")
-        return known[1].lower()
+        return _read_digest(key, place)
     if len(key) < SHORTEST:
         raise UsageError(f"{place}: an API key has {SHORTEST} characters at least (openssl rand -hex 24)")
     return digest(key)
 
 
-def admitted(headers: Iterable[tuple[bytes, bytes]], digests: Sequence[str]) -> str | None:
-    """The digest of the key that a request carries (`Authorization: Bearer`, or `x-api-key`), if it is one of
-    `digests`. Takes as long whichever it is."""
+def _read_digest(text: str, place: str) -> str:
+    known = _DIGEST.fullmatch(text)
+    if known is None:
+        raise UsageError(f"{place}: sha256: is followed by 64 hexadecimal digits (printf %s KEY | sha256sum)")
+    return known[1].lower()
+
+
+# --- tables of the configuration ---------------------------------------------------------------------------------
+
+_FIELDS = {each.name for each in fields(Key)} - {"digest"} | {"sha256", "env"}
+_COUNTS = ("requests_per_minute", "streams", "tokens_per_day")
+
+
+def key_of_table(row: Any, place: str, environ: Mapping[str, str]) -> Key:
+    """The key that a table `[[key]]` describes. Raises UsageError naming the place; never shows a key."""
+    if not isinstance(row, dict):
+        raise UsageError(f"{place}: expected a table [[key]]")
+    table = cast("dict[str, Any]", row)
+    for name in table:
+        if name not in _FIELDS:
+            raise UsageError(f"{place}.{name}: unknown key {suggest(name, _FIELDS)}")
+    told: dict[str, Any] = {"name": checked_name(table.get("name"), f"{place}.name")}
+    told["digest"] = _digest_of_table(table, place, environ)
+    if "models" in table:
+        told["models"] = _models(table["models"], f"{place}.models")
+    for name in _COUNTS:
+        if name in table:
+            told[name] = _count(table[name], f"{place}.{name}")
+    if "expires" in table:
+        told["expires"] = _moment(table["expires"], f"{place}.expires")
+    if "metrics" in table:
+        if not isinstance(table["metrics"], bool):
+            raise UsageError(f"{place}.metrics: expected true or false, found {table['metrics']!r}")
+        told["metrics"] = table["metrics"]
+    return Key(**told)
+
+
+def checked_name(name: Any, place: str) -> str:
+    """The name of a key. Raises UsageError for what is none."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise UsageError(f"{place}: write 1 to 64 letters, digits and . _ @ -, beginning with a letter or a digit")
+    return name
+
+
+def _digest_of_table(table: Mapping[str, Any], place: str, environ: Mapping[str, str]) -> str:
+    sources = [name for name in ("sha256", "env") if name in table]
+    if len(sources) != 1:
+        raise UsageError(
+            f"{place}: write either sha256, the key's digest, or env, the variable that holds the key"
+            " (`toolspeak keys new NAME` makes both)"
+        )
+    (source,) = sources
+    value = table[source]
+    if not isinstance(value, str):
+        raise UsageError(f"{place}.{source}: expected text")
+    if source == "sha256":
+        return _read_digest(value.strip(), f"{place}.sha256")
+    key = environ.get(value, "").strip()
+    if not key:
+        raise UsageError(f"{place}.env: the variable {value} is not set")
+    return _read(key, f"{place}.env: {value}")
+
+
+def _models(value: Any, place: str) -> tuple[str, ...]:
+    listed = cast("list[Any]", value if isinstance(value, list) else [value])
+    if not listed or not all(isinstance(each, str) and each for each in listed):
+        raise UsageError(f"{place}: expected names of models, or globs")
+    return tuple(listed)
+
+
+def _count(value: Any, place: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UsageError(f"{place}: expected a whole number from 1 on, found {value!r}; leave it out for no limit")
+    return value
+
+
+def _moment(value: Any, place: str) -> float:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise UsageError(f"{place}: write a time with its zone, for instance {value.isoformat()}Z")
+        return value.timestamp()
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
+    raise UsageError(f"{place}: expected a day or a time, for instance 2027-01-31, found {value!r}")
+
+
+def checked_keys(keys: Iterable[Key], serves: Callable[[str], bool]) -> tuple[Key, ...]:
+    """The keys, each once. Raises UsageError for two that go by the same name or are the same, and for a model that
+    nobody serves."""
+    names: dict[str, Key] = {}
+    digests: dict[str, Key] = {}
+    for key in keys:
+        if digests.get(key.digest) == key:
+            continue  # in the file and in the environment, say
+        if key.digest in digests:
+            raise UsageError(f"the keys {digests[key.digest].name!r} and {key.name!r} are the same: give each its own")
+        if key.name in names:
+            raise UsageError(f"two keys have the name {key.name!r}; give each its own")
+        for model in key.models:
+            if not any(mark in model for mark in "*?[") and not serves(model):
+                raise UsageError(f"the key {key.name!r}: no upstream serves its model {model!r}")
+        names[key.name] = digests[key.digest] = key
+    return tuple(names.values())
+
+
+# --- requests ----------------------------------------------------------------------------------------------------
+
+
+def admitted(headers: Iterable[tuple[bytes, bytes]], keys: Sequence[Key]) -> Key | None:
+    """The key that a request carries (`Authorization: Bearer`, or `x-api-key`), if it is one of `keys`. Takes as long
+    whichever it is."""
     given = ""
     for name, value in headers:
         if name == b"authorization" and value[:7].lower() == b"bearer ":
@@ -74,7 +222,7 @@ def admitted(headers: Iterable[tuple[bytes, bytes]], digests: Sequence[str]) -> 
             given = value.strip().decode("latin-1")
     asked = digest(given)
     found = None
-    for known in digests:
-        if hmac.compare_digest(asked, known):
+    for known in keys:
+        if hmac.compare_digest(asked, known.digest):
             found = known
     return found if given else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -99,14 +99,16 @@ class Router:
         return tuple(self._exact)
 
     @contextmanager
-    def route(self, model: str) -> Generator[Route]:
-        """The route to a model, open at least as long as the context.
+    def route(self, model: str, allows: Callable[[str], bool] = lambda _: True) -> Generator[Route]:
+        """The route to a model, open at least as long as the context. `allows`: which names the client may know of.
 
         Raises UnknownModel; UsageError if the upstream cannot be asked as it is configured.
         """
+        if not allows(model):
+            raise self._unknown(model, allows)
         kept = self._kept.get(model)
         if kept is None:
-            upstream = self._exact.get(model) or self._matching(model)
+            upstream = self._exact.get(model) or self._matching(model, allows)
             made = _made(upstream, upstream.model or model, self._environ, self._settings.grace_seconds)
             kept = self._kept[model] = _Kept(made)
         self._kept.move_to_end(model)
@@ -133,11 +135,14 @@ class Router:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
-    def _matching(self, model: str) -> Upstream:
+    def _matching(self, model: str, allows: Callable[[str], bool]) -> Upstream:
         for upstream in self._settings.upstreams:
             if upstream.serves(model):
                 return upstream
-        raise UnknownModel(f"there is no model {suggest(model, self._exact)}")
+        raise self._unknown(model, allows)
+
+    def _unknown(self, model: str, allows: Callable[[str], bool]) -> UnknownModel:
+        return UnknownModel(f"there is no model {suggest(model, filter(allows, self._exact))}")
 
     async def aclose(self) -> None:
         for _, provider in self._probes:
