@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 from dataclasses import replace
@@ -87,6 +88,12 @@ _MISSING = "the gateway needs more than toolspeak brings: pip install 'toolspeak
     help="Time for open streams after SIGTERM (30).",
 )
 @click.option("--log-content", is_flag=True, help="Log what is asked and answered, too.")
+@click.option(
+    "--check",
+    "checks",
+    is_flag=True,
+    help="Serve nothing: check the settings, ask each upstream, say what each model gets and why.",
+)
 def serve(
     upstream: str | None,
     config: str | None,
@@ -100,6 +107,7 @@ def serve(
     hold_calls: bool,
     api_keys: str | None,
     log_content: bool,
+    checks: bool,
     tools: str | None,
     approve_tools: str | None,
     **server: Any,
@@ -128,7 +136,33 @@ def serve(
     file = api_keys or found.server.get("api_keys")
     keys = (*found.keys, *keys_of(os.environ), *(read_keys(file) if file else ()))
     settings = checked(replace(settings, keys=keys, tools=_tools(found.tools, tools, approve_tools)))
-    _server().serve(settings, _tell)
+    server_module = _server()
+    if checks:
+        _check(settings)
+        return
+    server_module.serve(settings, _tell)
+
+
+def _check(settings: Settings) -> None:
+    """Prints what each model gets. Exits with 1 if one of them cannot answer."""
+    checking = importlib.import_module("toolspeak.gateway.check")  # as `_server`
+    findings = asyncio.run(checking.check(settings, os.environ))
+    for finding in findings:
+        click.echo(f"{finding.model} → {finding.upstream}")
+        for problem in finding.problems:
+            click.echo(f"  problem   {problem}")
+        for warning in finding.warnings:
+            click.echo(f"  warning   {warning}")
+        for name in ("calls", "prompt", "required", "window"):
+            if sentence := getattr(finding, name):
+                click.echo(f"  {name:<9} {sentence}")
+    keys = f"{len(settings.keys)} API keys" if settings.keys else "no API keys"
+    where = f"http://{settings.host}:{settings.port}"
+    broken = [finding for finding in findings if finding.problems]
+    state = f"{len(broken)} of {len(findings)} cannot be asked" if broken else f"{len(findings)} can be asked"
+    click.echo(f"models: {state}. It would serve at {where} with {keys}.")
+    if broken:
+        raise SystemExit(1)
 
 
 def _tell(address: str) -> None:

@@ -24,6 +24,11 @@ class OpenedParser:
         self._start: str | None = ""  # of the turn, until it is decided
         self._added = 0
 
+    @property
+    def shown_chars(self) -> int:
+        """As the inner parser counts them (`ThinkingParser`)."""
+        return getattr(self._inner, "shown_chars", 0)
+
     def around(self, inner: Parser) -> OpenedParser:
         """The same before another parser."""
         return OpenedParser(inner, self._marker, self._opens)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from toolspeak.data.messages import JSON
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.config import Upstream
 from toolspeak.gateway.routing import Router
@@ -38,14 +39,19 @@ async def _models_of(provider: Provider) -> list[str]:
             found = await provider.probe()
     except (ToolspeakError, TimeoutError):
         return []
+    return list(model_rows(found))
+
+
+def model_rows(found: JSON) -> dict[str, Mapping[str, Any]]:
+    """What an API says of each model it lists, by the model's name."""
     if not isinstance(found, dict):
-        return []
+        return {}
     table = cast("dict[str, Any]", found)
     rows: Any = table.get("data") or table.get("models") or []
     listed = cast("list[Any]", rows) if isinstance(rows, list) else []
     tables = [cast("dict[str, Any]", row) for row in listed if isinstance(row, dict)]
-    names = [row.get("id") or row.get("name") for row in tables]
-    return [name.removeprefix("models/") for name in names if isinstance(name, str)]
+    named = [(row.get("id") or row.get("name"), row) for row in tables]
+    return {name.removeprefix("models/"): row for name, row in named if isinstance(name, str)}
 
 
 async def unreachable(router: Router) -> list[str]:

@@ -127,10 +127,10 @@ class ApiProvider:
                 await turn.aclose()
             await attempts.failed(failure)
 
-    async def probe(self) -> JSON:
+    async def probe(self, *, checks_key: bool = False) -> JSON:
         """What the API lists as its models, as JSON; None if it answers something else. Raises ProviderError if it does
-        not answer at all."""
-        return await self._api.get(self._endpoint.listing)
+        not answer at all; with `checks_key` also if it refuses the key."""
+        return await self._api.get(self._endpoint.listing, checks_key=checks_key)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """How many tokens the API counts in a request, without the model being asked; None if it counts none.

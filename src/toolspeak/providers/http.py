@@ -128,8 +128,7 @@ class HttpApi:
         try:
             async with self._sent("POST", url, content) as response:
                 if not response.is_success:
-                    told = self.hide((await _beginning(response)).decode("utf-8", "replace")).encode()
-                    raise status_error(self.address, response.status_code, response.headers, told, self.clock.now())
+                    raise await self._refusal(response)
                 reply = Reply(response)
                 yield reply
         except ProviderError as error:
@@ -143,18 +142,30 @@ class HttpApi:
             received = None if reply is None else reply.received
             raise transport_error(self.address, why, error, received, self._timeouts.connect or 0) from error
 
-    async def get(self, path: str) -> JSON:
+    async def get(self, path: str, *, checks_key: bool = False) -> JSON:
         """What stands at `path` below the base URL, as JSON; None if it is none, or no success. Raises ProviderError if
-        nobody answers."""
+        nobody answers; with `checks_key` also if the server refuses the key (401, 403)."""
         url = self._below(path)
+        refused: ProviderError | None = None
         try:
             async with self._sent("GET", url) as response:
-                return await Reply(response).json() if response.is_success else None
+                if response.is_success:
+                    return await Reply(response).json()
+                if checks_key and response.status_code in (401, 403):
+                    refused = await self._refusal(response)
         except ProviderError:
             return None
         except httpx2.HTTPError as error:
             why = self.hide(shortened(str(error))) or type(error).__name__
             raise transport_error(self.address, why, error, None, self._timeouts.connect or 0) from error
+        if refused is not None:
+            raise refused
+        return None
+
+    async def _refusal(self, response: httpx2.Response) -> ProviderError:
+        """The error of a response that is no success."""
+        told = self.hide((await _beginning(response)).decode("utf-8", "replace")).encode()
+        return status_error(self.address, response.status_code, response.headers, told, self.clock.now())
 
     def _below(self, path: str) -> httpx2.URL:
         """The address of `path` below the base URL; a provider asks for the same again and again."""

@@ -1,0 +1,160 @@
+"""What a configuration gives each model, and why: `toolspeak serve --check`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from toolspeak.agent.choose import DEFAULT_DIALECT
+from toolspeak.agent.driver import TextDriver
+from toolspeak.agent.server_prompt import ServerPromptDriver, writes_tools
+from toolspeak.dialects import known_dialect
+from toolspeak.errors import ToolspeakError, suggest
+from toolspeak.gateway.config import Settings, Upstream
+from toolspeak.gateway.models import PROBE_SECONDS, model_rows
+from toolspeak.gateway.routing import Route, Router
+from toolspeak.providers.api import ApiProvider
+from toolspeak.providers.base import Provider
+
+MOST_MODELS = 50
+"""Models of one glob that are looked at."""
+
+_WINDOWS = ("max_model_len", "context_length", "max_context_length", "n_ctx")
+"""Fields in which servers say a model's window: vLLM and SGLang, OpenRouter and Together, LM Studio, llama.cpp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one model gets.
+
+    `model` is its name for clients, `upstream` the provider, its name there and the address. Each of `calls`, `prompt`,
+    `required` and `window` is a sentence: how its calls are written, who writes the prompt, how a required call is
+    held to, how many tokens it reads. `problems` keep it from answering; `warnings` do not.
+    """
+
+    model: str
+    upstream: str
+    calls: str = ""
+    prompt: str = ""
+    required: str = ""
+    window: str = ""
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+async def check(settings: Settings, environ: Mapping[str, str]) -> Sequence[Finding]:
+    """Asks every upstream for its models, and a server that may write prompts for two answers of one token.
+
+    Raises UsageError where an upstream cannot be asked as it is configured.
+    """
+    router = Router(settings, environ)
+    try:
+        found = await asyncio.gather(*(_of_upstream(router, *each) for each in router.probes))
+    finally:
+        await router.aclose()
+    return [finding for findings in found for finding in findings]
+
+
+async def _of_upstream(router: Router, upstream: Upstream, provider: Provider) -> Sequence[Finding]:
+    rows: dict[str, Mapping[str, Any]] | None = None
+    problem = ""
+    if isinstance(provider, ApiProvider):
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                rows = model_rows(await provider.probe(checks_key=True))
+        except TimeoutError:
+            problem = f"no answer within {PROBE_SECONDS:g} seconds"
+        except ToolspeakError as error:
+            problem = str(error)
+    names = list(upstream.exact)
+    if len(names) != len(upstream.names):
+        names += [upstream.model] if upstream.model else [name for name in rows or () if upstream.serves(name)]
+    if not names:
+        why = problem or f"it lists no model that fits {', '.join(upstream.names)}"
+        where = f"{upstream.provider} at {upstream.url}" if upstream.url else upstream.provider
+        return [Finding(", ".join(upstream.names), where, problems=(why,))]
+    chosen = list(dict.fromkeys(names))[:MOST_MODELS]
+    return await asyncio.gather(*(_of_model(router, upstream, name, rows, problem) for name in chosen))
+
+
+async def _of_model(
+    router: Router, upstream: Upstream, name: str, rows: Mapping[str, Mapping[str, Any]] | None, problem: str
+) -> Finding:
+    with router.route(name) as route:
+        there = upstream.model or name
+        problems, warnings = [problem] if problem else [], list[str]()
+        if rows and there not in rows and not any(row.startswith(f"{there}:") for row in rows):
+            warnings.append(f"the server lists no model {suggest(there, rows)} (`model` is its name there)")
+        if route.is_text and upstream.dialect not in ("auto", "native"):
+            own = known_dialect(route.provider.name)
+            if own is not None and own.name != route.dialect:
+                warnings.append(f"the name says that the model was trained on {own.name}, not on {route.dialect}")
+        return Finding(
+            name,
+            f"{route.provider.name} at {upstream.url}" if upstream.url else route.provider.name,
+            _calls(upstream, route),
+            "" if problem and route.is_text else await _prompt(upstream, route),
+            _required(route),
+            _window(route, (rows or {}).get(there, {})),
+            tuple(problems),
+            tuple(warnings),
+        )
+
+
+def _calls(upstream: Upstream, route: Route) -> str:
+    if not route.is_text:
+        why = "as configured" if upstream.dialect == "native" else f"{upstream.provider} is known to have calls"
+        return f"native: the server reads and writes them ({why})"
+    if upstream.dialect not in ("auto", "native"):
+        return f"in text, in {route.dialect} (as configured)"
+    own = known_dialect(route.provider.name)
+    if own is not None:
+        return f"in text, in {own.name} (the model's name says so), and every other dialect is read"
+    return f"in text, in {DEFAULT_DIALECT} (the model's name is of no known family), and every other dialect is read"
+
+
+async def _prompt(upstream: Upstream, route: Route) -> str:
+    driver = route.driver
+    if not isinstance(driver, TextDriver):
+        return "the server writes it"
+    fallback = _ours(upstream, driver)
+    if not isinstance(driver, ServerPromptDriver):
+        return fallback
+    try:
+        async with asyncio.timeout(upstream.timeouts.first_byte):
+            writes = await writes_tools(route.provider)
+    except TimeoutError:
+        writes = False
+    if writes:
+        return "the server writes it by the model's chat template (a tool makes it longer), and we read the reply"
+    return f"{fallback}; the server does not write tools where the tool choice is none"
+
+
+def _ours(upstream: Upstream, driver: TextDriver) -> str:
+    if upstream.listing not in (None, "trained", "server"):
+        return f"we write it, with the tools as {upstream.listing}"
+    written = getattr(driver.dialect, "written", driver.dialect)
+    if getattr(written, "trained", None) is not None:
+        return f"we write it as the chat template of {written.name}'s models does"
+    return "we write it in our words (`prose`)"
+
+
+def _required(route: Route) -> str:
+    capabilities = route.provider.capabilities
+    if not route.is_text:
+        return "the API holds to it" if capabilities.tool_choice else "asked for in words, and once more if none comes"
+    if capabilities.grammar is not None:
+        return f"held to a grammar ({capabilities.grammar})"
+    return "asked for in words, and once more if none comes: no grammar of this server is known (`capabilities`)"
+
+
+def _window(route: Route, row: Mapping[str, Any]) -> str:
+    meta = row.get("meta")
+    for table in (row, cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}):
+        for field in _WINDOWS:
+            if isinstance(tokens := table.get(field), int):
+                return f"{tokens:,} tokens ({field} of the server)"
+    known = route.provider.capabilities.context
+    return f"{known:,} tokens" if known else "not known: the server does not say"

@@ -1,0 +1,163 @@
+"""`toolspeak serve --check`, as an operator starts it before model servers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from loopback_server import Exchange, event, serve, stream, whole
+
+VLLM_MODEL = "Qwen/Qwen3-Coder-30B-A3B-Instruct"
+
+
+def listing(*rows: dict[str, Any]) -> bytes:
+    return json.dumps({"object": "list", "data": [{"object": "model", **row} for row in rows]}).encode()
+
+
+async def answer(exchange: Exchange) -> None:
+    """A vLLM that writes tools into its prompt: a request with one has 60 tokens more."""
+    if exchange.request_line.split()[1].endswith("/models"):
+        rows = listing({"id": VLLM_MODEL, "max_model_len": 40960}, {"id": "google/gemma-3-27b-it"})
+        await whole("200 OK", rows)(exchange)
+        return
+    if not exchange.request_line.split()[1].endswith("/chat/completions"):
+        await whole("404 Not Found", b"{}")(exchange)
+        return
+    tokens = 70 if exchange.json.get("tools") else 10
+    usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
+    chunk = {"id": "a", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    choice = {"index": 0, "delta": {"content": "a"}, "finish_reason": "length"}
+    chunks = [{**chunk, "choices": [choice]}, {**chunk, "choices": [], "usage": usage}]
+    await stream(*(event(each) for each in chunks), event("[DONE]"))(exchange)
+
+
+async def refuse(exchange: Exchange) -> None:
+    await whole("401 Unauthorized", b'{"error": {"message": "wrong key", "code": "invalid_api_key"}}')(exchange)
+
+
+async def checked(config: Path | None, *arguments: str, **environ: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "toolspeak", "serve", "--check", *arguments]
+    command += ["--config", str(config)] if config else []
+    env = {**os.environ, "NO_COLOR": "1", **environ}
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+def parts(out: str) -> dict[str, str]:
+    """What stands under each model's line."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in out.splitlines():
+        if " → " in line:
+            name = line.partition(" → ")[0]
+            found[name] = line
+        elif line.startswith("  "):
+            found[name] += "\n" + " ".join(line.split())
+    return found
+
+
+def test_each_model_is_told_with_what_it_gets_and_why(tmp_path: Path):
+    async def run() -> tuple[int, str, str]:
+        async with serve(answer) as server:
+            config = tmp_path / "gateway.toml"
+            config.write_text(
+                f"""
+                [server]
+                port = 9000
+                [[model]]
+                name = "coder"
+                upstream = "vllm:{VLLM_MODEL}"
+                url = "{server.base_url}"
+                dialect = "qwen3-coder"
+                [[model]]
+                name = "native"
+                upstream = "vllm:{VLLM_MODEL}"
+                url = "{server.base_url}"
+                [[model]]
+                name = "wrong"
+                upstream = "{server.base_url}"
+                model = "qwen3-coder"
+                dialect = "hermes"
+                listing = "signatures"
+                [[model]]
+                name = "google/*"
+                upstream = "{server.base_url}"
+                [[model]]
+                name = "unknown"
+                upstream = "{server.base_url}"
+                model = "{VLLM_MODEL}"
+                capabilities = {{ grammar = "gbnf", context = 8192 }}
+                """,
+                "utf-8",
+            )
+            return await checked(config)
+
+    code, out, err = asyncio.run(run())
+    assert code == 0, out + err
+    found = parts(out)
+    assert list(found) == ["coder", "native", "wrong", "google/gemma-3-27b-it", "unknown"]
+    assert "calls in text, in qwen3-coder (as configured)" in found["coder"]
+    assert "prompt the server writes it by the model's chat template" in found["coder"]
+    assert "required held to a grammar (xgrammar)" in found["coder"]
+    assert "window 40,960 tokens (max_model_len of the server)" in found["coder"]
+    assert "calls native: the server reads and writes them (vllm is known to have calls)" in found["native"]
+    assert "warning the server lists no model 'qwen3-coder'" in found["wrong"]
+    assert "warning the name says that the model was trained on qwen3-coder, not on hermes" in found["wrong"]
+    assert "prompt we write it, with the tools as signatures" in found["wrong"]
+    assert "required asked for in words" in found["wrong"]
+    assert "calls in text, in gemma" in found["google/gemma-3-27b-it"] or "cogency" in found["google/gemma-3-27b-it"]
+    assert "calls in text, in qwen3-coder (the model's name says so)" in found["unknown"]
+    assert "prompt we write it as the chat template of qwen3-coder's models does" in found["unknown"]
+    assert "required held to a grammar (gbnf)" in found["unknown"]
+    assert out.splitlines()[-1] == "models: 5 can be asked. It would serve at http://127.0.0.1:9000 with no API keys."
+
+
+def test_what_cannot_answer_is_told_with_its_remedy(tmp_path: Path):
+    async def run() -> tuple[int, str, str]:
+        async with serve(answer) as server, serve(refuse) as locked:
+            config = tmp_path / "gateway.toml"
+            config.write_text(
+                f"""
+                [[model]]
+                name = "dead"
+                upstream = "http://127.0.0.1:1/v1"
+                [[model]]
+                name = "locked"
+                upstream = "{locked.base_url}"
+                [[model]]
+                name = "nothing*"
+                upstream = "{server.base_url}"
+                [[model]]
+                name = "{VLLM_MODEL}"
+                upstream = "{server.base_url}"
+                """,
+                "utf-8",
+            )
+            return await checked(config, "--api-keys", str(tmp_path / "keys"))
+
+    (tmp_path / "keys").write_text("a-key-of-some-length\n", "utf-8")
+    code, out, err = asyncio.run(run())
+    assert code == 1, out + err
+    found = parts(out)
+    assert "problem cannot connect to http://127.0.0.1:1/v1: the connection was refused" in found["dead"]
+    assert "wrong key" in found["locked"]
+    assert "problem it lists no model that fits nothing*" in found["nothing*"]
+    assert "problem" not in found[VLLM_MODEL]
+    assert "3 of 4 cannot be asked" in out.splitlines()[-1]
+    assert out.splitlines()[-1].endswith("with 1 API keys.")
+
+
+def test_a_wrong_configuration_is_an_error_as_without_the_check(tmp_path: Path):
+    config = tmp_path / "gateway.toml"
+    config.write_text('[[model]]\nname = "a"\nupstream = "ollama"\ndialect = "hermess"\n', "utf-8")
+    code, out, err = asyncio.run(checked(config))
+    assert (code, out) == (2, "")
+    assert "model[0].dialect" in err
+    assert "hermes" in err
