@@ -547,6 +547,25 @@ def test_unsigned_thinking_is_read():
 
 
 USE = {"type": "tool_use", "id": "t1", "name": "read", "input": {}}
+
+
+def test_results_are_one_message_wherever_the_user_puts_them():
+    def result(given: str) -> dict[str, Any]:
+        return {"type": "tool_result", "tool_use_id": given, "content": given}
+
+    read = decode(
+        said("assistant", USE, {**USE, "id": "t2"}, {**USE, "id": "t1"}),
+        said("user", result("t1")),
+        said("user", result("t2"), result("t1"), result("t9"), "Hm.", result("")),
+    ).messages
+    said_, answered, *rest = read
+    ids = [part.id for part in said_.calls]
+    assert len({*ids}) == 3
+    assert [part.call_id for part in answered.results] == [ids[0], ids[1], ids[2], "t9"]
+    assert [message.role for message in rest] == ["user", "tool"]
+    assert rest[1].results[0].call_id == ""
+
+
 REFUSED: list[tuple[Any, str]] = [
     ([], "the request: expected an object, found a list"),
     ({}, "model: expected a name, found nothing"),
@@ -562,8 +581,10 @@ REFUSED: list[tuple[Any, str]] = [
     (body(said("user", {"type": "tool_use"})), "messages[0].content[0].type: a block of the type 'tool_use'"),
     (body(said("user", {"type": "search_result"})), "leave it out, or send what it says as text"),
     (body(said("assistant", {"type": "server_tool_use"})), "nothing of Anthropic's own servers"),
-    (body(said("user", {"type": "tool_result", "tool_use_id": "t9"})), "no tool_use block before it has the id 't9'"),
-    (body(said("assistant", USE, USE)), "messages[0].content[1].id: another tool_use block has the id 't1'"),
+    (
+        body(said("user", {"type": "tool_result", "tool_use_id": 9})),
+        "messages[0].content[0].tool_use_id: expected text",
+    ),
     (body(said("assistant", {**USE, "input": "{}"})), "messages[0].content[0].input: expected an object, found '{}'"),
     (body(said("user", {"type": "image", "source": {"type": "file", "file_id": "f"}})), "send the image itself"),
     (body(said("user", {"type": "image", "source": {**PNG, "data": "?"}})), "source.data: expected base64 text"),

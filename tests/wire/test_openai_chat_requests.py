@@ -367,6 +367,43 @@ def test_ids_that_come_again_are_made_unique():
     assert {message.calls[0].provider_id for message in messages[::2]} == {"call_0"}
 
 
+def test_calls_of_one_turn_with_one_id_have_a_result_each():
+    said, answered = decode(
+        {"role": "assistant", "tool_calls": [told("c"), told("c")]},
+        {"role": "tool", "tool_call_id": "c", "content": "one"},
+        {"role": "tool", "tool_call_id": "c", "content": "two"},
+    )
+    assert [part.call_id for part in answered.results] == [part.id for part in said.calls]
+    assert [part.text for part in answered.results] == ["one", "two"]
+
+
+def test_ids_that_look_like_those_made_here_stay_apart():
+    """The reader once looked for a free id for ever."""
+    messages = decode(*({"role": "assistant", "tool_calls": [told(each)]} for each in ("a", "a-2", "a", "a-1", "a")))
+    assert len({message.calls[0].id for message in messages}) == 5
+
+
+def test_a_result_keeps_the_id_that_no_call_has_and_its_name():
+    found = decode(
+        {"role": "tool", "tool_call_id": "c", "content": "x"},
+        {"role": "tool", "content": "y", "name": "read"},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "tool_calls": [told("c")]},
+    )
+    assert [(part.call_id, part.name) for part in found[0].results] == [("c", ""), ("", "read")]
+    assert [message.role for message in found] == ["tool", "user", "assistant"]
+
+
+def test_calls_of_the_old_form_are_read():
+    said, answered = decode(
+        {"role": "assistant", "content": None, "function_call": {"name": "read", "arguments": '{"path": "a"}'}},
+        {"role": "function", "name": "read", "content": "x"},
+    )
+    (made,) = said.calls
+    assert made == ToolCall(made.id, "read", {"path": "a"})
+    assert answered.results == (ToolResult("", "read", "success", (TextPart("x"),)),)
+
+
 def test_a_call_with_broken_arguments_in_the_history_is_malformed():
     said, answered = decode(
         {"role": "assistant", "tool_calls": [told("c1", arguments='{"path": ')]},
@@ -386,7 +423,6 @@ REFUSED: list[tuple[Any, str]] = [
     (body("x"), "messages[0]: expected an object, found 'x'"),
     (body({"content": "x"}), "messages[0].role: expected text, found nothing"),
     (body({"role": "robot"}), "messages[0].role: 'robot' is none; write system, developer, user, assistant or tool"),
-    (body({"role": "function", "name": "f"}), "'function' is no longer supported; send the role 'tool'"),
     (body({"role": "user", "content": 5}), "messages[0].content: expected text or a list of parts, found a number"),
     (body({"role": "user", "content": ["x"]}), "messages[0].content[0]: expected an object, found 'x'"),
     (
@@ -409,19 +445,23 @@ REFUSED: list[tuple[Any, str]] = [
         body({"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}),
         "messages[0].content[0].file: send the file itself, as file_data",
     ),
-    (body({"role": "assistant", "function_call": {"name": "f"}}), "function_call is no longer supported"),
+    (
+        body({"role": "assistant", "function_call": {"arguments": "{}"}}),
+        "messages[0].function_call.name: expected a name",
+    ),
+    (body({"role": "function", "name": 5}), "messages[0].name: expected text, found a number"),
     (
         body({"role": "assistant", "tool_calls": [{"id": "c"}]}),
         "messages[0].tool_calls[0].function: expected an object",
     ),
-    (body({"role": "assistant", "tool_calls": [told("")]}), "messages[0].tool_calls[0].id: expected a name, found ''"),
+    (body({"role": "assistant", "tool_calls": [{"id": 5}]}), "messages[0].tool_calls[0].id: expected text"),
     (
         body({"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "custom": {}}]}),
         "messages[0].tool_calls[0].type: only 'function' is supported, found 'custom'",
     ),
     (
-        body({"role": "tool", "tool_call_id": "c", "content": "x"}),
-        "messages[0].tool_call_id: no call before it has the id 'c'; send the assistant's message with its tool_calls",
+        body({"role": "tool", "tool_call_id": 5, "content": "x"}),
+        "messages[0].tool_call_id: expected text, found a number",
     ),
     (body(tools=5), "tools: expected a list, found a number"),
     (body(tools=[{"type": "web_search"}]), "tools[0].type: only 'function' is supported, found 'web_search'"),

@@ -18,6 +18,7 @@ from toolspeak.gateway.asked import OPTIONAL_TOOLS, hosted_tools_left_out, read_
 from toolspeak.gateway.config import LOOPBACK, Settings
 from toolspeak.gateway.counting import counted
 from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
+from toolspeak.gateway.gate import Note
 from toolspeak.gateway.http import (
     ClientGone,
     Headers,
@@ -219,8 +220,9 @@ class Gateway:
     # --- endpoints ---------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _taken(self, request: Request) -> AsyncGenerator[tuple[WireRequest, Route]]:
-        """What a client asks, and the route to its model, with a place among those that are answered.
+    async def _taken(self, request: Request) -> AsyncGenerator[tuple[WireRequest, Route, Sequence[Note]]]:
+        """What a client asks, the route to its model and the notes on its conversation, with a place among those that
+        are answered.
 
         Raises Failure, ClientGone, FormatError, UnknownModel.
         """
@@ -236,22 +238,23 @@ class Gateway:
             if self.settings.log_content:
                 request.facts["request"] = body.decode("utf-8", "replace")
             if len(body) < _LARGE_BYTES:
-                asked = read_request(request.wire, body, bounds)
+                asked, notes = read_request(request.wire, body, bounds)
             else:
                 async with self._decoding:
-                    asked = await asyncio.to_thread(read_request, request.wire, body, bounds)
+                    asked, notes = await asyncio.to_thread(read_request, request.wire, body, bounds)
             if asked.request.tools:
                 asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
             request.model, request.stream = asked.model, asked.stream
             with self.router.route(asked.model, request.allows) as route:
-                yield asked, route
+                yield asked, route, notes
 
     async def _ask(self, request: Request) -> None:
-        async with self._taken(request) as (asked, route):
+        async with self._taken(request) as (asked, route, notes):
             answering = Answering(
                 request.wire, asked, route, self.settings, request.receive, request.send, request.id, request.headers
             )
             optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
+            answering.report.notes += notes
             answering.report.notes += hosted_tools_left_out(asked, route, request.wire.name, optional)
             if self.tools is not None:
                 running = self.tools.begin(request.id, log_content=self.settings.log_content)
@@ -265,13 +268,14 @@ class Gateway:
                 self._count(request, answering)
 
     async def _count_tokens(self, request: Request) -> None:
-        async with self._taken(request) as (asked, route):
+        async with self._taken(request) as (asked, route, mended):
             if self.tools is not None:
                 running = self.tools.begin(request.id, log_content=self.settings.log_content)
                 asked, _ = await with_tools(self.tools, asked, running)
             found = await counted(asked, route, request.wire.name)
             request.facts.update(upstream=route.provider.name, dialect=route.dialect, input_tokens=found.tokens)
-            await request.respond(200, json_bytes(with_notes(found.body, found.notes)), warning_header(found.notes))
+            notes = [*mended, *found.notes]
+            await request.respond(200, json_bytes(with_notes(found.body, notes)), warning_header(notes))
 
     def _count(self, request: Request, answering: Answering) -> None:
         labels = self._labels(request)

@@ -15,6 +15,7 @@ from toolspeak.errors import FormatError
 from toolspeak.gateway.config import Bounds
 from toolspeak.gateway.failures import Failure
 from toolspeak.gateway.gate import Note, Rules
+from toolspeak.gateway.healing import healed
 from toolspeak.gateway.http import check_values, decoded
 from toolspeak.gateway.options import translated
 from toolspeak.gateway.routing import Route
@@ -57,12 +58,14 @@ def turn_of(
     return route.driver, replace(turn, parallel=request.parallel), rules
 
 
-def read_request(wire: WireFormat, body: bytes, bounds: Bounds) -> WireRequest:
-    """What a client asks. Raises Failure, FormatError."""
+def read_request(wire: WireFormat, body: bytes, bounds: Bounds) -> tuple[WireRequest, Sequence[Note]]:
+    """What a client asks, and what was mended of its conversation. Raises Failure, FormatError."""
     check_values(body, bounds.json_values)
     asked = wire.decode_request(decoded(body, bounds.depth))
     check_counts(asked, bounds)
-    return asked
+    given = [message for message in asked.request.messages if isinstance(message, Message)]
+    messages, notes = healed(given)
+    return replace(asked, request=replace(asked.request, messages=messages)), notes
 
 
 def check_counts(asked: WireRequest, bounds: Bounds) -> None:

@@ -43,6 +43,13 @@ NoteCode = Literal[
     "tool_limit",
     "tools_not_carried",
     "tool_left_out",
+    "call_without_result",
+    "result_without_call",
+    "result_moved",
+    "result_repeated",
+    "result_without_id",
+    "call_id_repeated",
+    "reasoning_left_out",
 ]
 """What a client is told about a turn that was not as asked for."""
 

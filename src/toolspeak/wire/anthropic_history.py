@@ -11,6 +11,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Container, Iterable, Sequence
+from itertools import groupby
 from typing import cast
 
 from toolspeak.data.messages import (
@@ -32,6 +33,7 @@ from toolspeak.data.messages import (
 from toolspeak.errors import FormatError
 from toolspeak.wire.anthropic_kept import Block, without_unanswered
 from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
+from toolspeak.wire.asked_calls import GivenCalls, optional_text
 from toolspeak.wire.history import call_ids, text_of
 
 NAME = "anthropic"
@@ -244,11 +246,15 @@ def _own(opaque: Opaque | None, model: str) -> dict[str, JSON]:
 
 
 class HistoryReader:
-    """Reads `system` and `messages` of a request. `cached` tells whether a block was marked for the cache."""
+    """Reads `system` and `messages` of a request. `cached` tells whether a block was marked for the cache.
+
+    Ids of calls that come again are made unique; neighbouring results are one message. A result of no call before it
+    keeps the id that it names, which is "" if it names none."""
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._names: dict[str, str] = {}
+        self._calls = GivenCalls()
+        self._turn = 0
         self.cached = False
 
     def system(self, value: JSON) -> list[Message]:
@@ -260,7 +266,7 @@ class HistoryReader:
         return [Message.system(self._text_block(block, place)) for block, place in blocks]
 
     def messages(self, value: JSON) -> list[Message]:
-        found: list[Message] = []
+        found: list[tuple[Role, list[Part]]] = []
         if value is None:
             raise wrong("messages", "a list", value)
         for i, item in enumerate(asked_list(value, "messages")):
@@ -271,14 +277,16 @@ class HistoryReader:
                 raise FormatError(
                     f"{place}.role: expected 'user', 'assistant' or 'system'; tool results are the user's"
                 )
+            self._turn = i
             parts = self._parts(role, message.get("content"), f"{place}.content")
-            results = [part for part in parts if isinstance(part, ToolResult)]
-            others = [part for part in parts if not isinstance(part, ToolResult)]
-            if results:
-                found.append(Message("tool", tuple(results)))
-            if others or not results:
-                found.append(Message(role, tuple(others)))
-        return found
+            if not parts:
+                found.append((role, []))
+            for are_results, group in groupby(parts, lambda part: isinstance(part, ToolResult)):
+                if are_results and found and found[-1][0] == "tool":
+                    found[-1][1].extend(group)
+                else:
+                    found.append(("tool" if are_results else role, [*group]))
+        return [Message(role, tuple(parts)) for role, parts in found]
 
     def marked(self, block: Block) -> Block:
         """Notes a cache marker."""
@@ -302,16 +310,16 @@ class HistoryReader:
     def _user_part(self, block: Block, place: str) -> Part:
         if block.get("type") != "tool_result":
             return self._content_part(block, place)
-        call_id = asked_name(block.get("tool_use_id"), f"{place}.tool_use_id")
-        if call_id not in self._names:
-            raise FormatError(f"{place}.tool_use_id: no tool_use block before it has the id {call_id!r}")
+        given = optional_text(block.get("tool_use_id"), f"{place}.tool_use_id")
+        call = self._calls.answered(given)
         content = block.get("content")
         if isinstance(content, str) or content is None:
             parts: list[ContentPart] = [TextPart(content)] if content else []
         else:
             parts = [self._content_part(inner, at) for inner, at in self._blocks(content, f"{place}.content")]
         failed = asked_flag(block.get("is_error"), f"{place}.is_error")
-        return ToolResult(call_id, self._names[call_id], "failure" if failed else "success", tuple(parts))
+        call_id, name = (given, "") if call is None else (call.id, call.name or "")
+        return ToolResult(call_id, name, "failure" if failed else "success", tuple(parts))
 
     def _content_part(self, block: Block, place: str) -> ContentPart:
         match block.get("type"):
@@ -343,12 +351,12 @@ class HistoryReader:
                 raise _unknown(kind, place)
 
     def _call(self, block: Block, place: str) -> ToolCall:
-        call_id = asked_name(block.get("id"), f"{place}.id")
+        given = optional_text(block.get("id"), f"{place}.id")
         name = asked_name(block.get("name"), f"{place}.name")
-        if call_id in self._names:
-            raise FormatError(f"{place}.id: another tool_use block has the id {call_id!r}; give each its own")
-        self._names[call_id] = name
-        return ToolCall(call_id, name, asked_object(block.get("input"), f"{place}.input"), call_id)
+        arguments = asked_object(block.get("input"), f"{place}.input")
+        call = ToolCall(self._calls.own_id(given), name, arguments, given or None)
+        self._calls.add(given, call, self._turn)
+        return call
 
     def _text_block(self, block: Block, place: str) -> str:
         if block.get("type") != "text":

@@ -1,12 +1,13 @@
-"""Calls and results as clients tell them to APIs whose calls may have no ids, and their bytes."""
+"""Calls and results as clients tell them: their ids, which may be missing or come again, and their bytes."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections import deque
 from collections.abc import Iterable
 
-from toolspeak.data.messages import JSON, ToolCall
+from toolspeak.data.messages import JSON, MalformedCall, ToolCall
 from toolspeak.errors import FormatError
 from toolspeak.wire.asked import asked_text
 
@@ -23,6 +24,43 @@ def asked_bytes(value: JSON, place: str) -> bytes:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
         raise FormatError(f"{place}: expected bytes in base64: {error}") from error
+
+
+class GivenCalls:
+    """The calls of a conversation by the ids that their client gave them. An id may come again: some servers count anew
+    in each turn, and some in the same turn."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+        self._newest: dict[str, tuple[int, deque[ToolCall | MalformedCall], ToolCall | MalformedCall]] = {}
+
+    def own_id(self, given: str) -> str:
+        """`given`, unless there is none or another call has it; linear in the number of calls, whatever their ids."""
+        found, number = given, self._next.get(given, 1)
+        while not found or found in self._taken:
+            found, number = f"{given or 'call'}-{number}", number + 1
+        self._next[given] = number
+        self._taken.add(found)
+        return found
+
+    def add(self, given: str, call: ToolCall | MalformedCall, turn: int) -> None:
+        """A call, and the number of the model's turn that made it."""
+        if not given:
+            return
+        known = self._newest.get(given)
+        unanswered = known[1] if known is not None and known[0] == turn else deque[ToolCall | MalformedCall]()
+        unanswered.append(call)
+        self._newest[given] = (turn, unanswered, call)
+
+    def answered(self, given: str) -> ToolCall | MalformedCall | None:
+        """The call whose result names `given`: of the newest turn that has such calls, the first without a result, else
+        the last. None if no call has the id."""
+        known = self._newest.get(given)
+        if known is None:
+            return None
+        _, unanswered, last = known
+        return unanswered.popleft() if unanswered else last
 
 
 class Awaiting:

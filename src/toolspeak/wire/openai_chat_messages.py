@@ -31,6 +31,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.errors import FormatError
 from toolspeak.wire.asked import asked_list, asked_name, asked_object, asked_text, wrong
+from toolspeak.wire.asked_calls import GivenCalls, optional_text
 from toolspeak.wire.fragments import read_arguments
 from toolspeak.wire.history import call_ids, is_native, text_of
 from toolspeak.wire.media import ANY_IMAGE, data_url, read_data_url
@@ -185,8 +186,9 @@ def _short(given: str) -> str:
 def decode_messages(value: JSON, model: str) -> list[Message]:
     """The conversation of a request to `model`. Raises FormatError naming the place.
 
-    Ids that come again are made unique; neighbouring results are one message. Fields of a message that have no place
-    elsewhere stand in its `extra`, under the format's name.
+    Ids that come again are made unique; neighbouring results are one message. A result of no call before it keeps the
+    id that it names, which is "" if it names none. Fields of a message that have no place elsewhere stand in its
+    `extra`, under the format's name.
     """
     items = asked_list(value, "messages")
     if not items:
@@ -194,6 +196,7 @@ def decode_messages(value: JSON, model: str) -> list[Message]:
     reader = _Conversation(model)
     for i, item in enumerate(items):
         reader.add(asked_object(item, f"messages[{i}]"), f"messages[{i}]")
+    reader.end_results()
     return reader.messages
 
 
@@ -201,11 +204,13 @@ class _Conversation:
     def __init__(self, model: str) -> None:
         self.messages: list[Message] = []
         self._model = model
-        self._calls: dict[str, ToolCall | MalformedCall] = {}
-        self._ids: set[str] = set()
+        self._calls = GivenCalls()
+        self._results: list[Part] = []
 
     def add(self, item: dict[str, JSON], place: str) -> None:
         role = asked_text(item.get("role"), f"{place}.role")
+        if role not in ("tool", "function"):
+            self.end_results()
         match role:
             case "system" | "developer":
                 self._add("system", _read_content(item.get("content"), f"{place}.content", media=False), item)
@@ -214,9 +219,9 @@ class _Conversation:
             case "assistant":
                 self._add("assistant", self._assistant(item, place), item)
             case "tool":
-                self._add_result(item, place)
+                self._add_result(optional_text(item.get("tool_call_id"), f"{place}.tool_call_id"), item, place)
             case "function":
-                raise FormatError(f"{place}.role: 'function' is no longer supported; send the role 'tool'")
+                self._add_result("", item, place)
             case _:
                 raise FormatError(
                     f"{place}.role: {shown(role)} is none; write system, developer, user, assistant or tool"
@@ -226,15 +231,21 @@ class _Conversation:
         self.messages.append(Message(role, tuple(parts), _extra(item, _KNOWN_FIELDS)))
 
     def _assistant(self, item: dict[str, JSON], place: str) -> list[Part]:
-        if item.get("function_call") is not None:
-            raise FormatError(f"{place}.function_call is no longer supported; send tool_calls")
         parts: list[Part] = list(self._reasoning(item, place))
         parts += _read_content(item.get("content"), f"{place}.content", media=False)
         if item.get("refusal") is not None:
             parts.append(TextPart(asked_text(item["refusal"], f"{place}.refusal")))
         for i, call in enumerate(asked_list(item.get("tool_calls"), f"{place}.tool_calls")):
             parts.append(self._call(call, f"{place}.tool_calls[{i}]"))
+        if item.get("function_call") is not None:  # as before 2023-11: one call, and no id
+            parts.append(self._function("", item["function_call"], {}, f"{place}.function_call"))
         return parts
+
+    def end_results(self) -> None:
+        """What was read of results is a message."""
+        if self._results:
+            self.messages.append(Message("tool", tuple(self._results)))
+            self._results.clear()
 
     def _reasoning(self, item: dict[str, JSON], place: str) -> list[ReasoningPart]:
         found: list[ReasoningPart] = []
@@ -251,42 +262,35 @@ class _Conversation:
         item = asked_object(value, place)
         if item.get("type", "function") != "function":
             raise FormatError(f"{place}.type: only 'function' is supported, found {shown(item['type'])}")
-        given = asked_name(item.get("id"), f"{place}.id")
-        function = asked_object(item.get("function"), f"{place}.function")
-        name = asked_name(function.get("name"), f"{place}.function.name")
+        rest = {key: each for key, each in item.items() if key not in _CALL_FIELDS and each is not None}
+        return self._function(optional_text(item.get("id"), f"{place}.id"), item.get("function"), rest, place)
+
+    def _function(self, given: str, value: JSON, rest: dict[str, JSON], place: str) -> ToolCall | MalformedCall:
+        at = place if place.endswith(".function_call") else f"{place}.function"
+        function = asked_object(value, at)
+        name = asked_name(function.get("name"), f"{at}.name")
         raw = function.get("arguments")
         if isinstance(raw, dict):
             raw = json.dumps(raw, ensure_ascii=False)
-        raw = asked_text(raw if raw is not None else "", f"{place}.function.arguments")
-        own = given
-        while own in self._ids:
-            own = f"{given}-{len(self._ids)}"
-        self._ids.add(own)
+        raw = asked_text(raw if raw is not None else "", f"{at}.arguments")
+        own = self._calls.own_id(given)
         arguments, notes, reason = read_arguments(raw)
         if arguments is None:
             call = MalformedCall(own, raw, "invalid_arguments", reason, name)
         else:
-            rest = {key: each for key, each in item.items() if key not in _CALL_FIELDS and each is not None}
             opaque = Opaque(NAME, self._model, rest) if rest else None
-            call = ToolCall(own, name, arguments, given, notes, opaque)
-        self._calls[given] = call
+            call = ToolCall(own, name, arguments, given or None, notes, opaque)
+        self._calls.add(given, call, len(self.messages))
         return call
 
-    def _add_result(self, item: dict[str, JSON], place: str) -> None:
-        given = asked_name(item.get("tool_call_id"), f"{place}.tool_call_id")
-        call = self._calls.get(given)
-        if call is None:
-            raise FormatError(
-                f"{place}.tool_call_id: no call before it has the id {shown(given)}; "
-                "send the assistant's message with its tool_calls, too"
-            )
+    def _add_result(self, given: str, item: dict[str, JSON], place: str) -> None:
+        call = self._calls.answered(given)
         content = _read_content(item.get("content"), f"{place}.content", media=False)
-        result = ToolResult(call.id, call.name or "", "success", tuple(content))
-        last = self.messages[-1]
-        if last.role == "tool":
-            self.messages[-1] = Message("tool", (*last.parts, result))
+        if call is None:
+            name = optional_text(item.get("name"), f"{place}.name")
+            self._results.append(ToolResult(given, name, "success", tuple(content)))
         else:
-            self.messages.append(Message("tool", (result,)))
+            self._results.append(ToolResult(call.id, call.name or "", "success", tuple(content)))
 
 
 _KNOWN_FIELDS = frozenset(

@@ -23,6 +23,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.errors import FormatError
 from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
+from toolspeak.wire.asked_calls import GivenCalls, optional_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.fragments import read_arguments
 from toolspeak.wire.media import file_of, image_of
@@ -43,7 +44,8 @@ _READ = ("model", "input", "instructions", "tools", "tool_choice", "parallel_too
 
 def decode_request(body: JSON) -> WireRequest:
     """See `WireFormat.decode_request`. Tools that the API runs itself (`web_search`), a `tool_choice` of one of them
-    and what `text` says besides a JSON Schema stand in `options`. A tool of type `custom` has one argument, `input`."""
+    and what `text` says besides a JSON Schema stand in `options`. A tool of type `custom` has one argument, `input`. An
+    output of no call before it keeps the id that it names, which is "" if it names none."""
     asked = asked_object(body, "the request")
     for name, why in _UNKNOWABLE.items():
         if asked.get(name):
@@ -84,6 +86,7 @@ def _messages(asked: dict[str, JSON], model: str) -> list[Message]:
             raise wrong("input", "text or a list of items", given)
         for i, item in enumerate(cast("list[JSON]", given)):
             conversation.add(asked_object(item, f"input[{i}]"), f"input[{i}]")
+        conversation.end_message()
     return conversation.messages
 
 
@@ -93,8 +96,8 @@ class _Conversation:
     def __init__(self, model: str) -> None:
         self.messages: list[Message] = []
         self._model = model
-        self._calls: dict[str, ToolCall | MalformedCall] = {}  # the newest of each call_id
-        self._ids: set[str] = set()
+        self._calls = GivenCalls()
+        self._joined: tuple[Role, list[Part]] | None = None  # the message that is being put together
 
     def add(self, item: dict[str, JSON], place: str) -> None:
         kind = item.get("type", "message")
@@ -102,9 +105,9 @@ class _Conversation:
             case "message":
                 self._add_message(item, place)
             case "function_call":
-                self._join("assistant", self._call(item, place))
+                self._call(item, place)
             case "custom_tool_call":
-                self._join("assistant", self._freeform(item, place))
+                self._freeform(item, place)
             case "function_call_output" | "custom_tool_call_output":
                 self._join("tool", self._result(item, place))
             case "reasoning":
@@ -115,11 +118,21 @@ class _Conversation:
                 raise FormatError(f"{place}.type: {kind!r} is not understood here: leave the item out")
 
     def _join(self, role: Role, part: Part) -> None:
-        last = self.messages[-1] if self.messages else None
-        if last is not None and last.role == role:
-            self.messages[-1] = Message(role, (*last.parts, part))
-        else:
-            self.messages.append(Message(role, (part,)))
+        if self._joined is None or self._joined[0] != role:
+            self.end_message()
+            self._joined = (role, [])
+        self._joined[1].append(part)
+
+    def end_message(self) -> None:
+        """What was put together is a message."""
+        if self._joined is not None:
+            role, parts = self._joined
+            self.messages.append(Message(role, tuple(parts)))
+            self._joined = None
+
+    def _join_call(self, given: str, call: ToolCall | MalformedCall) -> None:
+        self._join("assistant", call)
+        self._calls.add(given, call, len(self.messages))
 
     def _add_message(self, item: dict[str, JSON], place: str) -> None:
         role = _ROLES.get(asked_text(item.get("role"), f"{place}.role"))
@@ -131,6 +144,7 @@ class _Conversation:
         else:
             parts = _content(content, f"{place}.content")
         if role != "assistant":
+            self.end_message()
             self.messages.append(Message(role, tuple(parts)))
             return
         kept = {name: item[name] for name in ("id", "phase") if item.get(name)}
@@ -138,46 +152,35 @@ class _Conversation:
         for part in parts:
             self._join("assistant", TextPart(part.text, opaque) if isinstance(part, TextPart) else part)
 
-    def _call(self, item: dict[str, JSON], place: str) -> ToolCall | MalformedCall:
-        given, own_id = self._id(item, place)
+    def _call(self, item: dict[str, JSON], place: str) -> None:
+        given = optional_text(item.get("call_id"), f"{place}.call_id")
         name = joined_name(item.get("namespace"), asked_name(item.get("name"), f"{place}.name"))
         raw = asked_text(item.get("arguments"), f"{place}.arguments")
         arguments, notes, reason = read_arguments(raw)
+        own_id = self._calls.own_id(given)
         if arguments is None:
-            call: ToolCall | MalformedCall = MalformedCall(own_id, raw, "invalid_arguments", reason, name)
+            self._join_call(given, MalformedCall(own_id, raw, "invalid_arguments", reason, name))
         else:
-            call = ToolCall(own_id, name, arguments, given, notes, self._opaque(item))
-        self._calls[given] = call
-        return call
+            self._join_call(given, ToolCall(own_id, name, arguments, given or None, notes, self._opaque(item)))
 
-    def _freeform(self, item: dict[str, JSON], place: str) -> ToolCall:
-        given, own_id = self._id(item, place)
+    def _freeform(self, item: dict[str, JSON], place: str) -> None:
+        given = optional_text(item.get("call_id"), f"{place}.call_id")
         name = asked_name(item.get("name"), f"{place}.name")
         arguments = {INPUT: asked_text(item.get("input"), f"{place}.input")}
-        call = self._calls[given] = ToolCall(own_id, name, arguments, given, (), self._opaque(item))
-        return call
-
-    def _id(self, item: dict[str, JSON], place: str) -> tuple[str, str]:
-        """A call's id as it was given, and one that no other call has: some servers count anew in each turn."""
-        given = asked_name(item.get("call_id"), f"{place}.call_id")
-        own_id, n = given, 1
-        while own_id in self._ids:
-            own_id, n = f"{given}-{n}", n + 1
-        self._ids.add(own_id)
-        return given, own_id
+        own_id = self._calls.own_id(given)
+        self._join_call(given, ToolCall(own_id, name, arguments, given or None, (), self._opaque(item)))
 
     def _opaque(self, item: dict[str, JSON]) -> Opaque | None:
         return Opaque(NAME, self._model, {"id": item["id"]}) if item.get("id") else None
 
     def _result(self, item: dict[str, JSON], place: str) -> ToolResult:
-        call_id = asked_name(item.get("call_id"), f"{place}.call_id")
-        call = self._calls.get(call_id)
-        if call is None:
-            raise FormatError(f"{place}.call_id: no call before it has the id {call_id!r}; send the call, too")
+        given = optional_text(item.get("call_id"), f"{place}.call_id")
+        call = self._calls.answered(given)
         output = item.get("output")
-        if isinstance(output, str):
-            return ToolResult(call.id, call.name or "", "success", (TextPart(output),))
-        return ToolResult(call.id, call.name or "", "success", tuple(_content(output, f"{place}.output")))
+        content = [TextPart(output)] if isinstance(output, str) else _content(output, f"{place}.output")
+        if call is None:
+            return ToolResult(given, "", "success", tuple(content))
+        return ToolResult(call.id, call.name or "", "success", tuple(content))
 
 
 def _reasoning(item: dict[str, JSON], model: str, place: str) -> ReasoningPart:
