@@ -52,10 +52,10 @@ def blocks(language: str, page: str = PAGE) -> list[str]:
 
 
 def commands(page: str) -> list[str]:
-    """Every line that starts the gateway, without prompt and comment, continued lines joined."""
+    """Every line that starts the gateway to serve, without prompt and comment, continued lines joined."""
     text = "\n".join(blocks("sh", page) + blocks("console", page)).replace("\\\n", " ")
     lines = (re.sub(r"\s+#.*", "", line).removeprefix("$ ") for line in text.splitlines())
-    return [line for line in lines if line.startswith("toolspeak serve ")]
+    return [line for line in lines if line.startswith("toolspeak serve ") and "--check" not in line]
 
 
 SERVING = [*dict.fromkeys(commands(PAGE) + commands(README))]
