@@ -1,6 +1,6 @@
 """What the gateway costs, a chunk and a request, against a proxy that decodes and encodes each event, in the same run.
 
-    python benchmarks/gateway.py [--rounds 3] [--only KIND] [--growth] [--soak SECONDS]
+    python benchmarks/gateway.py [--rounds 3] [--only KIND] [--streams N] [--burst] [--growth] [--soak SECONDS]
 
 A model server (`gateways/upstream.py`), each of what is measured, clients (`gateways/client.py`) and this program are
 processes of their own. CPU is that of the measured process alone (user and system, as the scheduler counts it).
@@ -10,6 +10,9 @@ Streams are paced as a model writes, some 4,000 chunks a second over all of them
 read and a write of its own. The ratios are medians of rounds in which the kinds take turns; what a request costs before
 its first chunk is in them. Target: 1.5 times the floor's CPU a chunk, no chunk lost, twice or out of order (the clients
 check every one: any ends the run with 1).
+
+`--streams` measures so many streams alone, each of 40 chunks, two a second. `--burst` says how long the first word
+takes where 100 clients come at once, in ms; the goal is 1.2 times the floor's.
 
 `µs/req` and `req/s` are of short answers of 8 chunks, as fast as they go, 50 at a time. `KB/stream` is the memory that
 open streams add. `--growth` compares a chunk of streams of 2,000 with one of a stream of 20,000, which must not cost
@@ -37,6 +40,7 @@ from typing import Self
 
 HERE = Path(__file__).parent / "gateways"
 TARGET = 1.5
+BURST, BURST_TARGET = 100, 1.2
 GROWN = 1.05
 DEARER = 1.25
 KINDS = ("floor", "native", "native+tools", "hermes+tools")
@@ -190,12 +194,12 @@ def middle(values: Iterable[float]) -> float:
     return statistics.median(values)
 
 
-def compare(rounds: int, kinds: Sequence[str]) -> bool:
+def compare(rounds: int, kinds: Sequence[str], loads: Sequence[tuple[int, int, int]]) -> bool:
     """Whether every target is met."""
     met = True
     columns = ("µs/chunk", "x floor", "µs/req", "x floor", "req/s", "KB/stream", "p50 ms", "p99 ms")
     print(f"{'streams':>7} {'':14}" + "".join(f"{column:>10}" for column in columns))
-    for streams, chunks, per_second in LOADS:
+    for streams, chunks, per_second in loads:
         found: dict[str, list[Measured]] = {kind: [] for kind in kinds}
         with subjects(kinds) as measured:
             for _ in range(rounds):
@@ -237,6 +241,26 @@ def growth(rounds: int, kinds: Sequence[str]) -> bool:
     return level
 
 
+def burst(rounds: int, kinds: Sequence[str]) -> bool:
+    """Whether the first word comes as fast as it should where many ask at once."""
+    met = True
+    found: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+    print(f"{BURST} at once{'':12}{'p50 ms':>10}{'x floor':>10}{'p99 ms':>10}{'x floor':>10}")
+    with subjects(kinds) as measured:
+        for _ in range(rounds):
+            for each in measured:
+                told = clients(each.kind, each.port, BURST, BURST, 20, 10)
+                found[each.kind].append(told["first_ms"])  # type: ignore[arg-type]
+    for kind, ours in found.items():
+        line, pairs = "", list(zip(ours, found["floor"], strict=True))
+        for part in ("p50", "p99"):
+            ratio = middle(a[part] / b[part] for a, b in pairs)
+            line += f"{middle(each[part] for each in ours):>10.0f}{ratio:>10.2f}"
+            met = met and ratio <= BURST_TARGET
+        print(f"{kind:23}{line}", flush=True)
+    return met
+
+
 def soak(seconds: float, streams: int = 500) -> bool:
     """Whether the memory stayed flat."""
     kind, chunks, per_second = "hermes+tools", 100, 8
@@ -264,6 +288,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=KINDS[1:], help="beside the floor")
+    parser.add_argument("--streams", type=int)
+    parser.add_argument("--burst", action="store_true")
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--soak", type=float, metavar="SECONDS")
     options = parser.parse_args()
@@ -271,8 +297,10 @@ def main() -> None:
     kinds = KINDS if options.only is None else ("floor", options.only)
     if options.soak is not None:
         passed = soak(options.soak)
+    elif options.burst or options.growth:
+        passed = (burst if options.burst else growth)(options.rounds, kinds)
     else:
-        passed = (growth if options.growth else compare)(options.rounds, kinds)
+        passed = compare(options.rounds, kinds, LOADS if options.streams is None else [(options.streams, 40, 2)])
     sys.exit(not passed)
 
 

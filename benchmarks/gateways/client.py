@@ -2,7 +2,7 @@
 
 Asks for REQUESTS answers, STREAMS at a time, and checks that each piece of text arrives, once and in its order. Prints
 JSON: `seconds`, `requests`, `chunks`, `wrong` (answers with a lost, repeated or moved piece), and percentiles of the
-time from the model server's sending to here (`ms`).
+time from the model server's sending to here (`ms`) and from a request to its first piece (`first_ms`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def request(port: int, model: str, tools: int) -> bytes:
     return head.encode() + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body
 
 
-async def ask(port: int, asked: bytes, latencies: list[float]) -> tuple[int, bool]:
+async def ask(port: int, asked: bytes, latencies: list[float], firsts: list[float]) -> tuple[int, bool]:
     """How many pieces came, and whether all of them did, in order."""
+    begun = time.monotonic_ns()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
     writer.write(asked)
     seen, right, ended = 0, True, False
@@ -49,6 +50,8 @@ async def ask(port: int, asked: bytes, latencies: list[float]) -> tuple[int, boo
         now = time.monotonic_ns()
         for text in CONTENT.findall(line):
             for number, sent in PIECE.findall(text.decode()):
+                if not seen:
+                    firsts.append((now - begun) / 1e6)
                 right = right and int(number) == seen
                 seen += 1
                 latencies.append((now - int(sent)) / 1e6)
@@ -56,26 +59,31 @@ async def ask(port: int, asked: bytes, latencies: list[float]) -> tuple[int, boo
     return seen, right and ended
 
 
+def percentiles(values: list[float]) -> dict[str, float]:
+    values = sorted(values)
+    return {f"p{part}": values[min(len(values) - 1, len(values) * part // 100)] for part in (50, 99)}
+
+
 async def main(port: int, model: str, streams: int, requests: int, tools: int) -> None:
-    asked, latencies = request(port, model, tools), []
+    asked = request(port, model, tools)
+    latencies: list[float] = []
+    firsts: list[float] = []
     left = iter(range(requests))
     answers: list[tuple[int, bool]] = []
 
     async def worker() -> None:
         for _ in left:
-            answer = await ask(port, asked, latencies)
+            answer = await ask(port, asked, latencies, firsts)
             answers.append(answer)
 
     begun = time.monotonic()
     await asyncio.gather(*(worker() for _ in range(streams)))
     seconds = time.monotonic() - begun
     most = max(seen for seen, _ in answers)
-    latencies.sort()
-    percentiles = {f"p{part}": latencies[min(len(latencies) - 1, len(latencies) * part // 100)] for part in (50, 99)}
     wrong = sum(1 for seen, right in answers if not right or seen != most)
     chunks = sum(seen for seen, _ in answers)
-    told = {"seconds": seconds, "requests": requests, "chunks": chunks, "wrong": wrong, "ms": percentiles}
-    print(json.dumps(told), flush=True)
+    told = {"seconds": seconds, "requests": requests, "chunks": chunks, "wrong": wrong}
+    print(json.dumps({**told, "ms": percentiles(latencies), "first_ms": percentiles(firsts)}), flush=True)
 
 
 if __name__ == "__main__":
