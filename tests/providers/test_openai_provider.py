@@ -151,14 +151,25 @@ def test_turns_share_a_connection_also_at_the_same_time():
     _, server = ask(stream(*EVENTS), turns=3)
     assert server.connections == 1
 
-    async def run() -> list[list[Delta]]:
-        async with serve(stream(*EVENTS)) as server:
+    async def run() -> tuple[list[list[Delta]], int]:
+        everybody = asyncio.Event()
+        exchanges: list[Exchange] = []
+
+        async def answer(exchange: Exchange) -> None:
+            exchanges.append(exchange)
+            if len(exchanges) >= 120:  # each of the first ones needs a connection
+                everybody.set()
+            await everybody.wait()
+            await stream(*EVENTS)(exchange)
+
+        async with serve(answer) as server:
             provider = OpenAIProvider("m", base_url=server.base_url)
             found = await asyncio.gather(*(turn(provider) for _ in range(120)))
+            found += await asyncio.gather(*(turn(provider) for _ in range(120)))
             await provider.aclose()
-            return found
+            return found, server.connections
 
-    assert asyncio.run(run()) == [SAID] * 120
+    assert asyncio.run(run()) == ([SAID] * 240, 120)
 
 
 def test_a_provider_can_be_used_in_one_event_loop_after_the_other():

@@ -241,7 +241,8 @@ class HttpApi:
                 headers=headers,
                 # Reading has no limit here: `TimedStream` tells the first byte from later ones.
                 timeout=httpx2.Timeout(connect=limits.connect, read=None, write=limits.silence, pool=None),
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+                # Idle ones close after 5 seconds (httpx2); of a gateway hundreds may be idle between two turns.
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
                 mounts=dict.fromkeys(_LOOPBACK),
                 verify=self._trusted or _systems(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
             )
