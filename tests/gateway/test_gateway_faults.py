@@ -72,7 +72,7 @@ def faulty(path: str, said: int, *, stream: bool) -> tuple[int, str, bool, str]:
 
     async def run() -> str:
         served = Gateway(Settings((Upstream(url="http://127.0.0.1:9/v1"),)), {})
-        served.router = OneRoute(route)  # pyright: ignore[reportAttributeAccessIssue]
+        served.current.router = OneRoute(route)  # pyright: ignore[reportAttributeAccessIssue]
         received = iter([{"type": "http.request", "body": content, "more_body": False}])
 
         async def receive() -> Any:

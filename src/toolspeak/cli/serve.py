@@ -14,18 +14,8 @@ from toolspeak.cli.options import prompt_listing_option
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import UsageError
-from toolspeak.gateway.config import (
-    FileSettings,
-    Settings,
-    ToolSettings,
-    approved_names,
-    checked,
-    checked_upstream,
-    read_config,
-    upstream_of,
-    with_server,
-)
-from toolspeak.gateway.keys import keys_of, read_keys
+from toolspeak.gateway.config import Settings, Upstream, checked_upstream, upstream_of
+from toolspeak.gateway.sources import Sources
 
 _NOTHING_TO_SERVE = """\
 no upstream was named. For instance:
@@ -106,7 +96,6 @@ def serve(
     repair: int | None,
     hold_calls: bool,
     api_keys: str | None,
-    log_content: bool,
     checks: bool,
     tools: str | None,
     approve_tools: str | None,
@@ -128,19 +117,13 @@ def serve(
         "hold_calls": hold_calls or None,
     }
     told = {name: value for name, value in of_upstream.items() if value is not None}
-    found = _upstreams(upstream, config, told)
-    settings = with_server(Settings(found.upstreams), {k: v for k, v in found.server.items() if k != "api_keys"})
-    settings = with_server(settings, {name: value for name, value in server.items() if value is not None})
-    if log_content:
-        settings = replace(settings, log_content=True)
-    file = api_keys or found.server.get("api_keys")
-    keys = (*found.keys, *keys_of(os.environ), *(read_keys(file) if file else ()))
-    settings = checked(replace(settings, keys=keys, tools=_tools(found.tools, tools, approve_tools)))
+    server = {name: value for name, value in server.items() if value is not None and value is not False}
+    sources = Sources(_upstreams(upstream, config, told), config, server, api_keys, tools, approve_tools)
     server_module = _server()
     if checks:
-        _check(settings)
+        _check(sources.load(os.environ, {}))
         return
-    server_module.serve(settings, _tell)
+    server_module.serve(sources, _tell)
 
 
 def _check(settings: Settings) -> None:
@@ -169,30 +152,20 @@ def _tell(address: str) -> None:
     click.echo(f"toolspeak serves at {address}", err=True)
 
 
-def _tools(found: ToolSettings | None, file: str | None, approve: str | None) -> ToolSettings | None:
-    """What the file says, with what the command line says in its place."""
-    if file is not None:
-        found = ToolSettings(file) if found is None else replace(found, file=file)
-    if approve is None:
-        return found
-    if found is None:
-        raise UsageError("--approve-tools says which tools of --tools FILE may run: name that file, too")
-    return replace(found, approve=approved_names(approve))
-
-
-def _upstreams(upstream: str | None, config: str | None, told: dict[str, Any]) -> FileSettings:
+def _upstreams(upstream: str | None, config: str | None, told: dict[str, Any]) -> tuple[Upstream, ...]:
+    """Those that the command line names; none where a file lists them."""
     if config is not None:
         if upstream is not None or told:
             named = ", ".join(["upstream", *told] if upstream is not None else told)
             raise UsageError(f"say --config or {named}, not both: the file says it for each model")
-        return read_config(config, os.environ)
+        return ()
     if upstream is None:
         raise UsageError(_NOTHING_TO_SERVE)
     kind = told.pop("provider", None)
     if kind is not None and "://" not in upstream:
         raise UsageError("--provider says what an address is: write --upstream URL, or --upstream PROVIDER:MODEL alone")
     found = upstream_of(upstream, **told)
-    return FileSettings((checked_upstream(found if kind is None else replace(found, provider=kind)),), {})
+    return (checked_upstream(found if kind is None else replace(found, provider=kind)),)
 
 
 def _server() -> Any:

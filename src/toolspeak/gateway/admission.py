@@ -25,6 +25,15 @@ class Admission:
     def queued(self) -> int:
         return len(self._waiting)
 
+    def resize(self, bounds: Bounds) -> None:
+        """Other bounds from now on. Who has a place keeps it, who waits goes on to wait as long as was said."""
+        self._bounds = bounds
+        while self._waiting and self.active < bounds.streams:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self.active += 1
+                turn.set_result(None)
+
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
         """A place as long as the context is open. Raises Failure if there is none."""
@@ -63,7 +72,7 @@ class Admission:
 
     def _leave(self) -> None:
         """The place goes to who waits longest."""
-        while self._waiting:
+        while self._waiting and self.active <= self._bounds.streams:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)

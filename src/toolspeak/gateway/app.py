@@ -9,9 +9,9 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from toolspeak.errors import ToolspeakError
+from toolspeak.errors import McpError, ToolspeakError
 from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.answer import Answering, answer, warning_header
 from toolspeak.gateway.asked import OPTIONAL_TOOLS, hosted_tools_left_out, read_request
@@ -19,22 +19,22 @@ from toolspeak.gateway.config import LOOPBACK, Settings
 from toolspeak.gateway.counting import counted
 from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
 from toolspeak.gateway.gate import Note
+from toolspeak.gateway.generation import first_generation, next_generation
 from toolspeak.gateway.http import (
     ClientGone,
-    Headers,
     Receive,
     Scope,
     Send,
     header,
     read_body,
     retry_headers,
-    send_whole,
 )
-from toolspeak.gateway.keys import Key, admitted
+from toolspeak.gateway.keys import admitted
 from toolspeak.gateway.logs import REQUEST_ID, log
 from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
 from toolspeak.gateway.models import listed_models, unreachable
-from toolspeak.gateway.routing import Route, Router, UnknownModel
+from toolspeak.gateway.request import Request
+from toolspeak.gateway.routing import Route, UnknownModel
 from toolspeak.gateway.server_tools import ServerTools
 from toolspeak.gateway.sse import json_bytes, with_notes
 from toolspeak.gateway.tool_loop import with_tools
@@ -69,56 +69,17 @@ _ASKING = (*FORMATS, COUNT_TOKENS)
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 
 
-@dataclass(slots=True)
-class Request:
-    """One request, and what is known of it for the log."""
-
-    scope: Scope
-    receive: Receive
-    send: Send
-    id: str
-    begun: float
-    wire: WireFormat = OPENAI_CHAT
-    model: str = ""
-    stream: bool = False
-    status: int = 0
-    key: Key | None = None
-    ran_tools: bool = False
-    facts: dict[str, object] = field(default_factory=dict[str, object])
-
-    @property
-    def path(self) -> str:
-        return self.scope["path"]
-
-    def allows(self, model: str) -> bool:
-        """Whether the client may know of a model."""
-        return self.key is None or self.key.allows(model)
-
-    @property
-    def headers(self) -> Headers:
-        return [(b"x-request-id", self.id.encode())]
-
-    async def respond(
-        self,
-        status: int,
-        body: bytes,
-        headers: Sequence[tuple[bytes, bytes]] = (),
-        content_type: bytes = b"application/json",
-    ) -> None:
-        self.status = status
-        await send_whole(self.send, status, body, [*self.headers, *headers], content_type)
-
-
 class Gateway:
-    """The application: one process's routes, places and counters. `draining`: no new request is answered any more."""
+    """The application: one process's routes, places and counters. `current` is what new requests are answered with.
+    `draining`: no new request is answered any more."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
-        self.settings = settings
-        self.router = Router(settings, environ)
         self.metrics = Metrics()
+        self.current = first_generation(settings, environ, self.metrics)
         self.admission = Admission(settings.bounds)
-        self.tools = None if settings.tools is None else ServerTools(settings.tools, self.metrics)
         self.draining = False
+        self._environ = environ
+        self._connecting: asyncio.Task[None] | None = None
         self._tools = KnownTools()
         self._decoding = asyncio.Semaphore(_DECODING)
         self._probed: tuple[float, asyncio.Future[list[str]]] | None = None
@@ -130,7 +91,7 @@ class Gateway:
         given = header(scope, b"x-request-id")
         request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
         REQUEST_ID.set(request_id)
-        request = Request(scope, receive, send, request_id, time.perf_counter())
+        request = Request(scope, receive, send, request_id, time.perf_counter(), self.current)
         others = ANTHROPIC if request.path.startswith("/v1/messages/") else OPENAI_CHAT  # for their errors
         request.wire = FORMATS.get(request.path, others)
         try:
@@ -153,14 +114,45 @@ class Gateway:
 
     async def open(self) -> None:
         """Connects to the servers whose tools the gateway runs, if there are any. Raises McpError."""
-        if self.tools is not None:
-            await self.tools.open()
+        if self.current.tools is not None:
+            await self.current.tools.open()
+
+    def reload(self, settings: Settings) -> None:
+        """Answers requests from now on by these settings; those under way go on with what they began with. New servers
+        of tools are connected to in the background, and used then. To be called in the event loop. Raises UsageError
+        for settings that cannot be: nothing changes then."""
+        old = self.current
+        self.current, tools = next_generation(old, settings, self._environ, self.metrics)
+        if self.current.router is not old.router:
+            old.router.retire()
+        self.admission.resize(settings.bounds)
+        self._probed = None
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if tools is not old.tools:
+            self._connecting = asyncio.get_running_loop().create_task(self._take_up(tools))
+
+    async def _take_up(self, tools: ServerTools | None) -> None:
+        """Connects to servers of tools, and has requests use them from then on."""
+        if tools is not None:
+            try:
+                await tools.open()
+            except McpError as error:
+                problem = f"{error} The tools of before stay."
+                log("reload_failed", {"why": "tools", "problem": problem}, level=logging.ERROR)
+                return
+        old, self.current = self.current.tools, replace(self.current, tools=tools)
+        if old is not None:
+            old.retire()
+        log("tools_reloaded", {})
 
     async def aclose(self) -> None:
         """Closes the connections to the upstreams and to the servers of tools."""
-        await self.router.aclose()
-        if self.tools is not None:
-            await self.tools.aclose()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        await self.current.router.aclose()
+        if self.current.tools is not None:
+            await self.current.tools.aclose()
         self.metrics.close()
 
     # --- who may ask what --------------------------------------------------------------------------------------
@@ -197,12 +189,11 @@ class Gateway:
         """Raises Failure for a request that is not to be answered, whatever it asks."""
         headers = request.scope["headers"]
         size = sum(len(name) + len(value) for name, value in headers)
-        if size > self.settings.bounds.header_bytes:
-            raise Failure(
-                431, f"the headers are larger than {self.settings.bounds.header_bytes} bytes", "headers_too_large"
-            )
-        if self.settings.keys:
-            request.key = admitted(headers, self.settings.keys)
+        settings = request.current.settings
+        if size > settings.bounds.header_bytes:
+            raise Failure(431, f"the headers are larger than {settings.bounds.header_bytes} bytes", "headers_too_large")
+        if settings.keys:
+            request.key = admitted(headers, settings.keys)
             if request.key is None:
                 raise Failure(
                     401,
@@ -231,11 +222,12 @@ class Gateway:
         kind = header(request.scope, b"content-type").partition(";")[0].strip().lower()
         if kind != "application/json":  # what a form of any web page may send without asking is none
             raise Failure(415, "send the request as JSON: content-type: application/json", "content_type")
-        bounds = self.settings.bounds
+        settings = request.current.settings
+        bounds = settings.bounds
         async with self.admission.place():
             self.metrics.show_load(self.admission.active, self.admission.queued)
             body = await read_body(request.scope, request.receive, bounds.body_bytes)
-            if self.settings.log_content:
+            if settings.log_content:
                 request.facts["request"] = body.decode("utf-8", "replace")
             if len(body) < _LARGE_BYTES:
                 asked, notes = read_request(request.wire, body, bounds)
@@ -245,20 +237,22 @@ class Gateway:
             if asked.request.tools:
                 asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
             request.model, request.stream = asked.model, asked.stream
-            with self.router.route(asked.model, request.allows) as route:
+            current = request.current = self.current  # as of now, whatever was reloaded while it waited and was read
+            with current.router.route(asked.model, request.allows) as route, current.tools_used():
                 yield asked, route, notes
 
     async def _ask(self, request: Request) -> None:
         async with self._taken(request) as (asked, route, notes):
+            current = request.current
             answering = Answering(
-                request.wire, asked, route, self.settings, request.receive, request.send, request.id, request.headers
+                request.wire, asked, route, current.settings, request.receive, request.send, request.id, request.headers
             )
             optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
             answering.report.notes += notes
             answering.report.notes += hosted_tools_left_out(asked, route, request.wire.name, optional)
-            if self.tools is not None:
-                running = self.tools.begin(request.id, log_content=self.settings.log_content)
-                answering.tools = (self.tools, running)
+            if current.tools is not None:
+                running = current.tools.begin(request.id, log_content=current.settings.log_content)
+                answering.tools = (current.tools, running)
             try:
                 await answer(answering)
             finally:
@@ -269,9 +263,10 @@ class Gateway:
 
     async def _count_tokens(self, request: Request) -> None:
         async with self._taken(request) as (asked, route, mended):
-            if self.tools is not None:
-                running = self.tools.begin(request.id, log_content=self.settings.log_content)
-                asked, _ = await with_tools(self.tools, asked, running)
+            current = request.current
+            if current.tools is not None:
+                running = current.tools.begin(request.id, log_content=current.settings.log_content)
+                asked, _ = await with_tools(current.tools, asked, running)
             found = await counted(asked, route, request.wire.name)
             request.facts.update(upstream=route.provider.name, dialect=route.dialect, input_tokens=found.tokens)
             notes = [*mended, *found.notes]
@@ -287,7 +282,7 @@ class Gateway:
         self.metrics.count_turn(labels[1], answering.route.dialect, answering.report)
 
     async def _models(self, request: Request, wanted: str) -> None:
-        names = filter(request.allows, await listed_models(self.router))
+        names = filter(request.allows, await listed_models(request.current.router))
         rows = [{"id": name, "object": "model", "created": 0, "owned_by": "toolspeak"} for name in names]
         if not wanted:
             await request.respond(200, json_bytes({"object": "list", "data": rows}))
@@ -316,7 +311,7 @@ class Gateway:
         """What is wrong with the upstreams; asked of them once in a while, however often it is asked of us."""
         now = time.monotonic()
         if self._probed is None or now - self._probed[0] > _PROBED_SECONDS:
-            self._probed = (now, asyncio.ensure_future(unreachable(self.router)))
+            self._probed = (now, asyncio.ensure_future(unreachable(self.current.router)))
         return await asyncio.shield(self._probed[1])
 
     # --- what is told of it ------------------------------------------------------------------------------------
@@ -339,7 +334,7 @@ class Gateway:
 
     def _labels(self, request: Request) -> tuple[str, str]:
         endpoint = request.path if request.path in _ASKING else "(other)"
-        return endpoint, request.model if request.model in self.router.names else OTHER_MODEL
+        return endpoint, request.model if request.model in request.current.router.names else OTHER_MODEL
 
     def _finish(self, request: Request) -> None:
         if request.path not in _ASKING:

@@ -51,7 +51,8 @@ async def check(settings: Settings, environ: Mapping[str, str]) -> Sequence[Find
     """
     router = Router(settings, environ)
     try:
-        found = await asyncio.gather(*(_of_upstream(router, *each) for each in router.probes))
+        with router.probes() as probes:
+            found = await asyncio.gather(*(_of_upstream(router, *each) for each in probes))
     finally:
         await router.aclose()
     return [finding for findings in found for finding in findings]

@@ -20,12 +20,13 @@ async def listed_models(router: Router) -> Sequence[str]:
     """The names that are configured, and what the upstreams of globs list themselves, as far as they say."""
     names = dict.fromkeys(router.names)
     asked: list[tuple[Upstream, Provider]] = []
-    for upstream, provider in router.probes:
-        if not upstream.model and len(upstream.exact) != len(upstream.names):
-            asked.append((upstream, provider))
-        elif not upstream.exact:  # it answers to any name: this is its own
-            names.setdefault(upstream.model)
-    found = await asyncio.gather(*(_models_of(provider) for _, provider in asked))
+    with router.probes() as probes:
+        for upstream, provider in probes:
+            if not upstream.model and len(upstream.exact) != len(upstream.names):
+                asked.append((upstream, provider))
+            elif not upstream.exact:  # it answers to any name: this is its own
+                names.setdefault(upstream.model)
+        found = await asyncio.gather(*(_models_of(provider) for _, provider in asked))
     for (upstream, _), listed in zip(asked, found, strict=True):
         names.update((name, None) for name in listed if upstream.serves(name))
     return list(names)
@@ -56,7 +57,8 @@ def model_rows(found: JSON) -> dict[str, Mapping[str, Any]]:
 
 async def unreachable(router: Router) -> list[str]:
     """What is wrong with the upstreams, one line each: nothing if all of them answer, whatever they answer."""
-    found = await asyncio.gather(*(_problem(upstream, provider) for upstream, provider in router.probes))
+    with router.probes() as probes:
+        found = await asyncio.gather(*(_problem(upstream, provider) for upstream, provider in probes))
     return [problem for problem in found if problem]
 
 

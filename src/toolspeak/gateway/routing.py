@@ -82,16 +82,24 @@ class Router:
         self._exact = {name: upstream for upstream in settings.upstreams for name in upstream.exact}
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
+        self._probing = 0
+        self._retired = False
         # A wrong key or address is told at once.
         self._probes = [
             (upstream, _provider(upstream, upstream.model or (upstream.exact or ("any",))[0], environ))
             for upstream in settings.upstreams
         ]
 
-    @property
-    def probes(self) -> Sequence[tuple[Upstream, Provider]]:
-        """Each upstream with a provider that reaches it."""
-        return self._probes
+    @contextmanager
+    def probes(self) -> Generator[Sequence[tuple[Upstream, Provider]]]:
+        """Each upstream with a provider that reaches it, open at least as long as the context."""
+        self._probing += 1
+        try:
+            yield self._probes
+        finally:
+            self._probing -= 1
+            if self._retired and not self._probing:
+                self._close_probes()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,7 +128,22 @@ class Router:
         finally:
             kept.users -= 1
             if kept.dropped and not kept.users:
-                self._close(kept)
+                self._close(kept.route.provider)
+
+    def retire(self) -> None:
+        """Closes what no request uses, and all else with the last request that does. To be called in the event loop."""
+        self._retired = True
+        for kept in self._kept.values():
+            kept.dropped = True
+            if not kept.users:
+                self._close(kept.route.provider)
+        self._kept.clear()
+        if not self._probing:
+            self._close_probes()
+
+    def _close_probes(self) -> None:
+        for _, provider in self._probes:
+            self._close(provider)
 
     def _drop_one(self) -> None:
         """Forgets the model of a glob that was asked for longest ago. Where turns are under way, the last of them
@@ -128,10 +151,10 @@ class Router:
         kept = self._kept.pop(next(name for name in self._kept if name not in self._exact))
         kept.dropped = True
         if not kept.users:
-            self._close(kept)
+            self._close(kept.route.provider)
 
-    def _close(self, kept: _Kept) -> None:
-        closing = asyncio.get_running_loop().create_task(kept.route.provider.aclose())
+    def _close(self, provider: Provider) -> None:
+        closing = asyncio.get_running_loop().create_task(provider.aclose())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 

@@ -9,7 +9,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, cast
@@ -21,9 +21,12 @@ from uvicorn.supervisors import Multiprocess
 from toolspeak.errors import ToolspeakError, UsageError
 from toolspeak.gateway.app import Gateway
 from toolspeak.gateway.config import Settings
+from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.http import Receive, Scope, Send
 from toolspeak.gateway.logs import log, log_to_stderr
 from toolspeak.gateway.metrics import MULTIPROCESS, worker_gone
+from toolspeak.gateway.reload import Loaded, Reloader, load, on_hangup, reloading
+from toolspeak.gateway.sources import Sources
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\nconnection: close\r\n"
@@ -67,22 +70,24 @@ class BoundedProtocol(HttpToolsProtocol):
 @dataclass(frozen=True)
 class Application:
     """Makes the application in the process that runs it; uvicorn hands it to its workers. `logs`: it writes them to
-    standard error."""
+    standard error. `loaded` is where the settings come from, if they are to be read again when that changes."""
 
     settings: Settings
     logs: bool = True
+    loaded: Loaded | None = None
 
     def __call__(self) -> Any:
         if self.logs:
             log_to_stderr()
-        return _WithLifespan(Gateway(self.settings, os.environ))
+        return _WithLifespan(Gateway(self.settings, os.environ), self.loaded)
 
 
 class _WithLifespan:
     """The gateway with what happens around it: SIGTERM drains it, and its end closes its connections."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, loaded: Loaded | None) -> None:
         self._gateway = gateway
+        self._loaded = loaded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
@@ -94,7 +99,10 @@ class _WithLifespan:
         except ToolspeakError as error:
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
-        async with _drained(self._gateway):
+        follows = nullcontext() if self._loaded is None else reloading(self._gateway, self._loaded)
+        async with _drained(self._gateway), follows:
+            if self._loaded is not None:
+                log("serving", {"pid": os.getpid()})
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await self._gateway.aclose()
@@ -112,7 +120,7 @@ async def _drained(gateway: Gateway) -> AsyncGenerator[None]:
     draining: list[asyncio.Task[None]] = []
 
     async def drain() -> None:
-        seconds = gateway.settings.drain_seconds
+        seconds = gateway.current.settings.drain_seconds
         log("draining", {"active": gateway.admission.active, "seconds": seconds})
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -156,21 +164,44 @@ def server_config(application: Application) -> uvicorn.Config:
 
 
 class _Workers(Multiprocess):
-    """Starts a worker anew that ends, as uvicorn's; and one that was killed counts no more as busy."""
+    """Starts a worker anew that ends, as uvicorn's; and one that was killed counts no more as busy. On SIGHUP the
+    workers read their settings again, where uvicorn would replace them. One that is started later begins with the
+    settings that the others have by then."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], loaded: Loaded) -> None:
+        super().__init__(config, sockets)
+        self._reloader = Reloader(loaded)
 
     def keep_subprocess_alive(self) -> None:
+        if self._reloader.changed():
+            self._reload()
         before = {process.pid for process in self.processes}
         super().keep_subprocess_alive()
         for pid in before - {process.pid for process in self.processes}:
             if pid is not None:
                 worker_gone(pid)
 
+    def handle_hup(self) -> None:
+        self._reload()
+        for process in self.processes:
+            if process.is_ready() and process.pid is not None:  # one that is not yet would be ended by it
+                os.kill(process.pid, signal.SIGHUP)
 
-def serve(settings: Settings, ready: Callable[[str], None] = lambda _address: None) -> None:
-    """Serves until SIGTERM or SIGINT. `ready` is told the address once it is known. Raises UsageError if the port is
-    taken."""
-    config = server_config(Application(settings))
-    Gateway(settings, os.environ)  # what is wrong with the settings is told here, and not by each worker
+    def _reload(self) -> None:
+        with suppress(ToolspeakError):  # each worker logs it
+            loaded, _ = self._reloader.read()
+            check_settings(loaded.settings, os.environ)
+            self._reloader.loaded = loaded
+            self.config.app = Application(loaded.settings, loaded=loaded)
+
+
+def serve(sources: Sources, ready: Callable[[str], None] = lambda _address: None) -> None:
+    """Serves until SIGTERM or SIGINT. `ready` is told the address once it is known. Raises UsageError if the settings
+    cannot be, or the port is taken."""
+    loaded = load(sources)
+    settings = loaded.settings
+    config = server_config(Application(settings, loaded=loaded))
+    check_settings(settings, os.environ)  # what is wrong with the settings is told here, and not by each worker
     sock = _listening(settings)
     host, port = sock.getsockname()[:2]
     ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
@@ -180,7 +211,9 @@ def serve(settings: Settings, ready: Callable[[str], None] = lambda _address: No
     folder = tempfile.mkdtemp(prefix="toolspeak-metrics-")
     os.environ[MULTIPROCESS] = folder
     try:
-        _Workers(config, sockets=[sock]).run()
+        workers = _Workers(config, [sock], loaded)
+        with on_hangup(lambda: workers.signal_queue.append(signal.SIGHUP)):
+            workers.run()
     finally:
         del os.environ[MULTIPROCESS]
         shutil.rmtree(folder, ignore_errors=True)

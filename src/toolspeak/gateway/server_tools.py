@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -62,10 +63,37 @@ class ServerTools:
     def __init__(self, settings: ToolSettings, metrics: Metrics) -> None:
         self.settings = settings
         self._metrics = metrics
-        self._servers = mcp.McpServers.from_file(settings.file, call_timeout=settings.timeout)
+        self._listed = mcp.read_servers(settings.file)
+        self._servers = mcp.McpServers(self._listed, call_timeout=settings.timeout)
         self._toolset = Toolset()
         self._executor = Executor(self._toolset)
         self._opened = False
+        self._users = 0
+        self._closing: asyncio.Task[None] | None = None
+        self._retired = False
+
+    def same_as(self, other: ServerTools) -> bool:
+        """Whether both run the same servers under the same settings."""
+        return self.settings == other.settings and self._listed == other._listed
+
+    @contextmanager
+    def used(self) -> Generator[None]:
+        """The servers stay connected at least as long as the context."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._close_unused()
+
+    def retire(self) -> None:
+        """Ends the connections once no request uses them. To be called in the event loop."""
+        self._retired = True
+        self._close_unused()
+
+    def _close_unused(self) -> None:
+        if self._retired and not self._users and self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self.aclose())
 
     async def open(self) -> None:
         """Connects to the servers. Raises McpError."""

@@ -1,0 +1,70 @@
+"""What requests are answered with: settings, and what was made of them. A reload makes the next generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+
+from toolspeak import mcp
+from toolspeak.gateway.config import Settings
+from toolspeak.gateway.metrics import Metrics
+from toolspeak.gateway.routing import Router
+from toolspeak.gateway.server_tools import ServerTools
+
+_FIXED = ("host", "port", "workers")
+"""Settings that a process cannot change while it runs."""
+
+
+@dataclass(eq=False, slots=True)
+class Generation:
+    """A request uses one of them to its end."""
+
+    settings: Settings
+    router: Router
+    tools: ServerTools | None
+
+    def tools_used(self) -> AbstractContextManager[None]:
+        """The servers of tools stay connected at least as long as the context."""
+        return nullcontext() if self.tools is None else self.tools.used()
+
+
+def first_generation(settings: Settings, environ: Mapping[str, str], metrics: Metrics) -> Generation:
+    """Raises UsageError for settings that cannot be."""
+    return Generation(settings, Router(settings, environ), _tools(settings, metrics))
+
+
+def check_settings(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Raises UsageError for settings that cannot be."""
+    Router(settings, environ)
+    if settings.tools is not None:
+        mcp.McpServers.from_file(settings.tools.file)
+
+
+def next_generation(
+    old: Generation, settings: Settings, environ: Mapping[str, str], metrics: Metrics
+) -> tuple[Generation, ServerTools | None]:
+    """The generation behind `old`, and the tools that it is to have. It has those of `old` until they are connected.
+
+    What did not change is taken over, with its connections. Raises UsageError for settings that cannot be.
+    """
+    settings, _ = kept_fixed(old.settings, settings)
+    same = settings.upstreams == old.settings.upstreams and settings.grace_seconds == old.settings.grace_seconds
+    tools = _tools(settings, metrics)
+    if tools is not None and old.tools is not None and tools.same_as(old.tools):
+        tools = old.tools
+    return Generation(settings, old.router if same else Router(settings, environ), old.tools), tools
+
+
+def kept_fixed(old: Settings, new: Settings) -> tuple[Settings, tuple[str, ...]]:
+    """The new settings with those of the old that stay until a restart, and the names of these that differ."""
+    changed = [name for name in _FIXED if getattr(old, name) != getattr(new, name)]
+    bounds = replace(new.bounds, header_bytes=old.bounds.header_bytes)
+    if bounds != new.bounds:
+        changed.append("header_bytes")
+    kept = replace(new, host=old.host, port=old.port, workers=old.workers, bounds=bounds)
+    return kept, tuple(changed)
+
+
+def _tools(settings: Settings, metrics: Metrics) -> ServerTools | None:
+    return None if settings.tools is None else ServerTools(settings.tools, metrics)

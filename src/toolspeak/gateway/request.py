@@ -1,0 +1,53 @@
+"""One request to the gateway, on its way through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from toolspeak.gateway.generation import Generation
+from toolspeak.gateway.http import Headers, Receive, Scope, Send, send_whole
+from toolspeak.gateway.keys import Key
+from toolspeak.wire.base import WireFormat
+from toolspeak.wire.openai_chat import OPENAI_CHAT
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, and what is known of it for the log. `current` is what it is answered with."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    id: str
+    begun: float
+    current: Generation
+    wire: WireFormat = OPENAI_CHAT
+    model: str = ""
+    stream: bool = False
+    status: int = 0
+    key: Key | None = None
+    ran_tools: bool = False
+    facts: dict[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def path(self) -> str:
+        return self.scope["path"]
+
+    def allows(self, model: str) -> bool:
+        """Whether the client may know of a model."""
+        return self.key is None or self.key.allows(model)
+
+    @property
+    def headers(self) -> Headers:
+        return [(b"x-request-id", self.id.encode())]
+
+    async def respond(
+        self,
+        status: int,
+        body: bytes,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        content_type: bytes = b"application/json",
+    ) -> None:
+        self.status = status
+        await send_whole(self.send, status, body, [*self.headers, *headers], content_type)

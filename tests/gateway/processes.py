@@ -1,0 +1,103 @@
+"""The gateway as its own process, its log, and many streams through it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+CHAT = "/v1/chat/completions"
+
+
+@dataclass
+class Process:
+    """`lines` are those of its log so far."""
+
+    process: asyncio.subprocess.Process
+    url: str
+    lines: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    more: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def logged(self, event: str, count: int = 1, **fields: Any) -> list[dict[str, Any]]:
+        """The lines of this event with these fields, once there are so many."""
+
+        def found() -> list[dict[str, Any]]:
+            return [line for line in self.lines if {"event": event, **fields}.items() <= line.items()]
+
+        async with asyncio.timeout(60), self.more:
+            await self.more.wait_for(lambda: len(found()) >= count)
+        return found()
+
+    async def follow(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            async with self.more:
+                self.lines.append(json.loads(line))
+                self.more.notify_all()
+
+    def client(self, **headers: str) -> httpx2.AsyncClient:
+        limits = httpx2.Limits(max_connections=None)
+        return httpx2.AsyncClient(
+            base_url=self.url, timeout=60, trust_env=False, verify=False, limits=limits, headers=headers
+        )
+
+
+@asynccontextmanager
+async def started(*arguments: str) -> AsyncGenerator[Process]:
+    """`toolspeak serve` with these arguments, once every worker answers."""
+    command = [sys.executable, "-m", "toolspeak", "serve", "--port", "0", *arguments]
+    process = await asyncio.create_subprocess_exec(
+        *command, stderr=subprocess.PIPE, env={**os.environ, "NO_COLOR": "1"}, start_new_session=True
+    )
+    assert process.stderr is not None
+    follower = None
+    try:
+        line = (await process.stderr.readline()).decode()
+        assert line.startswith("toolspeak serves at http://"), line
+        made = Process(process, line.split()[-1])
+        follower = asyncio.create_task(made.follow())
+        workers = int(arguments[arguments.index("--workers") + 1]) if "--workers" in arguments else 1
+        await made.logged("serving", workers)
+        yield made
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the workers too: they hold the log open
+        await process.wait()
+        if follower is not None:
+            await follower
+
+
+class Streams:
+    """Answers that are under way at the same time: `texts` is what came of each so far."""
+
+    def __init__(self, client: httpx2.AsyncClient, bodies: list[dict[str, Any]]) -> None:
+        self.texts = ["" for _ in bodies]
+        self.statuses = [0 for _ in bodies]
+        self._client = client
+        self._more = asyncio.Condition()
+        self._tasks = [asyncio.create_task(self._one(i, body)) for i, body in enumerate(bodies)]
+
+    async def _one(self, number: int, body: dict[str, Any]) -> None:
+        async with self._client.stream("POST", CHAT, json=body) as response:
+            self.statuses[number] = response.status_code
+            async for piece in response.aiter_text():
+                async with self._more:
+                    self.texts[number] += piece
+                    self._more.notify_all()
+
+    async def until(self, done: Callable[[list[str]], bool]) -> None:
+        async with asyncio.timeout(60), self._more:
+            await self._more.wait_for(lambda: done(self.texts))
+
+    async def ended(self) -> list[str]:
+        await asyncio.gather(*self._tasks)
+        return self.texts

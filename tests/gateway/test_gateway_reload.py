@@ -1,0 +1,185 @@
+"""Settings that change while the gateway serves: by SIGHUP, and when a file changes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
+from processes import CHAT, Streams, started
+
+BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "How is it?"}]}
+KEY, OTHER = "a-key-that-is-long-enough", "another-that-is-long-enough"
+
+
+def row(name: str, server: Server) -> str:
+    return f'[[model]]\nname = "{name}"\nupstream = "{server.base_url}"\ndialect = "hermes"\n'
+
+
+class Halting:
+    """Says the first half of an answer at once, and the second once `go_on` is set."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if exchange.request_line.startswith("GET"):
+            await exchange.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+            return
+        await exchange.send(STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n", chunked([event(says("One, "))]))
+        await self.go_on.wait()
+        await exchange.send(chunked([event(says("two.", "stop")), event("[DONE]")]), b"0\r\n\r\n")
+
+
+def written(path: Path, text: str) -> None:
+    """As editors do it: never half of it is there."""
+    other = path.with_suffix(".new")
+    other.write_text(text)
+    other.replace(path)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sighup_loses_none_of_a_hundred_open_streams(workers: int, tmp_path: Path):
+    async def run() -> None:
+        model = Halting()
+        config = tmp_path / "gateway.toml"
+        async with serve(model) as server:
+            config.write_text(row("m", server))
+            async with started("--config", str(config), "--workers", str(workers)) as process:
+                async with process.client() as client:
+                    streams = Streams(client, [BODY] * 100)
+                    await streams.until(lambda texts: all("One, " in text for text in texts))
+                    os.kill(process.process.pid, signal.SIGHUP)
+                    assert len(await process.logged("reloaded", workers, why="signal")) == workers
+                    written(config, row("other", server))
+                    await process.logged("reloaded", workers, why="file")
+                    model.go_on.set()
+                    for text in await streams.ended():
+                        assert "two." in text
+                        assert text.endswith("data: [DONE]\n\n")
+                    assert set(streams.statuses) == {200}
+                async with process.client() as client:  # the old model is gone, the new one is there, in every worker
+                    for _ in range(4):
+                        assert (await client.post(CHAT, json=BODY)).status_code == 404
+                        answer = await client.post(CHAT, json={**BODY, "model": "other"})
+                        assert answer.text.endswith("data: [DONE]\n\n")
+
+    asyncio.run(run())
+
+
+def test_a_file_that_is_broken_changes_nothing(tmp_path: Path):
+    async def run() -> None:
+        model = Halting()
+        model.go_on.set()
+        config = tmp_path / "gateway.toml"
+        async with serve(model) as server:
+            config.write_text(row("m", server))
+            async with started("--config", str(config)) as process, process.client() as client:
+                for broken, problem in (
+                    (row("m", server) + "dialekt = 'x'\n", "model[0].dialekt: unknown key 'dialekt'"),
+                    ("[[model", "is no TOML"),
+                    (row("m", server) + 'key_env = "NOT_SET_ANYWHERE"\n', "NOT_SET_ANYWHERE is not set"),
+                ):
+                    count = len([line for line in process.lines if line["event"] == "reload_failed"])
+                    written(config, broken)
+                    told = await process.logged("reload_failed", count + 1)
+                    assert (told[-1]["level"], told[-1]["why"]) == ("error", "file")
+                    assert problem in told[-1]["problem"]
+                    assert (await client.post(CHAT, json=BODY)).text.endswith("data: [DONE]\n\n")
+                config.unlink()
+                told = await process.logged("reload_failed", 4)
+                assert f"{config} cannot be read: No such file" in told[-1]["problem"]
+                os.kill(process.process.pid, signal.SIGHUP)
+                assert (await process.logged("reload_failed", 5))[-1]["why"] == "signal"
+                written(config, row("mended", server))
+                await process.logged("reloaded")
+                answer = await client.post(CHAT, json={**BODY, "model": "mended"})
+                assert answer.text.endswith("data: [DONE]\n\n")
+
+    asyncio.run(run())
+
+
+def test_a_key_that_is_taken_out_of_its_file_is_refused(tmp_path: Path):
+    async def run() -> None:
+        model = Halting()
+        keys = tmp_path / "keys"
+        keys.write_text(f"{KEY}\n{OTHER}\n")
+        async with serve(model) as server:
+            arguments = ("--upstream", server.base_url, "--dialect", "hermes", "--api-keys", str(keys))
+            async with started(*arguments) as process, process.client(**{"x-api-key": KEY}) as client:
+                streams = Streams(client, [BODY])
+                await streams.until(lambda texts: "One, " in texts[0])
+                keys.write_text(f"{OTHER}\n")
+                await process.logged("reloaded", why="file", changed=[str(keys)])
+                assert (await client.post(CHAT, json=BODY)).status_code == 401
+                model.go_on.set()
+                (text,) = await streams.ended()  # what had begun ends as it would have
+                assert text.endswith("data: [DONE]\n\n")
+                keys.write_text("")  # nobody is let in by an empty file
+                told = await process.logged("reload_failed")
+                assert "holds no API key" in told[0]["problem"]
+                assert (await client.post(CHAT, json=BODY)).status_code == 401
+                answer = await client.post(CHAT, json=BODY, headers={"x-api-key": OTHER})
+                assert answer.status_code == 200
+
+    asyncio.run(run())
+
+
+def test_what_needs_a_restart_is_told_and_stays(tmp_path: Path):
+    async def run() -> None:
+        model = Halting()
+        model.go_on.set()
+        config = tmp_path / "gateway.toml"
+        async with serve(model) as server:
+            config.write_text(row("m", server))
+            async with started("--config", str(config)) as process, process.client() as client:
+                changed = '[server]\nhost = "::1"\nworkers = 3\nheader_bytes = 9000\nbody_bytes = 64\n'
+                written(config, changed + row("m", server))
+                (told,) = await process.logged("reloaded")
+                assert told["needs_restart"] == ["host", "workers", "header_bytes"]
+                assert (await client.post(CHAT, json=BODY)).status_code == 413
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_starts_later_has_the_settings_of_the_others(tmp_path: Path):
+    """Even if the file is broken by then."""
+
+    async def run() -> None:
+        model = Halting()
+        model.go_on.set()
+        config = tmp_path / "gateway.toml"
+        async with serve(model) as server:
+            config.write_text(row("old", server))
+            async with started("--config", str(config), "--workers", "2") as process:
+                written(config, row("m", server))
+                await process.logged("reloaded", 2)
+                os.kill(process.process.pid, signal.SIGHUP)  # the supervisor has read it once the workers say so
+                told = await process.logged("reloaded", 2, why="signal")
+                written(config, "[[model")
+                await process.logged("reload_failed", 2)
+                for worker in {line["pid"] for line in told}:
+                    os.kill(worker, signal.SIGKILL)
+                await process.logged("serving", 4)
+                async with process.client() as client:
+                    assert (await client.post(CHAT, json=BODY)).text.endswith("data: [DONE]\n\n")
+
+    asyncio.run(run())
+
+
+def test_a_terminal_that_is_closed_ends_it():
+    command = [sys.executable, "-m", "toolspeak", "serve", "--port", "0", "--upstream", "http://127.0.0.1:9/v1"]
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execv(command[0], command)
+    said = b""
+    while b'"serving"' not in said:
+        said += os.read(terminal, 4096)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGTERM, -signal.SIGHUP)
