@@ -39,6 +39,7 @@ from toolspeak.gateway.server_tools import ServerTools
 from toolspeak.gateway.sse import json_bytes, with_notes
 from toolspeak.gateway.tool_loop import with_tools
 from toolspeak.gateway.toolsets import KnownTools
+from toolspeak.providers.http import REQUEST_SENT
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import WireFormat, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
@@ -229,17 +230,24 @@ class Gateway:
             body = await read_body(request.scope, request.receive, bounds.body_bytes)
             if settings.log_content:
                 request.facts["request"] = body.decode("utf-8", "replace")
-            if len(body) < _LARGE_BYTES:
-                asked, notes = read_request(request.wire, body, bounds)
-            else:
+            read: tuple[WireRequest, Sequence[Note]] | None = None
+            if len(body) >= _LARGE_BYTES:
                 async with self._decoding:
-                    asked, notes = await asyncio.to_thread(read_request, request.wire, body, bounds)
-            if asked.request.tools:
-                asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
-            request.model, request.stream = asked.model, asked.stream
-            current = request.current = self.current  # as of now, whatever was reloaded while it waited and was read
-            with current.router.route(asked.model, request.allows) as route, current.tools_used():
-                yield asked, route, notes
+                    read = await asyncio.to_thread(read_request, request.wire, body, bounds)
+            started = await self.admission.start()
+            REQUEST_SENT.set(started)
+            try:
+                asked, notes = read or read_request(request.wire, body, bounds)
+                if asked.request.tools:
+                    asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
+                request.model, request.stream = asked.model, asked.stream
+                current = request.current = (
+                    self.current
+                )  # as of now, whatever was reloaded since it came
+                with current.router.route(asked.model, request.allows) as route, current.tools_used():
+                    yield asked, route, notes
+            finally:
+                started()
 
     async def _ask(self, request: Request) -> None:
         async with self._taken(request) as (asked, route, notes):

@@ -10,8 +10,9 @@ import json
 import os
 import re
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import TypedDict, cast
 
@@ -32,6 +33,9 @@ from toolspeak.providers.timed import TimedStream
 from toolspeak.wire.reading import shortened
 
 MAX_ERROR_BYTES = 64 * 1024
+
+REQUEST_SENT: ContextVar[Callable[[], None] | None] = ContextVar("toolspeak_request_sent", default=None)
+"""What is called each time that a request has been sent whole."""
 
 # Machines a proxy cannot reach for us.
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
@@ -264,6 +268,8 @@ async def _send(client: httpx2.AsyncClient, method: str, url: httpx2.URL, conten
         async def note(event: str, _info: object, opened: list[str] = opened) -> None:
             if "connect_" in event:
                 opened.append(event)
+            elif event == "http11.send_request_body.complete" and (sent := REQUEST_SENT.get()) is not None:
+                sent()
 
         request = client.build_request(method, url, content=content, extensions={"trace": note})
         try:
