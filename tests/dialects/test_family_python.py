@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from growth import LINEAR
 from toolspeak.data.messages import MalformedCall, TextPart, ToolCall, ToolResult
+from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, get_dialect, read_turn
 from toolspeak.testing import check_round_trip, check_splits
 
@@ -290,3 +291,13 @@ def test_calls_are_written_as_the_models_do():
     line = """f(a="it's", b=[True, None, {"k": -1.5}])"""
     assert written(LFM2, calls[0]) == f"<|tool_call_start|>[{line}]<|tool_call_end|>"
     assert written(OLMO3, *calls) == f'<function_calls>{line}\ng(**{{"a b": 1}})</function_calls>'
+
+
+@pytest.mark.parametrize(
+    "text", ['<|damaged|>[set_config(a="x")]', 'see [set_config(a="x"), set(a="y")]', "a set [set_of] and [set_config"]
+)
+def test_a_tool_whose_name_begins_another_ones_is_found_in_every_cut(text: str):
+    """`[set_` was text, as `set` is a tool and `set_` is none."""
+    tools = [ToolSpec(name, "", {"type": "object"}) for name in ("set", "set_config", "setter", "get")]
+    for dialect in DIALECTS:
+        check_splits(dialect, text, tools, splits=[list(text), *([text[:at], text[at:]] for at in range(len(text)))])

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 from toolspeak.data.values import quick
 
 WITHIN = ("_", "-", ".", "/", ":", '"', "'", "`")
 """What stands, beside letters and digits, before what is part of a longer name, or of a quotation."""
+
+NESTED = 64
+"""Groups in each other, as many as a name may have characters for OpenAI. Python's compiler takes over a hundred."""
+
+NAME = r"[^\s<>{}\[\]\"'`]+"
+"""A tool's name in a header: no white space, and nothing that begins a marker or a value."""
+
+MAX_NAME = 160
+"""Characters of a name that stands without a marker before it."""
+
+_NAME_CHAR = r"[\w./-]"
+_OTHER_CHAR = re.compile(rf"(?!{_NAME_CHAR}).", re.DOTALL)
 
 
 @quick()
@@ -47,6 +59,15 @@ def beginning_of(texts: Iterable[str]) -> str:
     return "|".join(re.escape(char) + _behind(rest) for char, rest in _by_first(texts).items())
 
 
+def beginnings_of(texts: Iterable[str], depth: int = NESTED) -> str:
+    """A pattern that matches what one of these texts begins with, from nothing to all of it."""
+    heads = _by_first(texts)
+    if depth == 0:
+        return f"(?:{'|'.join(re.escape(text) for text in sorted(texts, key=len, reverse=True))})?" if heads else ""
+    parts = [re.escape(char) + beginnings_of(rest, depth - 1) for char, rest in heads.items()]
+    return f"(?:{'|'.join(parts)})?" if parts else ""
+
+
 def _behind(texts: Iterable[str]) -> str:
     if "" in texts:
         return ""
@@ -63,3 +84,19 @@ def _by_first(texts: Iterable[str]) -> dict[str, list[str]]:
     for text in sorted({text for text in texts if text}):
         found.setdefault(text[0], []).append(text[1:])
     return found
+
+
+def one_of(names: Sequence[str], before: str = "") -> re.Pattern[str]:
+    """One of these names, whole, or the beginning of one where the text ends; maybe with a word `before` it."""
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or NAME
+    before = f"(?:{re.escape(before)})?+" if before else ""
+    begun = "".join(
+        rf"|{before}{re.escape(name[: other.end()])}{beginnings_of([name[other.end() :]])}\Z"
+        for name in names
+        if (other := _OTHER_CHAR.search(name))
+    )
+    return re.compile(rf"{before}(?:{known})(?!{_NAME_CHAR}|\Z)|{_NAME_CHAR}{{1,{MAX_NAME}}}+\Z{begun}")
+
+
+def first_of(words: Sequence[str]) -> str:
+    return "".join(sorted({word[0] for word in words}))

@@ -15,12 +15,13 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
+from toolspeak.dialects.candidates import NAME, first_of, one_of
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.avoid import Pattern, texts
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape, first_of, one_of
+from toolspeak.dialects.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.openings import Follows, Signature
 from toolspeak.dialects.render import dump_json, marked, result_text
 from toolspeak.dialects.scan import Caps

@@ -9,13 +9,14 @@ from toolspeak.data.messages import MalformedCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, Parser, Section
 from toolspeak.dialects.body import Body
+from toolspeak.dialects.candidates import NAME
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import optional
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import LLAMA_HEAD, Marker, MarkerTable
-from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
+from toolspeak.dialects.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.opened import OpenedParser
 from toolspeak.dialects.openings import Follows
 from toolspeak.dialects.render import dump_json, result_text

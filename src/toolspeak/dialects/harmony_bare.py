@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Literal
 
-from toolspeak.dialects.candidates import beginning_of
+from toolspeak.dialects.candidates import beginning_of, beginnings_of
 from toolspeak.dialects.scan import MAX_CANDIDATE
 
 RECIPIENT = "to=functions."
@@ -24,22 +24,11 @@ def stripped(names: tuple[str, ...]) -> re.Pattern[str] | None:
     return re.compile(rf"to=functions\.(?:{known})(?:\s*(?:{'|'.join(_BEHIND)}))*\s*(?=\{{)")
 
 
-def _beginnings(*words: str) -> str:
-    """Any beginning of one of these."""
-    nested: list[str] = []
-    for word in words:
-        pattern = ""
-        for char in reversed(word):
-            pattern = f"(?:{re.escape(char)}{pattern})?"
-        nested.append(pattern)
-    return "|".join(nested)
-
-
 _COMING = re.compile(
-    rf"to=functions\.[^\s<>{{}}]*(?:\s*(?:{'|'.join(_BEHIND)}))*\s*(?:{_beginnings(*_BEHIND)})|{_beginnings(RECIPIENT)}"
+    rf"to=functions\.[^\s<>{{}}]*(?:\s*(?:{'|'.join(_BEHIND)}))*\s*(?:{beginnings_of(_BEHIND)})|{beginnings_of([RECIPIENT])}"
 )
 FILLER_COMING = re.compile(
-    rf"\s*(?:{_beginnings('assistant')}|(?:assistant)?\s*(?:{_beginnings('commentary', 'analysis', 'final')}))"
+    rf"\s*(?:{beginnings_of(['assistant'])}|(?:assistant)?\s*(?:{beginnings_of(['commentary', 'analysis', 'final'])}))"
 )
 
 

@@ -10,9 +10,10 @@ from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta, ForgedResul
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.body import CUT
+from toolspeak.dialects.candidates import NAME
 from toolspeak.dialects.harmony_bare import BEGINNING, FILLER, FILLER_COMING, RECIPIENT, decide, stripped
 from toolspeak.dialects.markers import in_code
-from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape
+from toolspeak.dialects.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem
 from toolspeak.dialects.steps import begins
 from toolspeak.dialects.turn_parser import TurnParser
@@ -24,6 +25,7 @@ _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|endoftext|>")
 _STARTS = ("<|start|>", "<|channel|>")
 TOKENS = (*_ENDS, *_STARTS, "<|message|>", "<|constrain|>")
 _TOKEN = re.compile("|".join(map(re.escape, TOKENS)))
+_OUTER = re.compile("|".join(map(re.escape, (*_ENDS, *_STARTS))))
 # As most are, in one step: a role, a channel, maybe a type of the content, and within each of them a recipient.
 _WHOLE_HEADER = re.compile(
     r"(?:<\|start\|>[^<]{0,100}+)?+<\|channel\|>[^<]{0,100}+(?:<\|constrain\|>[^<]{0,9}+)?+<\|message\|>"
@@ -200,8 +202,7 @@ class HarmonyParser(TurnParser):
         token, quoting, seen = position, self._quoting, position
         while (token := text.find("<|", token)) >= 0:
             quoting, seen = in_code(quoting, text, seen, token), token
-            ends = _TOKEN.match(text, token)
-            if not quoting and ((ends and ends[0] in (*_ENDS, *_STARTS)) or _cut_token(text, token) == token):
+            if not quoting and (_OUTER.match(text, token) or _cut_token(text, token) == token):
                 break
             token += 2
         quoting, seen = self._quoting, position
@@ -278,8 +279,8 @@ class HarmonyParser(TurnParser):
             stop = stop if stop > position else stop + 3
             body.raw.add(text[position:stop])
             return stop
-        found = _TOKEN.match(text, position)
-        if found and found[0] in (*_ENDS, *_STARTS):
+        found = _OUTER.match(text, position)
+        if found:
             self._finish(body, out)
             return found.end() if found[0] in _ENDS else position
         if _cut_token(text, position) == position or "```".startswith(text[position : position + 3]):
@@ -310,10 +311,7 @@ class HarmonyParser(TurnParser):
         """A result that the model wrote itself: to its end, or to the next message."""
         forged = self._forged
         assert forged is not None, "reading a forgery that did not begin is our bug"
-        found = _TOKEN.search(text, position)
-        while found and found[0] not in (*_ENDS, *_STARTS):
-            found = _TOKEN.search(text, found.end())
-        if found:
+        if found := _OUTER.search(text, position):
             forged.add(text[position : found.start()])
             out.append(ForgedResults(forged.value()))
             self._forged, self._state, self._kind = None, self._between, TextDelta

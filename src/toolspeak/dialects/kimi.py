@@ -10,12 +10,13 @@ from functools import lru_cache, partial
 from toolspeak.data.messages import MalformedCall, ToolResult
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.body import Body
+from toolspeak.dialects.candidates import MAX_NAME, NAME, first_of, one_of
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.ir import COUNTER, series
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.named_calls import MAX_NAME, NAME, Header, NamedCalls, NamedShape, first_of, one_of, plain_name
+from toolspeak.dialects.named_calls import Header, NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.openings import Follows, Signature, followed_by
 from toolspeak.dialects.render import dump_json, escape_text, marked, result_text
 from toolspeak.dialects.scan import Caps

@@ -10,6 +10,7 @@ from functools import lru_cache
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.body import Body, ChosenBody
+from toolspeak.dialects.candidates import NAME, first_of, one_of
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import NINE, Node, series
@@ -18,7 +19,7 @@ from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_call import CallShape
 from toolspeak.dialects.json_calls import JsonCalls
 from toolspeak.dialects.markers import Marker, MarkerTable
-from toolspeak.dialects.named_calls import NAME, Header, NamedCalls, NamedShape, first_of, one_of
+from toolspeak.dialects.named_calls import Header, NamedCalls, NamedShape
 from toolspeak.dialects.openings import Follows, Signature
 from toolspeak.dialects.render import dump_json, result_text
 from toolspeak.dialects.scan import Caps

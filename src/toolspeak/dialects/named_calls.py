@@ -7,7 +7,7 @@ call: its `begin` was the block's own marker, and the frame reads its end marker
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, CallStarted, Delta
@@ -30,39 +30,7 @@ from toolspeak.dialects.scan import (
 from toolspeak.dialects.steps import Steps, begins, known_name, skip_space
 from toolspeak.dialects.typed_text import says_types
 
-NAME = r"[^\s<>{}\[\]\"'`]+"
-"""A tool's name in a header: no white space, and nothing that begins a marker or a value."""
-
-MAX_NAME = 160
-"""Characters of a name that stands without a marker before it."""
-
 _NOT_AN_OBJECT = Problem("arguments_not_object", "the arguments must be one JSON object: {…}")
-
-
-_NAME_CHAR = r"[\w./-]"
-_NESTED = 64  # groups in each other: as long as a name may be for OpenAI; Python's compiler takes over a hundred
-_OTHER_CHAR = re.compile(rf"(?!{_NAME_CHAR}).", re.DOTALL)
-
-
-def one_of(names: Sequence[str], before: str = "") -> re.Pattern[str]:
-    """One of these names, whole, or the beginning of one where the text ends; maybe with a word `before` it."""
-    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or NAME
-    before = f"(?:{re.escape(before)})?+" if before else ""
-    begun = "".join(
-        rf"|{before}{re.escape(name[: other.end()])}{_begun(name[other.end() :][:_NESTED])}\Z"
-        for name in names
-        if (other := _OTHER_CHAR.search(name))
-    )
-    return re.compile(rf"{before}(?:{known})(?!{_NAME_CHAR}|\Z)|{_NAME_CHAR}{{1,{MAX_NAME}}}+\Z{begun}")
-
-
-def _begun(text: str) -> str:
-    """The pattern of the beginnings of a text."""
-    return "".join(f"(?:{re.escape(char)}" for char in text) + ")?" * len(text)
-
-
-def first_of(words: Sequence[str]) -> str:
-    return "".join(sorted({word[0] for word in words}))
 
 
 def plain_name(text: str) -> str:

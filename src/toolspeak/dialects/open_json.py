@@ -8,13 +8,13 @@ from dataclasses import replace
 from toolspeak.data.messages import ToolResult
 from toolspeak.dialects.base import DialectInfo
 from toolspeak.dialects.body import Body
+from toolspeak.dialects.candidates import one_of
 from toolspeak.dialects.declared import DeclaredDialect, Tools
 from toolspeak.dialects.json_call import CallShape
 from toolspeak.dialects.json_dialect import EACH_ALONE, ONE_ARRAY, THINK, bare_markers, frames, json_dialect
 from toolspeak.dialects.live import Live
 from toolspeak.dialects.markers import LLAMA_HEAD, Marker
 from toolspeak.dialects.mistral_args import CALLS, new_body
-from toolspeak.dialects.named_calls import one_of
 from toolspeak.dialects.openings import Signature, Starts
 from toolspeak.dialects.pythonic import PythonOrJson
 from toolspeak.dialects.scan import Caps

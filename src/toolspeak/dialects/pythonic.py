@@ -13,7 +13,7 @@ from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import DialectInfo, EarlierThoughts
 from toolspeak.dialects.body import Body, ChosenBody
-from toolspeak.dialects.candidates import beginning_of
+from toolspeak.dialects.candidates import beginnings_of
 from toolspeak.dialects.declared import Calls, DeclaredDialect, Tools
 from toolspeak.dialects.grammar.avoid import Pattern
 from toolspeak.dialects.grammar.call_frames import before_call, python_arguments, python_notation
@@ -155,8 +155,8 @@ def _llama_table(names: tuple[str, ...] = ()) -> MarkerTable:
 def _bare_list(names: Sequence[str]) -> Marker:
     known = "|".join(re.escape(name) for name in names) or NAME
     whole = re.compile(rf"(?:{known})\s*\(\s*{_ARGUMENT}")
-    cut = beginning_of(names) or NAME
-    beginning = re.compile(rf"(?:(?:{known})\s*(?:\(\s*(?:\*|{KEY}\s*(?:=\s*)?)?)?|{cut})?")
+    cut = beginnings_of(names) or f"(?:{NAME})?"
+    beginning = re.compile(rf"(?:(?:{known})\s*(?:\(\s*(?:\*|{KEY}\s*(?:=\s*)?)?)?|{cut})")
     return Marker("calls", "[", None, Matches(whole, beginning, within=True))
 
 

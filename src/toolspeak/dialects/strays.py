@@ -69,10 +69,11 @@ class StrayParser(ThinkingParser):
         held = text[stop : at + MAX_CANDIDATE]
         if marker.startswith(held) and not self._ending and stop < at + MAX_CANDIDATE:
             return "undecided"
-        again = self._table.decide(text[last : last + MAX_CANDIDATE], False) if last > at else "text"
+        again = self._table.decide(text[last : at + MAX_CANDIDATE], False) if last > at else "text"
         if isinstance(again, Found) and again.marker.kind == "calls":
             return changed(again, length=last - at + again.length, notes=(*again.notes, "marker_twice"))
-        return "text" if isinstance(again, Found) or self._ending else again
+        full = len(text) - at >= MAX_CANDIDATE
+        return "text" if isinstance(again, Found) or self._ending or full else again
 
     def _lone_end(self, text: str, start: int, at: int, here: Markdown) -> int:
         """Where the end marker of calls at text[at] ends, if nothing opened it: behind a line or a sentence, nothing

@@ -241,9 +241,7 @@ class Gateway:
                 if asked.request.tools:
                     asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
                 request.model, request.stream = asked.model, asked.stream
-                current = request.current = (
-                    self.current
-                )  # as of now, whatever was reloaded since it came
+                current = request.current = self.current  # as of now, whatever was reloaded since it came
                 with current.router.route(asked.model, request.allows) as route, current.tools_used():
                     yield asked, route, notes
             finally:
