@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 from toolspeak.data.events import Record, RunFinished, RunPaused, ToolFinished, ToolStarted
 from toolspeak.data.protected import protect
@@ -24,7 +24,7 @@ from toolspeak.journal.leases import Connection
 from toolspeak.journal.owner import new_owner
 from toolspeak.journal.rules import is_listed
 from toolspeak.journal.schema import SPAN
-from toolspeak.journal.sqlite_connection import SqliteConnection
+from toolspeak.journal.sqlite_connection import SqliteConnection, at_once
 from toolspeak.journal.sqlite_damage import sum_of
 from toolspeak.journal.sqlite_faults import is_busy, told
 from toolspeak.journal.sqlite_file import (
@@ -207,7 +207,7 @@ class SqliteJournal(SqliteTables):
         self._known.pop(record.run_id, None)
         db.execute("SAVEPOINT one")
         try:
-            _finish(self._add(SqliteConnection(db), record, stored, waiting.lease))
+            at_once(self._add(SqliteConnection(db), record, stored, waiting.lease))
         except ToolspeakError as error:
             db.execute("ROLLBACK TO one")
             return error
@@ -401,12 +401,3 @@ class SqliteJournal(SqliteTables):
             self._seen = -1
             self._known.clear()
         return close
-
-
-def _finish(work: Any) -> None:
-    """Runs a coroutine that never waits."""
-    try:
-        work.send(None)
-    except StopIteration:
-        return
-    raise RuntimeError("a statement waited inside of a transaction")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from toolspeak.journal.stretches import END
+
+ResultT = TypeVar("ResultT")
 
 _WALL = "((julianday('now') - 2440587.5) * 86400.0)"
 _FILL = {
@@ -46,3 +48,12 @@ def _own(sql: str) -> str:
 
 
 _NUMBERS = [str(number) for number in range(1, 100)]
+
+
+def at_once(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Runs a coroutine that never waits, and gives what it returns."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("a statement waited inside of a transaction")

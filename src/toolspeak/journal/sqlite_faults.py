@@ -8,9 +8,9 @@ from pathlib import Path
 from toolspeak.errors import JournalError
 
 _REMEDIES = {
-    sqlite3.SQLITE_FULL: "the disk is full: free some space, or name a journal elsewhere",
+    sqlite3.SQLITE_FULL: "the disk is full: free some space, or name a file elsewhere",
     sqlite3.SQLITE_IOERR: "it cannot be written (is the disk full, or a quota reached?): free some space, or name a"
-    " journal elsewhere",
+    " file elsewhere",
     sqlite3.SQLITE_CORRUPT: "it is damaged: restore it from a backup, or save what can be read with"
     " `sqlite3 FILE .recover` into a new file",
     sqlite3.SQLITE_NOTADB: "it is no SQLite database: name another file",
@@ -22,8 +22,11 @@ _REMEDIES = {
 }
 
 
-def told(error: BaseException, path: Path) -> BaseException:
-    """What a caller is told of an error: SQLite's with the file and the remedy."""
+_PROMISE = " Nothing was done that is not recorded in it"
+
+
+def told(error: BaseException, path: Path, what: str = "the journal", promise: str = _PROMISE) -> BaseException:
+    """What a caller is told of an error: SQLite's with the file and the remedy; `what` begins it, `promise` ends it."""
     if isinstance(error, UnicodeDecodeError):  # a text of the file, or one that SQLite quotes in an error
         error = sqlite3.DatabaseError(f"a text is not UTF-8 ({error.reason})")
         error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
@@ -34,7 +37,7 @@ def told(error: BaseException, path: Path) -> BaseException:
     remedy = _REMEDIES.get(code & 0xFF, "its file may be damaged, or the disk")
     if path.is_dir():
         remedy = "it is a folder: name a file in it"
-    return JournalError(f"the journal {path}: {error}; {remedy}. Nothing was done that is not recorded in it")
+    return JournalError(f"{what} {path}: {error}; {remedy}.{promise}".rstrip("."))
 
 
 def is_busy(error: BaseException) -> bool:

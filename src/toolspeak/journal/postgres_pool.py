@@ -1,0 +1,137 @@
+"""Connections to a PostgreSQL database: opened when needed, with tables of this version."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs] - it has none
+
+from toolspeak.errors import JournalError
+
+_MIGRATING = 0x7453706B  # the advisory lock under which tables are made: any number that is ours
+_AGAIN = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.ForeignKeyViolationError)
+"""What two transactions may do to each other (an equal content stored and removed at once): one is done again."""
+
+_REMEDIES: Sequence[tuple[type[BaseException], str]] = (
+    (asyncpg.DiskFullError, "the server's disk is full: free some space there"),
+    (asyncpg.ReadOnlySQLTransactionError, "the server takes no changes (a standby?): name the primary"),
+    (asyncpg.InsufficientPrivilegeError, "give the user the right to create and write tables in the schema"),
+    (asyncpg.InvalidAuthorizationSpecificationError, "check the user and the password"),
+    (asyncpg.InvalidCatalogNameError, "make the database first (createdb)"),
+    (asyncpg.DataCorruptedError, "the server's data is damaged: restore it from a backup"),
+    (asyncpg.TooManyConnectionsError, "the server has no connection left: raise max_connections, or lower pool_size"),
+    (asyncpg.InternalClientError, "the connection was cut: try again, and see the server's log"),
+    (OSError, "check that the server runs and can be reached there"),
+    (TimeoutError, "the server did not answer in time: check that it runs and can be reached"),
+)
+
+
+class AgainError(JournalError):
+    """Undone because of another transaction; the same may succeed now."""
+
+
+class PostgresPool:
+    """Connections to `dsn`, for the tables of one schema, which are made or brought forward by the first of them.
+
+    `what` begins each error ("the journal"), and `promise` ends it. `version` is the schema's newest; `steps` are the
+    statements that bring one forward, and `newer` says what to do about a later one. `size` connections are open at
+    most, and a statement takes `seconds` at most.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        what: str,
+        schema: str,
+        version: int,
+        steps: Callable[[int], Sequence[str]],
+        newer: Callable[[str, int], str],
+        *,
+        promise: str = "",
+        size: int = 10,
+        seconds: float = 60.0,
+    ) -> None:
+        self._dsn = dsn
+        self._what = what
+        self._schema = schema
+        self._version = version
+        self._steps = steps
+        self._newer = newer
+        self._promise = promise
+        self._size = size
+        self._seconds = seconds
+        # A pool belongs to its event loop, and may be used from several, one after the other.
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def __str__(self) -> str:
+        parts = urlsplit(self._dsn)
+        return f"postgresql://{parts.hostname or ''}{parts.path}"  # without the password
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[Any]:
+        """A connection of asyncpg's. Raises JournalError, AgainError among them."""
+        try:
+            pool = await self._pool()
+            async with pool.acquire() as connection:
+                yield connection
+        except _AGAIN as error:
+            raise AgainError(self._problem(error)) from error
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            raise JournalError(self._problem(error)) from error
+
+    def _problem(self, error: BaseException) -> str:
+        remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "see the server's log")
+        return f"{self._what} {self}: {error or type(error).__name__}; {remedy}.{self._promise}".rstrip(".")
+
+    async def _pool(self) -> Any:
+        loop = asyncio.get_running_loop()
+        opening = self._pools.get(loop)
+        if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
+            opening = self._pools[loop] = loop.create_task(self._open())
+        return await asyncio.shield(opening)
+
+    async def _open(self) -> Any:
+        pool: Any = await asyncpg.create_pool(  # pyright: ignore[reportUnknownMemberType]
+            self._dsn,
+            min_size=0,
+            max_size=self._size,
+            command_timeout=self._seconds,
+            server_settings={"search_path": self._schema, "application_name": "toolspeak"},
+        )
+        try:
+            async with pool.acquire() as connection, connection.transaction():
+                await self._prepare(connection)
+        except BaseException:
+            await pool.close()
+            raise
+        return pool
+
+    async def _prepare(self, connection: Any) -> None:
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATING)
+        version = 0
+        if await connection.fetchval("SELECT to_regclass($1)", f'"{self._schema}".schema_version') is not None:
+            version = await connection.fetchval("SELECT version FROM schema_version")
+        if version > self._version:
+            raise JournalError(self._newer(f"{self._what} {self}", version))
+        if version == self._version:
+            return
+        if version == 0:
+            await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
+            await connection.execute("CREATE TABLE schema_version (version INTEGER NOT NULL)")
+            await connection.execute("INSERT INTO schema_version VALUES (0)")
+        for statement in self._steps(version):
+            await connection.execute(statement)
+        await connection.execute("UPDATE schema_version SET version = $1", self._version)
+
+    async def aclose(self) -> None:
+        """Closes this event loop's connections."""
+        opening = self._pools.pop(asyncio.get_running_loop(), None)
+        if opening is not None and not opening.cancelled() and opening.exception() is None:
+            await opening.result().close()
