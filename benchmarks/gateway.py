@@ -1,6 +1,7 @@
 """What the gateway costs, a chunk and a request, against a proxy that decodes and encodes each event, in the same run.
 
-    python benchmarks/gateway.py [--rounds 3] [--only KIND] [--streams N] [--burst] [--growth] [--soak SECONDS]
+    python benchmarks/gateway.py [--rounds 3] [--only KIND] [--streams N] [--burst] [--growth]
+    python benchmarks/gateway.py --soak SECONDS [--rate N]
 
 A model server (`gateways/upstream.py`), each of what is measured, clients (`gateways/client.py`) and this program are
 processes of their own. CPU is that of the measured process alone (user and system, as the scheduler counts it).
@@ -261,9 +262,9 @@ def burst(rounds: int, kinds: Sequence[str]) -> bool:
     return met
 
 
-def soak(seconds: float, streams: int = 500) -> bool:
+def soak(seconds: float, per_second: int, streams: int = 500) -> bool:
     """Whether the memory stayed flat."""
-    kind, chunks, per_second = "hermes+tools", 100, 8
+    kind, chunks = "hermes+tools", 100
     answers = max(1, round(seconds * per_second / chunks)) * streams
     with subjects([kind]) as (measured,):
         clients(kind, measured.port, streams, streams, chunks, per_second)
@@ -292,11 +293,12 @@ def main() -> None:
     parser.add_argument("--burst", action="store_true")
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--soak", type=float, metavar="SECONDS")
+    parser.add_argument("--rate", type=int, default=8, help="chunks a second of each stream of the soak")
     options = parser.parse_args()
     os.chdir(tempfile.gettempdir())
     kinds = KINDS if options.only is None else ("floor", options.only)
     if options.soak is not None:
-        passed = soak(options.soak)
+        passed = soak(options.soak, options.rate)
     elif options.burst or options.growth:
         passed = (burst if options.burst else growth)(options.rounds, kinds)
     else:
