@@ -13,12 +13,16 @@ from toolspeak.gateway.sse import PING
 MOST_WAITING = 64 * 1024
 """Bytes that may wait to leave before whoever writes has to."""
 
+ALONE_SECONDS = 0.002
+"""A piece that comes so long behind the last one leaves by itself."""
+
 
 class EventStream:
     """A streamed answer. Its head leaves with the first event, so that what fails before has a status of its own.
 
-    A task of its own sends what was written: it comes to its turn when whoever writes waits for something, so that what
-    came together leaves together. A send costs as much as all else that is done for a chunk.
+    A task of its own sends pieces that come together: it comes to its turn when whoever writes waits for something, so
+    that they leave together. A send costs as much as all else that is done for a chunk. A piece that comes alone, as
+    most do, is sent by its writer, which saves a turn of the event loop.
     """
 
     def __init__(self, send: Send, headers: Headers) -> None:
@@ -44,9 +48,13 @@ class EventStream:
 
     async def write(self, data: bytes) -> None:
         """Returns once there is room for more: a slow reader makes its writer wait."""
+        now = self._loop.time()
         if self.begun is None:
-            self.begun = self._loop.time()
+            self.begun = now
         self.chunks += 1
+        if self._idle is not None and not self._idle.done() and now - self._sent > ALONE_SECONDS:
+            await self._send_alone(data, now)
+            return
         self._waiting.append(data)
         self._size += len(data)
         self._wake()
@@ -56,6 +64,15 @@ class EventStream:
             await asyncio.shield(self._room)
         if self._failed is not None:
             raise self._failed
+
+    async def _send_alone(self, data: bytes, now: float) -> None:
+        self._sending = now
+        try:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        except Exception as error:
+            self._failed = error
+            raise
+        self._sent, self._sending = now, None
 
     @property
     def failed(self) -> bool:
