@@ -61,6 +61,11 @@ _MISSING = "the gateway needs more than toolspeak brings: pip install 'toolspeak
     metavar="all|NAME,…",
     help="Which of them may run that do more than read, or leave the machine (none).",
 )
+@click.option(
+    "--responses",
+    metavar="FILE|URL",
+    help="Keep responses, so that clients may name them (previous_response_id): a SQLite file, or postgresql://….",
+)
 @click.option("--host", help="Where to listen (127.0.0.1).")
 @click.option("--port", type=click.IntRange(0, 65535), help="The port (8665; 0 is any that is free).")
 @click.option(
@@ -99,6 +104,7 @@ def serve(
     checks: bool,
     tools: str | None,
     approve_tools: str | None,
+    responses: str | None,
     **server: Any,
 ) -> None:
     """Give every OpenAI or Anthropic client tool calls, whatever model and server is behind.
@@ -118,7 +124,7 @@ def serve(
     }
     told = {name: value for name, value in of_upstream.items() if value is not None}
     server = {name: value for name, value in server.items() if value is not None and value is not False}
-    sources = Sources(_upstreams(upstream, config, told), config, server, api_keys, tools, approve_tools)
+    sources = Sources(_upstreams(upstream, config, told), config, server, api_keys, tools, approve_tools, responses)
     server_module = _server()
     if checks:
         _check(sources.load(os.environ, {}))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.messages import JSON
 from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.asked import turn_of
 from toolspeak.gateway.config import Settings
@@ -17,6 +18,7 @@ from toolspeak.gateway.estimate import prompt_size
 from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.http import Headers, Receive, Send, send_whole
+from toolspeak.gateway.memory import Keeping, ResponseMemory
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.server_tools import Running, ServerTools
 from toolspeak.gateway.sse import event, json_bytes, noted, with_notes
@@ -51,6 +53,8 @@ class Answering:
     chunks: int = 0
     failure: Failure | None = None
     said: list[Delta] | None = None
+    memory: ResponseMemory | None = None
+    keeping: Keeping | None = None
 
     def facts(self) -> dict[str, object]:
         """For the log."""
@@ -86,10 +90,22 @@ async def answer(answering: Answering) -> None:
     """Raises ToolspeakError for what fails before the answer has begun, ClientGone if nobody is there any more."""
     # 80 random bits: a call's id is made of it, and OpenAI takes ids of 40 characters.
     response_id = _PREFIXES[answering.wire.name] + secrets.token_hex(10)
+    if answering.keeping is not None:
+        response_id = answering.keeping.response_id
     if answering.asked.stream:
         await _stream(answering, response_id)
     else:
         await _whole(answering, response_id)
+
+
+async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
+    """Stores a response that is whole; where that fails it says so."""
+    if answering.memory is None or answering.keeping is None:
+        return
+    notes = await answering.memory.keep(answering.keeping, response)
+    if notes:
+        response["store"] = False
+        answering.report.notes += notes
 
 
 async def _play(answering: Answering, put: Put) -> None:
@@ -123,6 +139,8 @@ async def _stream(answering: Answering, response_id: str) -> None:
         else:
             frames = [frame for delta in deltas for frame in feed(delta)]
             if deltas and deltas[-1].__class__ is TurnEnded:
+                if answering.keeping is not None:
+                    await _keep(answering, frames[-1][1]["response"])
                 frames = noted(frames, report.notes)
         if frames:
             await write(b"".join([event(frame) for frame in frames]))
@@ -162,6 +180,8 @@ async def _whole(answering: Answering, response_id: str) -> None:
     body = answering.wire.encode_response(
         deltas, model=asked.model, response_id=response_id, created=int(time.time()), asked=asked
     )
+    if answering.keeping is not None:
+        await _keep(answering, body)
     headers = [*answering.headers, *warning_header(report.notes)]
     answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
     await send_whole(answering.send, 200, json_bytes(with_notes(body, report.notes)), headers, b"application/json")

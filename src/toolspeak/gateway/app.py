@@ -29,8 +29,10 @@ from toolspeak.gateway.http import (
     read_body,
     retry_headers,
 )
+from toolspeak.gateway.kept import answer_about, begin_background, read_with_memory
 from toolspeak.gateway.keys import admitted
 from toolspeak.gateway.logs import REQUEST_ID, log
+from toolspeak.gateway.memory import PATH, ResponseMemory
 from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
 from toolspeak.gateway.models import listed_models, unreachable
 from toolspeak.gateway.request import Request
@@ -79,6 +81,7 @@ class Gateway:
         self.current = first_generation(settings, environ, self.metrics)
         self.admission = Admission(settings.bounds)
         self.draining = False
+        self.memory = None if settings.responses is None else ResponseMemory(settings.responses)
         self._environ = environ
         self._connecting: asyncio.Task[None] | None = None
         self._tools = KnownTools()
@@ -114,7 +117,10 @@ class Gateway:
             self._finish(request)
 
     async def open(self) -> None:
-        """Connects to the servers whose tools the gateway runs, if there are any. Raises McpError."""
+        """Connects to the servers whose tools the gateway runs and to the store of responses, if there are any. Raises
+        McpError, JournalError."""
+        if self.memory is not None:
+            await self.memory.open()
         if self.current.tools is not None:
             await self.current.tools.open()
 
@@ -151,6 +157,8 @@ class Gateway:
         """Closes the connections to the upstreams and to the servers of tools."""
         if self._connecting is not None:
             self._connecting.cancel()
+        if self.memory is not None:
+            await self.memory.aclose()
         await self.current.router.aclose()
         if self.current.tools is not None:
             await self.current.tools.aclose()
@@ -167,6 +175,8 @@ class Gateway:
         if path in FORMATS:
             self._expect(method, "POST")
             await self._ask(request)
+        elif path.startswith(PATH):
+            await answer_about(self.memory, request)
         elif path == COUNT_TOKENS:
             self._expect(method, "POST")
             await self._count_tokens(request)
@@ -227,17 +237,20 @@ class Gateway:
         bounds = settings.bounds
         async with self.admission.place():
             self.metrics.show_load(self.admission.active, self.admission.queued)
-            body = await read_body(request.scope, request.receive, bounds.body_bytes)
-            if settings.log_content:
-                request.facts["request"] = body.decode("utf-8", "replace")
-            read: tuple[WireRequest, Sequence[Note]] | None = None
-            if len(body) >= _LARGE_BYTES:
-                async with self._decoding:
-                    read = await asyncio.to_thread(read_request, request.wire, body, bounds)
+            body = b""
+            if request.read is None:
+                body = await read_body(request.scope, request.receive, bounds.body_bytes)
+                if settings.log_content:
+                    request.facts["request"] = body.decode("utf-8", "replace")
+                if self.memory is not None and request.wire is OPENAI_RESPONSES:
+                    request.read = await read_with_memory(self.memory, request, body, bounds, self._decoding)
+                elif len(body) >= _LARGE_BYTES:
+                    async with self._decoding:
+                        request.read = await asyncio.to_thread(read_request, request.wire, body, bounds)
             started = await self.admission.start()
             REQUEST_SENT.set(started)
             try:
-                asked, notes = read or read_request(request.wire, body, bounds)
+                asked, notes = request.read or read_request(request.wire, body, bounds)
                 if asked.request.tools:
                     asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
                 request.model, request.stream = asked.model, asked.stream
@@ -247,15 +260,29 @@ class Gateway:
             finally:
                 started()
 
+    async def _run(self, request: Request) -> None:
+        try:
+            await self._ask(request)
+        finally:
+            self._finish(request)
+
     async def _ask(self, request: Request) -> None:
         async with self._taken(request) as (asked, route, notes):
-            current = request.current
+            current, keeping, memory = request.current, request.keeping, self.memory
             answering = Answering(
                 request.wire, asked, route, current.settings, request.receive, request.send, request.id, request.headers
             )
             optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
             answering.report.notes += notes
             answering.report.notes += hosted_tools_left_out(asked, route, request.wire.name, optional)
+            if memory is not None and keeping is not None:
+                answering.memory, answering.keeping = memory, keeping
+                if request.runs:
+                    await memory.started(keeping.response_id)
+                elif keeping.background:
+                    request.read = (asked, notes)
+                    await begin_background(memory, request, asked, self._run)
+                    return
             if current.tools is not None:
                 running = current.tools.begin(request.id, log_content=current.settings.log_content)
                 answering.tools = (current.tools, running)

@@ -60,8 +60,18 @@ def turn_of(
 
 def read_request(wire: WireFormat, body: bytes, bounds: Bounds) -> tuple[WireRequest, Sequence[Note]]:
     """What a client asks, and what was mended of its conversation. Raises Failure, FormatError."""
+    return read_value(wire, read_json(body, bounds), bounds)
+
+
+def read_json(body: bytes, bounds: Bounds) -> JSON:
+    """The JSON of a request. Raises Failure."""
     check_values(body, bounds.json_values)
-    asked = wire.decode_request(decoded(body, bounds.depth))
+    return decoded(body, bounds.depth)
+
+
+def read_value(wire: WireFormat, value: JSON, bounds: Bounds) -> tuple[WireRequest, Sequence[Note]]:
+    """As `read_request`, of what was JSON."""
+    asked = wire.decode_request(value)
     check_counts(asked, bounds)
     given = [message for message in asked.request.messages if isinstance(message, Message)]
     messages, notes = healed(given)

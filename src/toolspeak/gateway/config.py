@@ -17,6 +17,7 @@ from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import UsageError, suggest
 from toolspeak.gateway.keys import Key, checked_keys, key_of_table
+from toolspeak.gateway.response_settings import ResponseSettings
 from toolspeak.providers import PROVIDERS, Capabilities
 from toolspeak.providers.http import Timeouts
 from toolspeak.providers.retry import RETRIES
@@ -123,6 +124,7 @@ class Settings:
     grace_seconds: float = 0.5
     log_content: bool = False
     tools: ToolSettings | None = None
+    responses: ResponseSettings | None = None
 
 
 _RANGES = (
@@ -181,18 +183,23 @@ def upstream_of(target: str, **rest: Any) -> Upstream:
 
 _RENAMED = {"name": "names", "key_env": "key_variable"}
 _UPSTREAM_FIELDS = {each.name for each in fields(Upstream)} - {"names", "key_variable"} | {*_RENAMED, "upstream"}
-_SERVER_FIELDS = {each.name for each in (*fields(Settings), *fields(Bounds))} - {"upstreams", "keys", "bounds", "tools"}
+_SERVER_FIELDS = {each.name for each in (*fields(Settings), *fields(Bounds))} - {
+    *("upstreams", "keys", "bounds", "tools", "responses")
+}
+_RESPONSE_FIELDS = {each.name for each in fields(ResponseSettings)}
 _TOOL_FIELDS = {each.name for each in fields(ToolSettings)}
 
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """What a configuration file says: the upstreams, of `[server]` what it holds, `[tools]` and each `[[key]]`."""
+    """What a configuration file says: the upstreams, of `[server]` what it holds, `[tools]`, each `[[key]]` and
+    `[responses]`."""
 
     upstreams: tuple[Upstream, ...]
     server: Mapping[str, Any]
     tools: ToolSettings | None = None
     keys: tuple[Key, ...] = ()
+    responses: ResponseSettings | None = None
 
 
 def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType({})) -> FileSettings:
@@ -206,7 +213,7 @@ def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType(
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"the configuration {path} is no TOML: {error}") from error
     try:
-        _check_keys(table, {"server", "model", "tools", "key"}, "")
+        _check_keys(table, {"server", "model", "tools", "key", "responses"}, "")
         models: Any = table.get("model")
         if not isinstance(models, list) or not models:
             raise UsageError("model: write a table [[model]] for each upstream, with name and upstream")
@@ -217,7 +224,8 @@ def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType(
         if not isinstance(rows, list):
             raise UsageError("key: write a table [[key]] for each key, with name and sha256")
         keys = tuple(key_of_table(row, f"key[{i}]", environ) for i, row in enumerate(cast("list[Any]", rows)))
-        return FileSettings(upstreams, _server(table.get("server", {}), folder), tools, keys)
+        responses = _responses(table["responses"], folder) if "responses" in table else None
+        return FileSettings(upstreams, _server(table.get("server", {}), folder), tools, keys, responses)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
@@ -274,6 +282,23 @@ def _tools(value: Any, folder: Path) -> ToolSettings:
         raise UsageError("tools.file: missing; name the file that lists the MCP servers")
     told["file"] = str(folder / told["file"])
     return ToolSettings(**told)
+
+
+def _responses(value: Any, folder: Path) -> ResponseSettings:
+    if not isinstance(value, dict):
+        raise UsageError("responses: expected a table [responses]")
+    table = cast("dict[str, Any]", value)
+    _check_keys(table, _RESPONSE_FIELDS, "responses")
+    kinds = {each.name: str(each.type) for each in fields(ResponseSettings)}
+    told = {name: _checked_kind(given, kinds[name], f"responses.{name}") for name, given in table.items()}
+    if not told.get("store"):
+        raise UsageError("responses.store: missing; write the path of a file, or a postgresql:// URL")
+    if "://" not in told["store"]:
+        told["store"] = str(folder / told["store"])  # as seen from the file
+    for name in ("retention_days", "responses", "response_bytes", "key_bytes"):
+        if told.get(name) == 0:
+            raise UsageError(f"responses.{name}: nothing would be kept; write more than 0, or leave [responses] out")
+    return ResponseSettings(**told)
 
 
 def _upstream(row: Any, place: str) -> Upstream:

@@ -50,6 +50,7 @@ NoteCode = Literal[
     "result_without_id",
     "call_id_repeated",
     "reasoning_left_out",
+    "response_not_stored",
 ]
 """What a client is told about a turn that was not as asked for."""
 

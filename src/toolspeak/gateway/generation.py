@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from toolspeak import mcp
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.metrics import Metrics
+from toolspeak.gateway.response_store import open_store
 from toolspeak.gateway.routing import Router
 from toolspeak.gateway.server_tools import ServerTools
 
-_FIXED = ("host", "port", "workers")
+_FIXED = ("host", "port", "workers", "responses")
 """Settings that a process cannot change while it runs."""
 
 
@@ -37,6 +38,8 @@ def first_generation(settings: Settings, environ: Mapping[str, str], metrics: Me
 def check_settings(settings: Settings, environ: Mapping[str, str]) -> None:
     """Raises UsageError for settings that cannot be."""
     Router(settings, environ)
+    if settings.responses is not None:
+        open_store(settings.responses.store)
     if settings.tools is not None:
         mcp.McpServers.from_file(settings.tools.file)
 
@@ -62,7 +65,7 @@ def kept_fixed(old: Settings, new: Settings) -> tuple[Settings, tuple[str, ...]]
     bounds = replace(new.bounds, header_bytes=old.bounds.header_bytes)
     if bounds != new.bounds:
         changed.append("header_bytes")
-    kept = replace(new, host=old.host, port=old.port, workers=old.workers, bounds=bounds)
+    kept = replace(new, host=old.host, port=old.port, workers=old.workers, bounds=bounds, responses=old.responses)
     return kept, tuple(changed)
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from toolspeak.gateway.gate import Note
 from toolspeak.gateway.generation import Generation
 from toolspeak.gateway.http import Headers, Receive, Scope, Send, send_whole
 from toolspeak.gateway.keys import Key
-from toolspeak.wire.base import WireFormat
+from toolspeak.gateway.memory import Keeping
+from toolspeak.wire.base import WireFormat, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 
 @dataclass(slots=True)
 class Request:
-    """One request, and what is known of it for the log. `current` is what it is answered with."""
+    """One request, and what is known of it for the log. `current` is what it is answered with. `came`: Unix seconds.
+    `keeping` is what is to be kept of it, `read` what it asks and the notes on that, once it is read. `runs`: it is
+    answered in the background."""
 
     scope: Scope
     receive: Receive
@@ -28,11 +33,20 @@ class Request:
     status: int = 0
     key: Key | None = None
     ran_tools: bool = False
+    keeping: Keeping | None = None
+    read: tuple[WireRequest, Sequence[Note]] | None = None
+    runs: bool = False
+    came: float = field(default_factory=time.time)
     facts: dict[str, object] = field(default_factory=dict[str, object])
 
     @property
     def path(self) -> str:
         return self.scope["path"]
+
+    @property
+    def owner(self) -> str:
+        """Whose responses the client may name: those of its key."""
+        return "" if self.key is None else self.key.digest
 
     def allows(self, model: str) -> bool:
         """Whether the client may know of a model."""

@@ -19,6 +19,7 @@ from toolspeak.gateway.config import (
     with_server,
 )
 from toolspeak.gateway.keys import keys_of, read_keys
+from toolspeak.gateway.response_settings import ResponseSettings
 
 Stamp: TypeAlias = tuple[int, int, int] | None
 """What tells one content of a file from another: inode, size and time of its last change. None: it is not there."""
@@ -29,7 +30,7 @@ class Sources:
     """What the command line says, and the files that it names.
 
     `upstreams` are those of the command line, `config` is the file that lists them in their place. `server` holds
-    fields of `[server]`; they come before the file's. `api_keys`, `tools` and `approve_tools` do so too.
+    fields of `[server]`; they come before the file's. `api_keys`, `tools`, `approve_tools` and `responses` do so too.
     """
 
     upstreams: tuple[Upstream, ...] = ()
@@ -38,6 +39,7 @@ class Sources:
     api_keys: str | None = None
     tools: str | None = None
     approve_tools: str | None = None
+    responses: str | None = None
 
     def load(self, environ: Mapping[str, str], stamps: dict[str, Stamp]) -> Settings:
         """The settings as the files are now. `stamps` gets the stamp of every file that is read, taken before it is
@@ -56,7 +58,11 @@ class Sources:
         tools = self._tools(found.tools)
         if tools is not None:
             stamps[tools.file] = stamp(tools.file)
-        return checked(replace(settings, keys=keys, tools=tools))
+        responses = found.responses
+        if self.responses is not None:
+            told = ResponseSettings(self.responses)
+            responses = told if responses is None else replace(responses, store=self.responses)
+        return checked(replace(settings, keys=keys, tools=tools, responses=responses))
 
     def _tools(self, found: ToolSettings | None) -> ToolSettings | None:
         """What the file says, with what the command line says in its place."""

@@ -73,13 +73,15 @@ class ModelRequest:
 class WireRequest:
     """A request as a server reads it: what is asked, of which model, and whether the answer is to be streamed.
 
-    `usage_wanted`: the client wants the usage in the stream.
+    `usage_wanted`: the client wants the usage in the stream. `echoed`: fields of the answer that say what the server
+    makes of the request (`store`).
     """
 
     request: ModelRequest
     model: str
     stream: bool = False
     usage_wanted: bool = True
+    echoed: Mapping[str, JSON] = field(default_factory=no_extra)
 
 
 class Decoder(Protocol):

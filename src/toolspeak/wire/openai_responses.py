@@ -90,7 +90,8 @@ def _repeated(asked: WireRequest) -> dict[str, JSON]:
     """What clients read in the answer of what they asked: all but the conversation."""
     request = asked.request
     instructions = [message for message in request.messages[:1] if message.role == "system"]
-    return encode_request(replace(request, messages=instructions), model=asked.model, stream=asked.stream)
+    repeated = encode_request(replace(request, messages=instructions), model=asked.model, stream=asked.stream)
+    return {**repeated, "echoed": dict(asked.echoed)}
 
 
 def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:

@@ -313,6 +313,7 @@ def _response(asked: Mapping[str, JSON], response_id: str, created: int) -> dict
         "tools": asked.get("tools", []),
         "usage": None,
         **{name: asked.get(name) for name in _ECHOED},
+        **cast("Mapping[str, JSON]", asked.get("echoed", {})),
     }
 
 
