@@ -1,0 +1,114 @@
+"""Responses with memory by OpenAI's own package (`make test-sdk`), over two worker processes and both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from loopback_server import serve
+from postgres_server import postgres
+from processes import Process, started
+from serving import in_turn, texts, written
+from test_gateway_memory import TOOL, changed
+
+KEY = "k" * 20
+
+
+@asynccontextmanager
+async def gateway_of(answer: Any, store: str, folder: Path) -> AsyncGenerator[tuple[Any, Process, openai.AsyncOpenAI]]:
+    async with serve(answer) as upstream:
+        (folder / "keys.txt").write_text(f"{KEY}\n")
+        (folder / "gateway.toml").write_text(
+            f'[server]\napi_keys = "keys.txt"\n[responses]\nstore = {json.dumps(store)}\nbackground = true\n'
+            f'[[model]]\nname = "m"\nupstream = "{upstream.base_url}"\ndialect = "hermes"\n'
+        )
+        async with started("--config", str(folder / "gateway.toml"), "--workers", "2") as process:
+            async with openai.AsyncOpenAI(base_url=f"{process.url}/v1", api_key=KEY, max_retries=0) as client:
+                yield upstream, process, client
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "sqlite":
+        yield f"sqlite://{tmp_path}/responses.db"
+        return
+    with postgres() as url:
+        yield url
+
+
+def test_its_client_goes_on_retrieves_lists_and_deletes(store: str, tmp_path: Path):
+    async def run() -> None:
+        answer = in_turn(texts(written("hermes", ("weather", {}))), *(texts("Snow.") for _ in range(3)))
+        async with gateway_of(answer, store, tmp_path) as (upstream, _, client):
+            first = await client.responses.create(model="m", input="How is it?", tools=[TOOL])
+            (call,) = first.output
+            assert call.type == "function_call"
+            result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "snow"}
+            async with client.responses.stream(
+                model="m", input=[result], previous_response_id=first.id, tools=[TOOL]
+            ) as stream:
+                second = await stream.get_final_response()
+            assert (second.previous_response_id, second.store, second.output_text) == (first.id, True, "Snow.")
+            for _ in range(8):  # whichever worker is asked
+                async with openai.AsyncOpenAI(base_url=client.base_url, api_key=KEY, max_retries=0) as other:
+                    assert (await other.responses.retrieve(second.id)).output_text == "Snow."
+            items = [item async for item in client.responses.input_items.list(second.id, limit=1, order="asc")]
+            assert [item.type for item in items] == ["message", "function_call", "function_call_output"]
+            third = await client.responses.create(model="m", input="And?", previous_response_id=second.id)
+            assert "How is it?" in json.dumps(upstream.exchanges[2].json)
+            await client.responses.delete(second.id)
+            with pytest.raises(openai.NotFoundError, match="no response"):
+                await client.responses.retrieve(second.id)
+            with pytest.raises(openai.NotFoundError, match="send the whole conversation"):
+                await client.responses.create(model="m", input="And?", previous_response_id=third.id)
+            with pytest.raises(openai.AuthenticationError):
+                await client.with_options(api_key="x" * 20).responses.retrieve(third.id)
+
+    asyncio.run(run())
+
+
+async def polled(client: openai.AsyncOpenAI, response_id: str, *statuses: str) -> Any:
+    while True:
+        async with openai.AsyncOpenAI(base_url=client.base_url, api_key=KEY, max_retries=5) as other:
+            found = await other.responses.retrieve(response_id)
+        if found.status in statuses:
+            return found
+        await asyncio.sleep(0.02)
+
+
+def test_its_client_polls_and_cancels_and_a_worker_that_dies_leaves_nothing_open(store: str, tmp_path: Path):
+    async def run() -> None:
+        go = asyncio.Event()
+
+        async def answer(exchange: Any) -> None:
+            await go.wait()
+            await in_turn(texts("Done."))(exchange)
+
+        async with gateway_of(answer, store, tmp_path) as (_, process, client):
+            made = [await client.responses.create(model="m", input="Work.", background=True) for _ in range(2)]
+            assert {each.status for each in made} == {"queued"}
+            for each in made:
+                await polled(client, each.id, "in_progress")
+            cancelled = await client.responses.cancel(made[0].id)
+            assert (cancelled.status, cancelled.id) == ("cancelled", made[0].id)
+            for line in await process.logged("serving", 2):
+                os.kill(line["pid"], signal.SIGKILL)
+            await process.logged("serving", 4)
+            assert (await polled(client, made[1].id, "in_progress")).status == "in_progress"  # its lease still holds
+            await changed(store, "UPDATE responses SET held_until = 0 WHERE status = 'in_progress'")
+            lost = await polled(client, made[1].id, "failed")
+            assert lost.error is not None
+            go.set()
+            last = await client.responses.create(model="m", input="Work.", background=True)
+            assert (await polled(client, last.id, "completed")).output_text == "Done."
+            assert (await client.responses.retrieve(made[0].id)).status == "cancelled"
+
+    asyncio.run(run())
