@@ -30,9 +30,11 @@ async def gateway_of(answer: Any, store: str, folder: Path) -> AsyncGenerator[tu
             f'[server]\napi_keys = "keys.txt"\n[responses]\nstore = {json.dumps(store)}\nbackground = true\n'
             f'[[model]]\nname = "m"\nupstream = "{upstream.base_url}"\ndialect = "hermes"\n'
         )
-        async with started("--config", str(folder / "gateway.toml"), "--workers", "2") as process:
-            async with openai.AsyncOpenAI(base_url=f"{process.url}/v1", api_key=KEY, max_retries=0) as client:
-                yield upstream, process, client
+        async with (
+            started("--config", str(folder / "gateway.toml"), "--workers", "2") as process,
+            openai.AsyncOpenAI(base_url=f"{process.url}/v1", api_key=KEY, max_retries=0) as client,
+        ):
+            yield upstream, process, client
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import asyncpg
 import pytest
@@ -15,8 +18,13 @@ from loopback_server import serve
 from postgres_server import postgres
 from serving import Gateway, at, events, gateway, in_turn, texts, written
 
+from toolspeak.errors import JournalError, UsageError
+from toolspeak.gateway.config import Settings, Upstream, read_config
+from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.keys import digest, unnamed
 from toolspeak.gateway.response_settings import ResponseSettings
+from toolspeak.gateway.response_store import open_store
+from toolspeak.gateway.sources import Sources
 
 PATH = "/v1/responses"
 TOOL = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}
@@ -171,6 +179,35 @@ def test_what_is_too_large_or_meets_a_broken_database_is_answered_all_the_same(s
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("response_id", ["\x00", "resp_\ud800", "resp_" + "0" * 300, "resp_1'; DROP TABLE responses"])
+def test_ids_that_nobody_made_are_not_there(store: str, response_id: str):
+    async def run() -> None:
+        async with remembering(store) as (_, served):
+            body = json.dumps({"model": "m", "input": "x", "previous_response_id": response_id})
+            told = await served.client.post(PATH, content=body, headers={"content-type": "application/json"})
+            assert (told.status_code, told.json()["error"]["code"]) == (404, "previous_response_not_found")
+            assert len(told.content) < 500
+            path = quote(response_id, errors="replace")
+            for method in ("GET", "DELETE"):
+                assert (await served.client.request(method, f"{PATH}/{path}")).status_code == 404
+
+    asyncio.run(run())
+
+
+def test_a_database_that_is_locked_holds_no_answer_up_for_long(tmp_path: Path):
+    async def run() -> None:
+        async with remembering(f"{tmp_path}/r.db", texts("Yes."), more={"seconds": 0.05}) as (_, served):
+            with sqlite3.connect(tmp_path / "r.db", isolation_level=None) as db:
+                db.execute("BEGIN IMMEDIATE")
+                answer = await made(served, "1")
+                assert (answer["store"], answer["status"]) == (False, "completed")
+                refused = await served.client.get(f"{PATH}/resp_1")
+                assert refused.status_code == 503
+                db.execute("ROLLBACK")
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
@@ -300,3 +337,46 @@ def test_a_gateway_that_ends_leaves_no_response_in_progress(store: str):
                 assert ended["error"]["code"] == "gateway_stopped"
 
     asyncio.run(run())
+
+
+# --- what the operator writes ------------------------------------------------------------------------------------
+
+MODEL = '[[model]]\nname = "m"\nupstream = "ollama"\n'
+
+
+def test_the_table_of_the_configuration(tmp_path: Path):
+    file = tmp_path / "gateway.toml"
+    file.write_text(f'[responses]\nstore = "r.db"\nretention_days = 0.5\nbackground = true\nresponses = 7\n{MODEL}')
+    told = ResponseSettings(str(tmp_path / "r.db"), 0.5, background=True, responses=7)
+    assert read_config(file).responses == told
+    assert Sources(config=str(file)).load({}, {}).responses == told
+    elsewhere = Sources(config=str(file), responses="postgresql://db/x").load({}, {}).responses
+    assert elsewhere == replace(told, store="postgresql://db/x")
+    assert Sources((Upstream(),), responses="r.db").load({}, {}).responses == ResponseSettings("r.db")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("responses = 1\n", "responses: expected a table"),
+        ("[responses]\n", "responses.store: missing"),
+        ('[responses]\nstore = "x"\nkeep = 1\n', "responses.keep: unknown key"),
+        ('[responses]\nstore = "x"\nretention_days = 0\n', "responses.retention_days: nothing would be kept"),
+        ('[responses]\nstore = "x"\nbackground = 1\n', "responses.background: expected true or false"),
+    ],
+)
+def test_a_table_that_cannot_be(tmp_path: Path, text: str, problem: str):
+    file = tmp_path / "gateway.toml"
+    file.write_text(text + MODEL)
+    with pytest.raises(UsageError, match=problem):
+        read_config(file)
+
+
+def test_a_store_of_another_kind(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"responses.store: mysql:// is none"):
+        check_settings(Settings((Upstream(provider="ollama"),), responses=ResponseSettings("mysql://x")), {})
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as db:
+        db.execute("CREATE TABLE t (x)")
+    with pytest.raises(JournalError, match="another program"):
+        asyncio.run(open_store(str(other), 5.0).open())

@@ -295,7 +295,7 @@ def _responses(value: Any, folder: Path) -> ResponseSettings:
         raise UsageError("responses.store: missing; write the path of a file, or a postgresql:// URL")
     if "://" not in told["store"]:
         told["store"] = str(folder / told["store"])  # as seen from the file
-    for name in ("retention_days", "responses", "response_bytes", "key_bytes"):
+    for name in ("retention_days", "responses", "response_bytes", "key_bytes", "seconds"):
         if told.get(name) == 0:
             raise UsageError(f"responses.{name}: nothing would be kept; write more than 0, or leave [responses] out")
     return ResponseSettings(**told)

@@ -39,7 +39,7 @@ def check_settings(settings: Settings, environ: Mapping[str, str]) -> None:
     """Raises UsageError for settings that cannot be."""
     Router(settings, environ)
     if settings.responses is not None:
-        open_store(settings.responses.store)
+        open_store(settings.responses.store, settings.responses.seconds)
     if settings.tools is not None:
         mcp.McpServers.from_file(settings.tools.file)
 

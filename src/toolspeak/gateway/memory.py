@@ -7,7 +7,6 @@ import json
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, cast
 
 from toolspeak.data.messages import JSON
@@ -19,6 +18,7 @@ from toolspeak.gateway.logs import log
 from toolspeak.gateway.response_settings import ResponseSettings
 from toolspeak.gateway.response_store import Kept, ResponseStore, StoredResponse, open_store
 from toolspeak.wire.asked import asked_flag, asked_object, asked_text
+from toolspeak.wire.reading import shown
 
 PATH = "/v1/responses/"
 """What stands in front of the id of a response that is kept."""
@@ -62,7 +62,7 @@ class ResponseMemory:
         self.settings = settings
         self.runs: dict[str, asyncio.Task[None]] = {}
         """What runs in the background in this process, by the id of its response."""
-        self._store: ResponseStore = open_store(settings.store)
+        self._store: ResponseStore = open_store(settings.store, settings.seconds)
         self._kept = Kept(settings.retention_days * 86400, settings.responses, settings.key_bytes)
         self._worker = secrets.token_hex(8)
         self._beating: asyncio.Task[None] | None = None
@@ -123,8 +123,8 @@ class ResponseMemory:
             missing = chain[0].previous if chain else previous
             raise Failure(
                 404,
-                f"previous_response_id: there is no response {missing!r}, or no longer; send the whole conversation as "
-                "'input'",
+                f"previous_response_id: there is no response {shown(missing)}, or no longer; send the whole "
+                "conversation as 'input'",
                 "previous_response_not_found",
             )
         if chain[-1].status not in _CONTINUED:
@@ -280,11 +280,14 @@ class ResponseMemory:
         while True:
             await asyncio.sleep(_BEAT_SECONDS)
             known = [*self.runs]
-            with suppress(JournalError):
+            try:
                 living = await self._store.beat(self._worker)
-                for response_id in known:
-                    if response_id not in living:
-                        self._stop(response_id)
+            except Exception as error:  # noqa: BLE001 - without it all that this worker makes would be lost
+                log("responses_not_reached", {"problem": str(error)}, level=logging.WARNING)
+                continue
+            for response_id in known:
+                if response_id not in living:
+                    self._stop(response_id)
 
 
 def _identified(given: JSON, response_id: str) -> list[JSON] | None:
@@ -314,7 +317,7 @@ def _output(stored: StoredResponse) -> list[JSON]:
 
 
 def _not_found(response_id: str) -> Failure:
-    return Failure(404, f"there is no response {response_id[:80]!r}, or no longer", "response_not_found")
+    return Failure(404, f"there is no response {shown(response_id)}, or no longer", "response_not_found")
 
 
 def _unavailable(error: JournalError) -> Failure:

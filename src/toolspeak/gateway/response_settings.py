@@ -11,7 +11,8 @@ class ResponseSettings:
 
     One is kept for `retention_days` behind its last use. A key has `responses` of them at most and `key_bytes` of all;
     what does not fit any more is the one that was used longest ago. A response of more than `response_bytes` is not
-    kept. `background`: clients may have an answer made that they fetch later.
+    kept. An answer waits `seconds` for the database. `background`: clients may have an answer made, and fetch it
+    later.
     """
 
     store: str
@@ -20,3 +21,4 @@ class ResponseSettings:
     responses: int = 10_000
     response_bytes: int = 4 * 1024 * 1024
     key_bytes: int = 1024 * 1024 * 1024
+    seconds: float = 10.0

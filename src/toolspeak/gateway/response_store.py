@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import re
 import sqlite3
 import time
 from abc import ABC, abstractmethod
@@ -26,6 +27,8 @@ ResultT = TypeVar("ResultT")
 LEASE_SECONDS = 30.0
 """How long a worker that says nothing is believed to be at work on its background responses."""
 
+_TRIES = 3
+_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _WHAT = "the store of responses"
 _APPLICATION = 0x74537270  # "tSrp", in the file's header
 _SCHEMA = "toolspeak_responses"
@@ -77,11 +80,20 @@ class Kept:
 
 class ResponseStore(ABC):
     """The responses of all keys. Several processes may use one. Every method raises JournalError when the database
-    cannot be read or written."""
+    cannot be read or written, or takes more than `seconds`."""
+
+    seconds: float
 
     @abstractmethod
-    async def _do(self, work: Callable[[Connection], Coroutine[Any, Any, ResultT]]) -> ResultT:
+    async def _at_once(self, work: Callable[[Connection], Coroutine[Any, Any, ResultT]]) -> ResultT:
         """What the work gives, done in one transaction."""
+
+    async def _do(self, work: Callable[[Connection], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        try:
+            async with asyncio.timeout(self.seconds):
+                return await self._at_once(work)
+        except TimeoutError:
+            raise JournalError(f"{_WHAT}: the database took more than {self.seconds:g} seconds") from None
 
     @abstractmethod
     async def aclose(self) -> None: ...
@@ -97,11 +109,15 @@ class ResponseStore(ABC):
     async def get(self, owner: str, response_id: str) -> StoredResponse | None:
         """None for one that is not there, has expired, or is another's. One whose worker is gone has the status
         `lost`."""
+        if not _ID.fullmatch(response_id):
+            return None
         return await self._do(partial(_get, owner=owner, response_id=response_id))
 
     async def chain(self, owner: str, response_id: str, most: int) -> Sequence[StoredResponse]:
         """The response and those that it goes on from, the oldest first; empty if it is not there. Raises UsageError
         for more than `most` bytes."""
+        if not _ID.fullmatch(response_id):
+            return ()
         return await self._do(partial(_chain, owner=owner, response_id=response_id, most=most))
 
     async def start(self, response_id: str) -> bool:
@@ -118,6 +134,8 @@ class ResponseStore(ABC):
         return await self._do(lambda db: db.change(sql, response_id, status, body)) == 1
 
     async def delete(self, owner: str, response_id: str) -> bool:
+        if not _ID.fullmatch(response_id):
+            return False
         sql = "DELETE FROM responses WHERE id = $1 AND owner = $2 AND expires > {now}"
         return await self._do(lambda db: db.change(sql, response_id, owner)) == 1
 
@@ -126,14 +144,14 @@ class ResponseStore(ABC):
         return await self._do(partial(_beat, worker=worker))
 
 
-def open_store(where: str) -> ResponseStore:
+def open_store(where: str, seconds: float) -> ResponseStore:
     """The store that a path (SQLite), a `sqlite://` URL or a `postgresql://` URL names; nothing is opened yet. Raises
     UsageError."""
     scheme, separator, rest = where.partition("://")
     if not separator:
-        return SqliteResponses(Path(where))
+        return SqliteResponses(Path(where), seconds)
     if scheme == "sqlite" and rest:
-        return SqliteResponses(Path(rest))
+        return SqliteResponses(Path(rest), seconds)
     if scheme not in ("postgresql", "postgres"):
         raise UsageError(f"responses.store: {scheme}:// is none; write a file's path or a postgresql:// URL")
     try:
@@ -142,18 +160,21 @@ def open_store(where: str) -> ResponseStore:
         raise UsageError("responses in PostgreSQL need: pip install 'toolspeak[postgres]'") from error
     types = {"integer": "BIGINT", "real": "DOUBLE PRECISION"}
     steps = partial(_steps_from, types=types)
-    return PostgresResponses(pools.PostgresPool(where, _WHAT, _SCHEMA, len(_STEPS), steps, _newer))
+    return PostgresResponses(
+        pools.PostgresPool(where, _WHAT, _SCHEMA, len(_STEPS), steps, _newer), pools.AgainError, seconds
+    )
 
 
 class SqliteResponses(ResponseStore):
     """One thread does everything: a lock of another process is waited for there."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, seconds: float) -> None:
+        self.seconds = seconds
         self._path = path.absolute()
         self._db: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(1, "responses")
 
-    async def _do(self, work: Callable[[Connection], Coroutine[Any, Any, ResultT]]) -> ResultT:
+    async def _at_once(self, work: Callable[[Connection], Coroutine[Any, Any, ResultT]]) -> ResultT:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
 
     def _work(self, work: Callable[[Connection], Coroutine[Any, Any, ResultT]]) -> ResultT:
@@ -215,10 +236,20 @@ class SqliteResponses(ResponseStore):
 
 
 class PostgresResponses(ResponseStore):
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
+    """`again` is the error of a transaction that was undone because of another one: it is done again."""
 
-    async def _do(self, work: Callable[[Connection], Coroutine[Any, Any, ResultT]]) -> ResultT:
+    def __init__(self, pool: Any, again: type[JournalError], seconds: float) -> None:
+        self.seconds = seconds
+        self._pool = pool
+        self._again = again
+
+    async def _at_once(self, work: Callable[[Connection], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        for _ in range(_TRIES - 1):
+            with suppress(self._again):
+                return await self._once(work)
+        return await self._once(work)
+
+    async def _once(self, work: Callable[[Connection], Coroutine[Any, Any, ResultT]]) -> ResultT:
         async with self._pool.connection() as connection, connection.transaction():
             return await work(_Postgres(connection))
 
