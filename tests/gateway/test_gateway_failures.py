@@ -569,3 +569,27 @@ def test_the_log_tells_of_a_request_and_not_what_was_said(caplog):
     assert any(
         "How is it" in record.fields.get("request", "") for record in caplog.records if hasattr(record, "fields")
     )
+
+
+@pytest.mark.parametrize(("status", "code"), [(429, 429), (503, 503)])
+def test_a_wait_of_more_than_two_seconds_is_the_clients(status: int, code: int):
+    answer = whole(f"{status} X", b'{"error": {"message": "later"}}', "application/json", "retry-after: 3")
+
+    async def run() -> None:
+        async with serve(answer) as server, gateway(at(server, retries=2)) as served:
+            response = await served.client.post(CHAT, json=body())
+            assert (response.status_code, response.headers["retry-after"]) == (code, "3")
+            assert len(server.exchanges) == 1
+
+    asyncio.run(run())
+
+
+def test_a_path_may_end_in_a_slash():
+    async def run() -> None:
+        async with serve(in_turn(texts("Fine."))) as server, gateway(at(server, names=("m",))) as served:
+            for path in ("/health", "/healthz", "/health/", "/healthz/", "/metrics/", "/v1/models/", "/v1/models/m/"):
+                assert (await served.client.get(path)).status_code == 200, path
+            assert (await served.client.post(f"{CHAT}/", json=body())).text.endswith("data: [DONE]\n\n")
+            assert (await served.client.get("/health//")).status_code == 404
+
+    asyncio.run(run())

@@ -67,7 +67,7 @@ _DECODING = 2
 """Large bodies that are read at the same time: each takes several times its size."""
 
 _PROBED_SECONDS = 2.0
-_OPEN = ("/healthz", "/readyz")
+_OPEN = ("/health", "/healthz", "/readyz")
 _ASKING = (*FORMATS, COUNT_TOKENS)
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 
@@ -327,7 +327,7 @@ class Gateway:
 
     async def _health(self, request: Request) -> None:
         self._expect(request.scope["method"], "GET")
-        if request.path == "/healthz":
+        if request.path != "/readyz":
             await request.respond(200, b'{"status":"ok"}')
             return
         if self.draining:

@@ -41,7 +41,9 @@ class Request:
 
     @property
     def path(self) -> str:
-        return self.scope["path"]
+        """Without a slash at its end, which some clients write."""
+        path: str = self.scope["path"]
+        return path[:-1] if path.endswith("/") and path != "/" else path
 
     @property
     def owner(self) -> str:

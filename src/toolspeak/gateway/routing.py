@@ -22,6 +22,10 @@ from toolspeak.providers.families import capabilities_of
 MAX_MODELS = 256
 """Names that one process keeps connections for, where an upstream serves whatever it is asked for."""
 
+LONGEST_WAIT = 2.0
+"""Seconds that an upstream may ask the gateway to wait (Retry-After) before it is asked again; the client is told of a
+longer wait at once."""
+
 _VARIABLES: Mapping[str, tuple[str, str]] = {
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
     "gemini": ("GEMINI_BASE_URL", "GEMINI_API_KEY"),
@@ -190,7 +194,7 @@ def _provider(upstream: Upstream, model: str, environ: Mapping[str, str]) -> Pro
     name = upstream.provider
     settings: dict[str, Any] = {}
     if name != "scripted":
-        settings = {"timeout": upstream.timeouts, "retries": upstream.retries}
+        settings = {"timeout": upstream.timeouts, "retries": upstream.retries, "longest_wait": LONGEST_WAIT}
         if upstream.options:
             settings["options"] = upstream.options
         if upstream.capabilities:

@@ -101,7 +101,7 @@ class ApiProvider:
         """See `Provider.stream`. A server that answers with plain JSON is read as well; what fails before it said
         anything is asked again (`retry.py`)."""
         request = replace(request, options={**self._options, **request.options})
-        attempts = Attempts(self._api.retries, self._api.clock)
+        attempts = Attempts(self._api.retries, self._api.clock, self._api.longest_wait)
         while True:
             said = called = False
             turn = self._turn(request)

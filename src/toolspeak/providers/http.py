@@ -28,7 +28,7 @@ from toolspeak.providers.failures import (
     transport_error,
 )
 from toolspeak.providers.reply import Reply, unpacked
-from toolspeak.providers.retry import RETRIES, SYSTEM_CLOCK, Clock
+from toolspeak.providers.retry import LONGEST_SECONDS, RETRIES, SYSTEM_CLOCK, Clock
 from toolspeak.providers.timed import TimedStream
 from toolspeak.wire.reading import shortened
 
@@ -67,11 +67,13 @@ class ConnectionOptions(TypedDict, total=False):
     `timeout`: the three of them; a number is that for the first byte and for silence, None is for ever. `retries`: how
     many times more a request is sent that failed before it said anything (`retry.py`; default 2). `ca_file`: a PEM
     file of the CAs to trust instead of the system's (and of SSL_CERT_FILE). `clock`: time and chance for retries.
+    `longest_wait`: the longest wait in seconds that a server may ask for before the next of them (60).
     Proxies are those of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY; this machine itself is reached without one.
     """
 
     timeout: Timeouts | float | None
     retries: int
+    longest_wait: float
     ca_file: str | os.PathLike[str] | None
     clock: Clock
 
@@ -92,6 +94,7 @@ class HttpApi:
         secrets: tuple[str, ...] = (),
         timeout: Timeouts | float | None = _DEFAULTS,
         retries: int = RETRIES,
+        longest_wait: float = LONGEST_SECONDS,
         ca_file: str | os.PathLike[str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -106,6 +109,7 @@ class HttpApi:
         if retries < 0:
             raise UsageError(f"retries={retries} must be 0 or more")
         self.retries = retries
+        self.longest_wait = longest_wait
         self.clock = clock
 
     @property

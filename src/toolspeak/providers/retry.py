@@ -54,12 +54,13 @@ class SystemClock:
 SYSTEM_CLOCK = SystemClock()
 
 
-def delay_before(attempt: int, error: ProviderError, chance: float) -> float | None:
+def delay_before(attempt: int, error: ProviderError, chance: float, longest: float = LONGEST_SECONDS) -> float | None:
     """The seconds to wait before retry number `attempt` (from 1), or None: no retry makes sense.
 
-    `chance` is from 0 up to 1. Where the server says how long to wait, it is at least that.
+    `chance` is from 0 up to 1. Where the server says how long to wait, it is at least that; None if that is longer
+    than `longest`.
     """
-    if not error.retryable or (error.retry_after or 0) > LONGEST_SECONDS:
+    if not error.retryable or (error.retry_after or 0) > longest:
         return None
     # The exponent is bounded: an attempt number may be any.
     jitter = chance * min(CAP_SECONDS, BASE_SECONDS * 2 ** min(attempt - 1, 10))
@@ -68,26 +69,28 @@ def delay_before(attempt: int, error: ProviderError, chance: float) -> float | N
 
 class Attempts:
     """The sendings of one request, which is sent again, up to `retries` times, while it fails without having said
-    anything. Behind the first delta an error comes out as it is: what a user has read is not taken back."""
+    anything. Behind the first delta an error comes out as it is: what a user has read is not taken back. A wait of
+    more than `longest` seconds that the server asks for is not waited for."""
 
-    def __init__(self, retries: int, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, retries: int, clock: Clock = SYSTEM_CLOCK, longest: float = LONGEST_SECONDS) -> None:
         self._retries = retries
         self._clock = clock
+        self._longest = longest
         self._failed = 0
 
     async def failed(self, error: ProviderError) -> None:
         """Returns once it is time to ask again; raises ProviderError if no retry makes sense, or none is left."""
         self._failed += 1
-        delay = delay_before(self._failed, error, self._clock.random())
+        delay = delay_before(self._failed, error, self._clock.random(), self._longest)
         if delay is None or self._failed > self._retries:
-            if told := _why_not_again(error, self._failed):
+            if told := _why_not_again(error, self._failed, self._longest):
                 raise error.retold(f"{error} {told}") from error
             raise error
         _LOG.info("asking again in %.1f s (%s of %s): %s", delay, self._failed, self._retries, error)
         await self._clock.sleep(delay)
 
 
-def _why_not_again(error: ProviderError, attempts: int) -> str:
-    if error.retryable and (error.retry_after or 0) > LONGEST_SECONDS:
-        return f"That is longer than the {LONGEST_SECONDS:g} seconds that are waited for here: try again then."
+def _why_not_again(error: ProviderError, attempts: int, longest: float) -> str:
+    if error.retryable and (error.retry_after or 0) > longest:
+        return f"That is longer than the {longest:g} seconds that are waited for here: try again then."
     return f"Asked {attempts} times." if attempts > 1 else ""
