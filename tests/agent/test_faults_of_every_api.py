@@ -24,8 +24,10 @@ def look(where: str) -> str:
 def run(api: Api, *script: Any) -> Any:
     """The run's result, or its error, with the number of requests and the seconds waited for."""
 
+    stalls = any(isinstance(step, Breaks) and step.how == "stall" for step in script)
+
     async def go() -> Any:
-        async with reach(api, *script, silence=0.3) as reached:
+        async with reach(api, *script, silence=1 if stalls else 20) as reached:
             try:
                 found: Any = await Agent(reached.provider, [look]).run("Look.")
             except ProviderError as error:
@@ -66,8 +68,8 @@ FINAL: list[Any] = [
     ("429 for long", Status("429 Too Many", ("retry-after: 900",)), "rate_limit", True, "try again then"),
     ("reset", Breaks("reset"), "connection", True, "the connection dropped after 18 characters"),
     ("reset within a call", Breaks("reset", CALL), "connection", True, "the connection dropped after"),
-    ("stall", Breaks("stall"), "connection", True, "said nothing for 0.3 seconds after 18 characters"),
-    ("stall before anything", Breaks("stall", SILENT), "connection", True, "said nothing for 0.3 seconds"),
+    ("stall", Breaks("stall"), "connection", True, "said nothing for 1 seconds after 18 characters"),
+    ("stall before anything", Breaks("stall", SILENT), "connection", True, "said nothing for 1 seconds"),
     ("error", Breaks("error"), "overloaded", True, "unexpected EOF"),
     ("no JSON", Breaks("nonsense"), "ill_formed", False, "not JSON: '{nonsense'"),
 ]

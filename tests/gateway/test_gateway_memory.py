@@ -6,7 +6,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def changed(store: str, sql: str) -> None:
     """What somebody else does to the database."""
     if store.startswith("sqlite"):
-        with sqlite3.connect(store.removeprefix("sqlite://")) as db:
+        with closing(sqlite3.connect(store.removeprefix("sqlite://"))) as db, db:
             db.execute(sql)
         return
     connection = await asyncpg.connect(store, server_settings={"search_path": "toolspeak_responses"})
@@ -197,7 +197,7 @@ def test_ids_that_nobody_made_are_not_there(store: str, response_id: str):
 def test_a_database_that_is_locked_holds_no_answer_up_for_long(tmp_path: Path):
     async def run() -> None:
         async with remembering(f"{tmp_path}/r.db", texts("Yes."), more={"seconds": 0.05}) as (_, served):
-            with sqlite3.connect(tmp_path / "r.db", isolation_level=None) as db:
+            with closing(sqlite3.connect(tmp_path / "r.db", isolation_level=None)) as db:
                 db.execute("BEGIN IMMEDIATE")
                 answer = await made(served, "1")
                 assert (answer["store"], answer["status"]) == (False, "completed")
@@ -376,7 +376,7 @@ def test_a_store_of_another_kind(tmp_path: Path):
     with pytest.raises(UsageError, match=r"responses.store: mysql:// is none"):
         check_settings(Settings((Upstream(provider="ollama"),), responses=ResponseSettings("mysql://x")), {})
     other = tmp_path / "other.db"
-    with sqlite3.connect(other) as db:
+    with closing(sqlite3.connect(other)) as db, db:
         db.execute("CREATE TABLE t (x)")
     with pytest.raises(JournalError, match="another program"):
         asyncio.run(open_store(str(other), 5.0).open())
