@@ -92,7 +92,7 @@ class Admission:
         """Waits until those who came before are sent to their model servers; gives what says that this one is, too.
 
         Of 100 requests at once an event loop takes a step of each in turn, so that none is sent before all others are
-        nearly sent. One after the other, half of them have their first word in half the time, and the last no later.
+        nearly sent. One after the other, half of them have their first word in half the time; the last has its later.
         """
         await self._starting.acquire()
         started = False

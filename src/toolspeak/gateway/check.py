@@ -11,11 +11,10 @@ from toolspeak.agent.choose import DEFAULT_DIALECT
 from toolspeak.agent.driver import TextDriver
 from toolspeak.agent.server_prompt import ServerPromptDriver, writes_tools
 from toolspeak.dialects import known_dialect
-from toolspeak.errors import ToolspeakError, suggest
+from toolspeak.errors import suggest
 from toolspeak.gateway.config import Settings, Upstream
-from toolspeak.gateway.models import PROBE_SECONDS, model_rows
+from toolspeak.gateway.models import probe
 from toolspeak.gateway.routing import Route, Router
-from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.base import Provider
 
 MOST_MODELS = 50
@@ -59,16 +58,7 @@ async def check(settings: Settings, environ: Mapping[str, str]) -> Sequence[Find
 
 
 async def _of_upstream(router: Router, upstream: Upstream, provider: Provider) -> Sequence[Finding]:
-    rows: dict[str, Mapping[str, Any]] | None = None
-    problem = ""
-    if isinstance(provider, ApiProvider):
-        try:
-            async with asyncio.timeout(PROBE_SECONDS):
-                rows = model_rows(await provider.probe(checks_key=True))
-        except TimeoutError:
-            problem = f"no answer within {PROBE_SECONDS:g} seconds"
-        except ToolspeakError as error:
-            problem = str(error)
+    rows, problem = await probe(provider, checks_key=True)
     names = list(upstream.exact)
     if len(names) != len(upstream.names):
         names += [upstream.model] if upstream.model else [name for name in rows or () if upstream.serves(name)]

@@ -26,21 +26,26 @@ async def listed_models(router: Router) -> Sequence[str]:
                 asked.append((upstream, provider))
             elif not upstream.exact:  # it answers to any name: this is its own
                 names.setdefault(upstream.model)
-        found = await asyncio.gather(*(_models_of(provider) for _, provider in asked))
-    for (upstream, _), listed in zip(asked, found, strict=True):
-        names.update((name, None) for name in listed if upstream.serves(name))
+        answers = await asyncio.gather(*(probe(provider) for _, provider in asked))
+    for (upstream, _), (rows, _) in zip(asked, answers, strict=True):
+        names.update((name, None) for name in rows or () if upstream.serves(name))
     return list(names)
 
 
-async def _models_of(provider: Provider) -> list[str]:
+async def probe(provider: Provider, *, checks_key: bool = False) -> tuple[Mapping[str, Mapping[str, Any]] | None, str]:
+    """What a server says of each model it lists, and what is wrong: "" if it answers, whatever it answers.
+
+    None for a server that says nothing. A provider that is not an API of its own is not asked.
+    """
     if not isinstance(provider, ApiProvider):
-        return []
+        return None, ""
     try:
         async with asyncio.timeout(PROBE_SECONDS):
-            found = await provider.probe()
-    except (ToolspeakError, TimeoutError):
-        return []
-    return list(model_rows(found))
+            return model_rows(await provider.probe(checks_key=checks_key)), ""
+    except TimeoutError:
+        return None, f"no answer within {PROBE_SECONDS:g} seconds"
+    except ToolspeakError as error:
+        return None, str(error)
 
 
 def model_rows(found: JSON) -> dict[str, Mapping[str, Any]]:
@@ -58,18 +63,6 @@ def model_rows(found: JSON) -> dict[str, Mapping[str, Any]]:
 async def unreachable(router: Router) -> list[str]:
     """What is wrong with the upstreams, one line each: nothing if all of them answer, whatever they answer."""
     with router.probes() as probes:
-        found = await asyncio.gather(*(_problem(upstream, provider) for upstream, provider in probes))
-    return [problem for problem in found if problem]
-
-
-async def _problem(upstream: Upstream, provider: Provider) -> str:
-    if not isinstance(provider, ApiProvider):
-        return ""
-    try:
-        async with asyncio.timeout(PROBE_SECONDS):
-            await provider.probe()
-    except TimeoutError:
-        return f"{upstream.names[0]}: no answer within {PROBE_SECONDS:g} seconds"
-    except ToolspeakError as error:
-        return f"{upstream.names[0]}: {error}"
-    return ""
+        upstreams = [upstream for upstream, _ in probes]
+        answers = await asyncio.gather(*(probe(provider) for _, provider in probes))
+    return [f"{each.names[0]}: {problem}" for each, (_, problem) in zip(upstreams, answers, strict=True) if problem]
