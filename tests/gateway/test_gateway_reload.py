@@ -7,11 +7,13 @@ import os
 import pty
 import signal
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
-from processes import CHAT, Streams, started
+from processes import CHAT, Process, Streams, started
 
 BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "How is it?"}]}
 KEY, OTHER = "a-key-that-is-long-enough", "another-that-is-long-enough"
@@ -43,63 +45,69 @@ def written(path: Path, text: str) -> None:
     other.replace(path)
 
 
+@asynccontextmanager
+async def configured(
+    tmp_path: Path, *arguments: str, halts: bool = False
+) -> AsyncGenerator[tuple[Path, Halting, Server, Process]]:
+    """A configuration of the model `m`, the model behind it, and `toolspeak serve` that goes by it."""
+    model, config = Halting(), tmp_path / "gateway.toml"
+    if not halts:
+        model.go_on.set()
+    async with serve(model) as server:
+        config.write_text(row("m", server))
+        async with started("--config", str(config), *arguments) as process:
+            yield config, model, server, process
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_sighup_loses_none_of_a_hundred_open_streams(workers: int, tmp_path: Path):
     async def run() -> None:
-        model = Halting()
-        config = tmp_path / "gateway.toml"
-        async with serve(model) as server:
-            config.write_text(row("m", server))
-            async with started("--config", str(config), "--workers", str(workers)) as process:
-                async with process.client() as client:
-                    streams = Streams(client, [BODY] * 100)
-                    await streams.until(lambda texts: all("One, " in text for text in texts))
-                    os.kill(process.process.pid, signal.SIGHUP)
-                    assert len(await process.logged("reloaded", workers, why="signal")) == workers
-                    written(config, row("other", server))
-                    await process.logged("reloaded", workers, why="file")
-                    model.go_on.set()
-                    for text in await streams.ended():
-                        assert "two." in text
-                        assert text.endswith("data: [DONE]\n\n")
-                    assert set(streams.statuses) == {200}
-                async with process.client() as client:  # the old model is gone, the new one is there, in every worker
-                    for _ in range(4):
-                        assert (await client.post(CHAT, json=BODY)).status_code == 404
-                        answer = await client.post(CHAT, json={**BODY, "model": "other"})
-                        assert answer.text.endswith("data: [DONE]\n\n")
+        arguments = ("--workers", str(workers))
+        async with configured(tmp_path, *arguments, halts=True) as (config, model, server, process):
+            async with process.client() as client:
+                streams = Streams(client, [BODY] * 100)
+                await streams.until(lambda texts: all("One, " in text for text in texts))
+                os.kill(process.process.pid, signal.SIGHUP)
+                assert len(await process.logged("reloaded", workers, why="signal")) == workers
+                written(config, row("other", server))
+                await process.logged("reloaded", workers, why="file")
+                model.go_on.set()
+                for text in await streams.ended():
+                    assert "two." in text
+                    assert text.endswith("data: [DONE]\n\n")
+                assert set(streams.statuses) == {200}
+            async with process.client() as client:  # the old model is gone, the new one is there, in every worker
+                for _ in range(4):
+                    assert (await client.post(CHAT, json=BODY)).status_code == 404
+                    answer = await client.post(CHAT, json={**BODY, "model": "other"})
+                    assert answer.text.endswith("data: [DONE]\n\n")
 
     asyncio.run(run())
 
 
 def test_a_file_that_is_broken_changes_nothing(tmp_path: Path):
     async def run() -> None:
-        model = Halting()
-        model.go_on.set()
-        config = tmp_path / "gateway.toml"
-        async with serve(model) as server:
-            config.write_text(row("m", server))
-            async with started("--config", str(config)) as process, process.client() as client:
-                for broken, problem in (
-                    (row("m", server) + "dialekt = 'x'\n", "model[0].dialekt: unknown key 'dialekt'"),
-                    ("[[model", "is no TOML"),
-                    (row("m", server) + 'key_env = "NOT_SET_ANYWHERE"\n', "NOT_SET_ANYWHERE is not set"),
-                ):
-                    count = len([line for line in process.lines if line["event"] == "reload_failed"])
-                    written(config, broken)
-                    told = await process.logged("reload_failed", count + 1)
-                    assert (told[-1]["level"], told[-1]["why"]) == ("error", "file")
-                    assert problem in told[-1]["problem"]
-                    assert (await client.post(CHAT, json=BODY)).text.endswith("data: [DONE]\n\n")
-                config.unlink()
-                told = await process.logged("reload_failed", 4)
-                assert f"{config} cannot be read: No such file" in told[-1]["problem"]
-                os.kill(process.process.pid, signal.SIGHUP)
-                assert (await process.logged("reload_failed", 5))[-1]["why"] == "signal"
-                written(config, row("mended", server))
-                await process.logged("reloaded")
-                answer = await client.post(CHAT, json={**BODY, "model": "mended"})
-                assert answer.text.endswith("data: [DONE]\n\n")
+        async with configured(tmp_path) as (config, _, server, process), process.client() as client:
+            for broken, problem in (
+                (row("m", server) + "dialekt = 'x'\n", "model[0].dialekt: unknown key 'dialekt'"),
+                ("[[model", "is no TOML"),
+                (row("m", server) + 'key_env = "NOT_SET_ANYWHERE"\n', "NOT_SET_ANYWHERE is not set"),
+            ):
+                count = len([line for line in process.lines if line["event"] == "reload_failed"])
+                written(config, broken)
+                told = await process.logged("reload_failed", count + 1)
+                assert (told[-1]["level"], told[-1]["why"]) == ("error", "file")
+                assert problem in told[-1]["problem"]
+                assert (await client.post(CHAT, json=BODY)).text.endswith("data: [DONE]\n\n")
+            config.unlink()
+            told = await process.logged("reload_failed", 4)
+            assert f"{config} cannot be read: No such file" in told[-1]["problem"]
+            os.kill(process.process.pid, signal.SIGHUP)
+            assert (await process.logged("reload_failed", 5))[-1]["why"] == "signal"
+            written(config, row("mended", server))
+            await process.logged("reloaded")
+            answer = await client.post(CHAT, json={**BODY, "model": "mended"})
+            assert answer.text.endswith("data: [DONE]\n\n")
 
     asyncio.run(run())
 
@@ -132,17 +140,12 @@ def test_a_key_that_is_taken_out_of_its_file_is_refused(tmp_path: Path):
 
 def test_what_needs_a_restart_is_told_and_stays(tmp_path: Path):
     async def run() -> None:
-        model = Halting()
-        model.go_on.set()
-        config = tmp_path / "gateway.toml"
-        async with serve(model) as server:
-            config.write_text(row("m", server))
-            async with started("--config", str(config)) as process, process.client() as client:
-                changed = '[server]\nhost = "::1"\nworkers = 3\nheader_bytes = 9000\nbody_bytes = 64\n'
-                written(config, changed + row("m", server))
-                (told,) = await process.logged("reloaded")
-                assert told["needs_restart"] == ["host", "workers", "header_bytes"]
-                assert (await client.post(CHAT, json=BODY)).status_code == 413
+        async with configured(tmp_path) as (config, _, server, process), process.client() as client:
+            changed = '[server]\nhost = "::1"\nworkers = 3\nheader_bytes = 9000\nbody_bytes = 64\n'
+            written(config, changed + row("m", server))
+            (told,) = await process.logged("reloaded")
+            assert told["needs_restart"] == ["host", "workers", "header_bytes"]
+            assert (await client.post(CHAT, json=BODY)).status_code == 413
 
     asyncio.run(run())
 
