@@ -41,6 +41,7 @@ from toolspeak.gateway.server_tools import ServerTools
 from toolspeak.gateway.sse import json_bytes, with_notes
 from toolspeak.gateway.tool_loop import with_tools
 from toolspeak.gateway.toolsets import KnownTools
+from toolspeak.gateway.trace import carry_trace
 from toolspeak.providers.http import REQUEST_SENT
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import WireFormat, WireRequest
@@ -95,6 +96,7 @@ class Gateway:
         given = header(scope, b"x-request-id")
         request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
         REQUEST_ID.set(request_id)
+        carry_trace(scope["headers"])
         request = Request(scope, receive, send, request_id, time.perf_counter(), self.current)
         others = ANTHROPIC if request.path.startswith("/v1/messages/") else OPENAI_CHAT  # for their errors
         request.wire = FORMATS.get(request.path, others)

@@ -14,6 +14,9 @@ from toolspeak.gateway.sse import json_bytes
 REQUEST_ID: ContextVar[str] = ContextVar("REQUEST_ID", default="")
 """Of the request that is answered, for every line that is logged meanwhile, whoever logs it."""
 
+TRACE_ID: ContextVar[str] = ContextVar("TRACE_ID", default="")
+"""Of the trace that it belongs to, if its client names one."""
+
 LOG = logging.getLogger("toolspeak.gateway")
 
 
@@ -27,6 +30,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "event": record.getMessage(),
             **({"id": REQUEST_ID.get()} if REQUEST_ID.get() else {}),
+            **({"trace_id": TRACE_ID.get()} if TRACE_ID.get() else {}),
             **getattr(record, "fields", {}),
         }
         if record.exc_info:

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TypedDict, cast
 
 import httpx2
@@ -33,6 +34,9 @@ from toolspeak.providers.timed import TimedStream
 from toolspeak.wire.reading import shortened
 
 MAX_ERROR_BYTES = 64 * 1024
+
+TRACE: ContextVar[Mapping[str, str]] = ContextVar("toolspeak_trace", default=MappingProxyType({}))
+"""Headers of W3C's Trace Context that go with every request from here."""
 
 REQUEST_SENT: ContextVar[Callable[[], None] | None] = ContextVar("toolspeak_request_sent", default=None)
 """What is called each time that a request has been sent whole."""
@@ -275,7 +279,7 @@ async def _send(client: httpx2.AsyncClient, method: str, url: httpx2.URL, conten
             elif event == "http11.send_request_body.complete" and (sent := REQUEST_SENT.get()) is not None:
                 sent()
 
-        request = client.build_request(method, url, content=content, extensions={"trace": note})
+        request = client.build_request(method, url, content=content, headers=TRACE.get(), extensions={"trace": note})
         try:
             return await client.send(request, stream=True)
         except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
