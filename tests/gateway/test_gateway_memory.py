@@ -323,6 +323,27 @@ def test_a_background_response_that_fails_says_why(store: str):
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("status", ["200 OK", "418 Teapot"])
+def test_a_background_request_is_counted_once_by_how_it_ends(tmp_path: Path, status: str):
+    async def run() -> None:
+        async def answer(exchange: Any) -> None:
+            if status == "200 OK":
+                await in_turn(texts("Done."))(exchange)
+            else:
+                await exchange.send(f"HTTP/1.1 {status}\r\ncontent-length: 2\r\n\r\n{{}}".encode())
+
+        async with remembering(f"{tmp_path}/r.db", answer, more={"background": True}) as (_, served):
+            await made(served, "Work.", background=True)
+            totals: list[str] = []
+            while not totals:
+                lines = (await served.client.get("/metrics")).text.splitlines()
+                totals = [line for line in lines if line.startswith("toolspeak_requests_total{")]
+            assert [line.rpartition(" ")[2] for line in totals] == ["1.0"]
+            assert ('status="200"' in totals[0]) == (status == "200 OK")
+
+    asyncio.run(run())
+
+
 def test_a_gateway_that_ends_leaves_no_response_in_progress(store: str):
     async def run() -> None:
         async def answer(exchange: Any) -> None:

@@ -262,12 +262,6 @@ class Gateway:
             finally:
                 started()
 
-    async def _run(self, request: Request) -> None:
-        try:
-            await self._ask(request)
-        finally:
-            self._finish(request)
-
     async def _ask(self, request: Request) -> None:
         async with self._taken(request) as (asked, route, notes):
             current, keeping, memory = request.current, request.keeping, self.memory
@@ -283,7 +277,7 @@ class Gateway:
                     await memory.started(keeping.response_id)
                 elif keeping.background:
                     request.read = (asked, notes)
-                    await begin_background(memory, request, asked, self._run)
+                    await begin_background(memory, request, asked, self._ask, self._finish)
                     return
             if current.tools is not None:
                 running = current.tools.begin(request.id, log_content=current.settings.log_content)
@@ -376,10 +370,13 @@ class Gateway:
             return
         self.metrics.show_load(self.admission.active, self.admission.queued)
         seconds = time.perf_counter() - request.begun
-        labels = self._labels(request)
-        streamed = "true" if request.stream else "false"
-        self.metrics.requests.labels(*labels, streamed, str(request.status)).inc()
-        self.metrics.seconds.labels(*labels).observe(seconds)
+        keeping = request.keeping
+        queued = keeping is not None and keeping.background and request.status == 200 and not request.runs
+        if not queued:  # a request for the background is counted when its response is made
+            labels = self._labels(request)
+            streamed = "true" if request.stream else "false"
+            self.metrics.requests.labels(*labels, streamed, str(request.status)).inc()
+            self.metrics.seconds.labels(*labels).observe(seconds)
         client = request.scope.get("client")
         log(
             "request",

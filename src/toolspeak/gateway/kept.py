@@ -66,28 +66,38 @@ async def read_with_memory(
 
 
 async def begin_background(
-    memory: ResponseMemory, request: Request, asked: WireRequest, work: Callable[[Request], Awaitable[None]]
+    memory: ResponseMemory,
+    request: Request,
+    asked: WireRequest,
+    work: Callable[[Request], Awaitable[None]],
+    finish: Callable[[Request], None],
 ) -> None:
-    """Answers with a response that is queued, and has `work` done for it. Raises Failure."""
+    """Answers with a response that is queued, and has `work` done for it, and `finish` when that is over. Raises
+    Failure."""
     keeping = request.keeping
     assert keeping is not None, "the request asks for the background"
     encoder = request.wire.encoder(asked, response_id=keeping.response_id, created=int(request.came))
     _, created = encoder.feed(TurnEnded("stop"))[0]
     body = await memory.begin(keeping, created["response"])
     run = replace(request, receive=_never, send=_nowhere, runs=True, facts={"response": keeping.response_id})
-    task = asyncio.get_running_loop().create_task(_run(memory, run, keeping, body, work))
+    task = asyncio.get_running_loop().create_task(_run(memory, run, keeping, body, work, finish))
     memory.runs[keeping.response_id] = task
     task.add_done_callback(lambda _: memory.runs.pop(keeping.response_id, None))
     await request.respond(200, json_bytes(body))
 
 
 async def _run(
-    memory: ResponseMemory, run: Request, keeping: Keeping, body: JSON, work: Callable[[Request], Awaitable[None]]
+    memory: ResponseMemory,
+    run: Request,
+    keeping: Keeping,
+    body: JSON,
+    work: Callable[[Request], Awaitable[None]],
+    finish: Callable[[Request], None],
 ) -> None:
     """Does the work; what goes wrong with it is the end of the response."""
+    failure: Failure | None = None
     try:
         await work(run)
-        return
     except Failure as error:
         failure = error
     except ToolspeakError as error:
@@ -96,9 +106,12 @@ async def _run(
         failure = Failure(503, "the gateway was stopped before the response was made; ask again", "gateway_stopped")
     except Exception as error:  # noqa: BLE001 - a bug of ours is logged whole
         failure = own_failure(error, run.id)
-    run.status = failure.status
-    run.facts.update(error=failure.cause, code=failure.code)
-    await memory.fail(keeping.response_id, body, failure)
+    if failure is not None:
+        run.status = failure.status
+        run.facts.update(error=failure.cause, code=failure.code)
+    finish(run)
+    if failure is not None:
+        await memory.fail(keeping.response_id, body, failure)
 
 
 async def _never() -> Message:
