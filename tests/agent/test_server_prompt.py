@@ -16,6 +16,7 @@ from toolspeak.agent.choose import choose_driver
 from toolspeak.agent.driver import TextDriver
 from toolspeak.agent.server_prompt import ServerPromptDriver
 from toolspeak.data.messages import Usage
+from toolspeak.errors import ProviderError
 from toolspeak.providers import Provider, capabilities_of
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.openai import OpenAIProvider
@@ -121,6 +122,27 @@ def test_a_server_that_is_down_ends_the_run_as_ever():
     server = Vllm([], refuses="Be brief")
     with pytest.raises(Exception, match="no Be brief here"):
         run(server)
+
+
+@pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable", "401 Unauthorized"])
+def test_a_server_that_cannot_say_now_is_asked_again_by_the_next_run(status: str):
+    server, asked = Vllm([CALL, "Empty."]), list[Any]()
+
+    async def first_in_trouble(exchange: Exchange) -> None:
+        asked.append(exchange.json)
+        await (whole(status, b"{}") if len(asked) == 1 else server)(exchange)
+
+    async def go() -> None:
+        async with serve(first_in_trouble) as served:
+            model = OpenAIProvider(MODEL, base_url=served.base_url, name="vllm", capabilities=VLLM, retries=0)
+            async with Agent(model, [look], dialect="hermes", instructions="Be brief.") as agent:
+                with pytest.raises(ProviderError):
+                    await agent.run("go")
+                assert (await agent.run("go")).answer == "Empty."
+
+    asyncio.run(go())
+    assert all(map(is_the_servers, server.bodies))
+    assert len(server.bodies) == 2
 
 
 def test_a_call_that_could_not_be_read_is_told_in_the_dialect():

@@ -141,12 +141,15 @@ class ServerPromptDriver(TextDriver):
 
 async def writes_tools(provider: Provider, choice: ToolChoice = ToolChoice("none")) -> bool:
     """Whether the server writes tools into the prompt where the tool choice is this: then a request with one has more
-    tokens than the same without. It is counted, or two requests for one token tell. False where nobody says."""
+    tokens than the same without. It is counted, or two requests for one token tell. False where nobody says, or the
+    server refuses such a request. Raises ProviderError for what says nothing of it, as a limit or a lost connection."""
     said = [Message.user("Hi")]
     try:
         plain = await _tokens(provider, ModelRequest(said))
         told = await _tokens(provider, ModelRequest(said, [_PROBE], choice))
-    except ProviderError:
+    except ProviderError as error:
+        if not _refused(error):
+            raise
         return False
     return plain is not None and told is not None and told - plain >= _PROBE_TOKENS
 

@@ -11,7 +11,7 @@ from toolspeak.agent.choose import DEFAULT_DIALECT
 from toolspeak.agent.driver import TextDriver
 from toolspeak.agent.server_prompt import ServerPromptDriver, writes_tools
 from toolspeak.dialects import known_dialect
-from toolspeak.errors import suggest
+from toolspeak.errors import ProviderError, suggest
 from toolspeak.gateway.config import Settings, Upstream
 from toolspeak.gateway.models import probe
 from toolspeak.gateway.routing import Route, Router
@@ -116,8 +116,8 @@ async def _prompt(upstream: Upstream, route: Route) -> str:
     try:
         async with asyncio.timeout(upstream.timeouts.first_byte):
             writes = await writes_tools(route.provider)
-    except TimeoutError:
-        writes = False
+    except (TimeoutError, ProviderError) as error:
+        return f"{fallback}, unless the server writes tools where the tool choice is none: {error or 'it said nothing'}"
     if writes:
         return "the server writes it by the model's chat template (a tool makes it longer), and we read the reply"
     return f"{fallback}; the server does not write tools where the tool choice is none"
