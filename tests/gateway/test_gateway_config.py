@@ -14,10 +14,11 @@ from serving import at, gateway, in_turn, texts
 from toolspeak.cli.serve import serve as serve_command
 from toolspeak.data.messages import Message
 from toolspeak.errors import ProviderError, UsageError
-from toolspeak.gateway.config import Bounds, Settings, Upstream, checked, read_config, upstream_of, with_server
+from toolspeak.gateway.config import Bounds, Settings, checked, read_config, with_server
 from toolspeak.gateway.keys import digest, keys_of, read_keys, unnamed
 from toolspeak.gateway.options import translated
 from toolspeak.gateway.routing import MAX_MODELS, Route, Router, UnknownModel
+from toolspeak.gateway.upstream import Upstream, upstream_of
 from toolspeak.providers.http import Timeouts
 from toolspeak.wire.base import ModelRequest
 

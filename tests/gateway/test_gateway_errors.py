@@ -12,9 +12,9 @@ import pytest
 from loopback_server import STREAM_HEAD, chunked, event, says, serve, whole
 from serving import ENDPOINTS, at, events, gateway, in_turn, texts
 
-from toolspeak.gateway.config import Upstream
 from toolspeak.gateway.keys import digest, unnamed
 from toolspeak.gateway.logs import JsonLines
+from toolspeak.gateway.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
 PAGE = b"<!DOCTYPE html>\n<html><head><title>502 Bad 'Gateway'</title></head><body>nginx at 10.0.0.5</body></html>"

@@ -26,8 +26,9 @@ from serving import ENDPOINTS, TOOLS, at, events, gateway, in_turn, pieces, read
 
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.gateway.admission import Admission
-from toolspeak.gateway.config import Bounds, Upstream
+from toolspeak.gateway.config import Bounds
 from toolspeak.gateway.keys import digest, unnamed
+from toolspeak.gateway.upstream import Upstream
 from toolspeak.providers.http import Timeouts
 from toolspeak.wire.base import ModelRequest
 

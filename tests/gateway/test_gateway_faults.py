@@ -18,8 +18,9 @@ from toolspeak.data.deltas import Delta, TextDelta
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.dialects import get_dialect
 from toolspeak.gateway.app import Gateway
-from toolspeak.gateway.config import Settings, Upstream
+from toolspeak.gateway.config import Settings
 from toolspeak.gateway.routing import Route
+from toolspeak.gateway.upstream import Upstream
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
 

@@ -13,8 +13,9 @@ from loopback_server import serve
 from serving import ENDPOINTS, at, gateway, in_turn, texts
 
 from toolspeak.errors import UsageError
-from toolspeak.gateway.config import Settings, Upstream, checked, read_config
+from toolspeak.gateway.config import Settings, checked, read_config
 from toolspeak.gateway.keys import Key, digest, key_of_table, unnamed
+from toolspeak.gateway.upstream import Upstream
 
 ALICE, ROOT = "alice" * 5, "root" * 5
 CHAT = "/v1/chat/completions"

@@ -19,12 +19,13 @@ from postgres_server import postgres
 from serving import Gateway, at, events, gateway, in_turn, texts, written
 
 from toolspeak.errors import JournalError, UsageError
-from toolspeak.gateway.config import Settings, Upstream, read_config
+from toolspeak.gateway.config import Settings, read_config
 from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.keys import digest, unnamed
 from toolspeak.gateway.response_settings import ResponseSettings
 from toolspeak.gateway.response_store import open_store
 from toolspeak.gateway.sources import Sources
+from toolspeak.gateway.upstream import Upstream
 
 PATH = "/v1/responses"
 TOOL = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}

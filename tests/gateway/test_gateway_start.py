@@ -10,7 +10,7 @@ from loopback_server import Exchange, serve, stream
 from serving import at, gateway, texts
 
 from toolspeak.gateway.admission import STARTING
-from toolspeak.gateway.config import Upstream
+from toolspeak.gateway.upstream import Upstream
 from toolspeak.providers.http import Timeouts
 
 MANY = 10 * STARTING

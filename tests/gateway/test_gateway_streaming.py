@@ -11,10 +11,11 @@ from loopback_server import STREAM_HEAD, Exchange, chunked, serve
 from serving import at, gateway, texts
 
 from toolspeak.data.messages import Message
-from toolspeak.gateway.config import Settings, Upstream
+from toolspeak.gateway.config import Settings
 from toolspeak.gateway.http import ClientGone
 from toolspeak.gateway.server import Application, server_config
 from toolspeak.gateway.streaming import MOST_WAITING, EventStream, watched
+from toolspeak.gateway.upstream import Upstream
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from uvicorn_here import serving

@@ -14,8 +14,9 @@ from template_levels import LEVELS, Expected
 from toolspeak.agent.driver import TextDriver
 from toolspeak.dialects import known_dialect
 from toolspeak.gateway.asked import turn_of
-from toolspeak.gateway.config import Settings, Upstream
+from toolspeak.gateway.config import Settings
 from toolspeak.gateway.routing import Router
+from toolspeak.gateway.upstream import Upstream
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 LISTED = [name for name, expected in LEVELS.items() if expected.first != "none"]

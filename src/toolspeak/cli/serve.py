@@ -14,8 +14,9 @@ from toolspeak.cli.options import prompt_listing_option
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
 from toolspeak.errors import UsageError
-from toolspeak.gateway.config import Settings, Upstream, checked_upstream, upstream_of
+from toolspeak.gateway.config import Settings
 from toolspeak.gateway.sources import Sources
+from toolspeak.gateway.upstream import Upstream, checked_upstream, upstream_of
 
 _NOTHING_TO_SERVE = """\
 no upstream was named. For instance:

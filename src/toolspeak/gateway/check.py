@@ -12,9 +12,10 @@ from toolspeak.agent.driver import TextDriver
 from toolspeak.agent.server_prompt import ServerPromptDriver, writes_tools
 from toolspeak.dialects import known_dialect
 from toolspeak.errors import ProviderError, suggest
-from toolspeak.gateway.config import Settings, Upstream
+from toolspeak.gateway.config import Settings
 from toolspeak.gateway.models import probe
 from toolspeak.gateway.routing import Route, Router
+from toolspeak.gateway.upstream import Upstream
 from toolspeak.providers.base import Provider
 
 MOST_MODELS = 50

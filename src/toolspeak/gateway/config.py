@@ -5,64 +5,19 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast, get_args
+from typing import Any, cast
 
-from toolspeak.data.messages import JSON
 from toolspeak.data.protected import protect
-from toolspeak.dialects import Section, get_dialect
-from toolspeak.dialects.base import PromptListing
-from toolspeak.errors import UsageError, suggest
+from toolspeak.errors import UsageError
 from toolspeak.gateway.keys import Key, checked_keys, key_of_table
 from toolspeak.gateway.response_settings import ResponseSettings
-from toolspeak.providers import PROVIDERS, Capabilities
-from toolspeak.providers.http import Timeouts
-from toolspeak.providers.retry import RETRIES
-
-OWN_WAYS = ("auto", "native")
-"""What `dialect` may say besides a dialect's name: see `agent.choose.choose_driver`."""
+from toolspeak.gateway.tables import check_fields, checked_kind
+from toolspeak.gateway.upstream import Upstream, upstream_of_table
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """Where the models of some names are served, and how they are asked.
-
-    `names` are what clients call them: exact, or globs. `provider` is a name of `providers.PROVIDERS`; `url` is its
-    address, in place of what the environment or the provider says. `model` is its name there; empty is the client's.
-    `dialect` is a dialect's name, `auto` or `native`. `listing` is who writes the prompt where calls are text, and how.
-    `key_variable` names the environment variable of the key.
-    `capabilities` in place of what is known of the provider. `retries`: how many times more a request is sent that
-    failed before anything was said. `repair`: how many times a malformed call is asked for again. `hold_calls`: calls
-    leave whole.
-    """
-
-    names: tuple[str, ...] = ("*",)
-    provider: str = "openai"
-    url: str = ""
-    model: str = ""
-    dialect: str = "auto"
-    starts_in: Section = "text"
-    key_variable: str = ""
-    capabilities: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
-    timeouts: Timeouts = Timeouts()
-    retries: int = RETRIES
-    options: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
-    repair: int = 0
-    hold_calls: bool = False
-    listing: PromptListing | None = None
-
-    @property
-    def exact(self) -> tuple[str, ...]:
-        """The names that are no globs."""
-        return tuple(name for name in self.names if not any(mark in name for mark in "*?["))
-
-    def serves(self, model: str) -> bool:
-        return any(fnmatchcase(model, name) for name in self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,29 +115,8 @@ def checked(settings: Settings) -> Settings:
     return replace(settings, keys=keys)
 
 
-def upstream_of(target: str, **rest: Any) -> Upstream:
-    """The upstream that `--upstream` names: an address, `provider`, or `provider:model`. Raises UsageError."""
-    if target.startswith(("http://", "https://")):
-        if "url" in rest:
-            raise UsageError(f"{target!r} is an address, and url names another: leave one out")
-        return Upstream(url=target, **rest)
-    provider, _, model = target.partition(":")
-    if provider not in PROVIDERS:
-        raise UsageError(
-            f"the upstream {target!r} is neither an address (http://127.0.0.1:11434/v1) nor begins with a provider: "
-            f"{suggest(provider, PROVIDERS)}"
-        )
-    for name, known in (("provider", provider), ("model", model)):
-        if known and rest.get(name, known) != known:
-            raise UsageError(f"{target!r} names the {name} {known!r}, and {name} says {rest[name]!r}: leave one out")
-    told: dict[str, Any] = {"model": model, **rest, "provider": provider}
-    return Upstream(**told)
-
-
 # --- the file ----------------------------------------------------------------------------------------------------
 
-_RENAMED = {"name": "names", "key_env": "key_variable"}
-_UPSTREAM_FIELDS = {each.name for each in fields(Upstream)} - {"names", "key_variable"} | {*_RENAMED, "upstream"}
 _SERVER_FIELDS = {each.name for each in (*fields(Settings), *fields(Bounds))} - {
     *("upstreams", "keys", "bounds", "tools", "responses")
 }
@@ -213,11 +147,11 @@ def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType(
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"the configuration {path} is no TOML: {error}") from error
     try:
-        _check_keys(table, {"server", "model", "tools", "key", "responses"}, "")
+        check_fields(table, {"server", "model", "tools", "key", "responses"}, "")
         models: Any = table.get("model")
         if not isinstance(models, list) or not models:
             raise UsageError("model: write a table [[model]] for each upstream, with name and upstream")
-        upstreams = tuple(_upstream(row, f"model[{i}]") for i, row in enumerate(cast("list[Any]", models)))
+        upstreams = tuple(upstream_of_table(row, f"model[{i}]") for i, row in enumerate(cast("list[Any]", models)))
         folder = Path(path).parent
         tools = _tools(table["tools"], folder) if "tools" in table else None
         rows: Any = table.get("key", [])
@@ -237,21 +171,15 @@ def with_server(settings: Settings, told: Mapping[str, Any]) -> Settings:
     return replace(settings, bounds=replace(settings.bounds, **bounds), **others)
 
 
-def _check_keys(table: Mapping[str, Any], known: set[str], place: str) -> None:
-    for name in table:
-        if name not in known:
-            raise UsageError(f"{place}{'.' if place else ''}{name}: unknown key {suggest(name, known)}")
-
-
 def _server(value: Any, folder: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError("server: expected a table [server]")
     table = cast("dict[str, Any]", value)
-    _check_keys(table, {*_SERVER_FIELDS, "api_keys"}, "server")
+    check_fields(table, {*_SERVER_FIELDS, "api_keys"}, "server")
     kinds = {each.name: each.type for each in (*fields(Settings), *fields(Bounds))}
     out: dict[str, Any] = {}
     for name, given in table.items():
-        out[name] = _checked_kind(given, "str" if name == "api_keys" else str(kinds[name]), f"server.{name}")
+        out[name] = checked_kind(given, "str" if name == "api_keys" else str(kinds[name]), f"server.{name}")
     if "api_keys" in out:
         out["api_keys"] = str(folder / out["api_keys"])  # as seen from the file, wherever the server is started
     return out
@@ -267,17 +195,17 @@ def _tools(value: Any, folder: Path) -> ToolSettings:
     if not isinstance(value, dict):
         raise UsageError("tools: expected a table [tools]")
     table = cast("dict[str, Any]", value)
-    _check_keys(table, _TOOL_FIELDS, "tools")
+    check_fields(table, _TOOL_FIELDS, "tools")
     kinds = {each.name: str(each.type) for each in fields(ToolSettings)}
     told: dict[str, Any] = {}
     for name, given in table.items():
         if name == "approve":
             names = cast("list[Any]", given if isinstance(given, list) else [given])
             told[name] = tuple(
-                found for each in names for found in approved_names(_checked_kind(each, "str", f"tools.{name}"))
+                found for each in names for found in approved_names(checked_kind(each, "str", f"tools.{name}"))
             )
         else:
-            told[name] = _checked_kind(given, kinds[name], f"tools.{name}")
+            told[name] = checked_kind(given, kinds[name], f"tools.{name}")
     if not told.get("file"):
         raise UsageError("tools.file: missing; name the file that lists the MCP servers")
     told["file"] = str(folder / told["file"])
@@ -288,9 +216,9 @@ def _responses(value: Any, folder: Path) -> ResponseSettings:
     if not isinstance(value, dict):
         raise UsageError("responses: expected a table [responses]")
     table = cast("dict[str, Any]", value)
-    _check_keys(table, _RESPONSE_FIELDS, "responses")
+    check_fields(table, _RESPONSE_FIELDS, "responses")
     kinds = {each.name: str(each.type) for each in fields(ResponseSettings)}
-    told = {name: _checked_kind(given, kinds[name], f"responses.{name}") for name, given in table.items()}
+    told = {name: checked_kind(given, kinds[name], f"responses.{name}") for name, given in table.items()}
     if not told.get("store"):
         raise UsageError("responses.store: missing; write the path of a file, or a postgresql:// URL")
     if "://" not in told["store"]:
@@ -299,108 +227,3 @@ def _responses(value: Any, folder: Path) -> ResponseSettings:
         if told.get(name) == 0:
             raise UsageError(f"responses.{name}: nothing would be kept; write more than 0, or leave [responses] out")
     return ResponseSettings(**told)
-
-
-def _upstream(row: Any, place: str) -> Upstream:
-    if not isinstance(row, dict):
-        raise UsageError(f"{place}: expected a table [[model]]")
-    table = cast("dict[str, Any]", row)
-    _check_keys(table, _UPSTREAM_FIELDS, place)
-    kinds = {each.name: str(each.type) for each in fields(Upstream)}
-    told: dict[str, Any] = {}
-    for name, given in table.items():
-        at = f"{place}.{name}"
-        match name:
-            case "name":
-                names = cast("list[Any]", given if isinstance(given, list) else [given])
-                told["names"] = tuple(_checked_kind(each, "str", at) for each in names)
-            case "timeouts":
-                told[name] = _timeouts(given, at)
-            case "capabilities":
-                told[name] = _capabilities(given, at)
-            case "options":
-                if not isinstance(given, dict):
-                    raise UsageError(f"{at}: expected a table of fields that go into every request")
-                told[name] = cast("dict[str, JSON]", given)
-            case "upstream":
-                pass
-            case _:
-                told[_RENAMED.get(name, name)] = _checked_kind(given, kinds[_RENAMED.get(name, name)], at)
-    if not told.get("names"):
-        raise UsageError(f"{place}.name: missing; write the name that clients ask for, or a glob")
-    target = table.get("upstream")
-    if target is not None:
-        target = _checked_kind(target, "str", f"{place}.upstream")
-        try:
-            return checked_upstream(upstream_of(target, **told), place)
-        except UsageError as error:
-            raise UsageError(f"{place}.upstream: {error}") from None
-    if not told.get("url") and not told.get("provider"):
-        raise UsageError(f"{place}.upstream: missing; write an address, a provider or provider:model")
-    return checked_upstream(Upstream(**told), place)
-
-
-def checked_upstream(upstream: Upstream, place: str = "") -> Upstream:
-    """The upstream, if it can be. Raises UsageError naming the key."""
-    at = f"{place}." if place else ""
-    if upstream.provider not in PROVIDERS:
-        raise UsageError(f"{at}provider: there is no {suggest(upstream.provider, PROVIDERS)}")
-    if upstream.dialect not in OWN_WAYS:
-        try:
-            get_dialect(upstream.dialect)
-        except UsageError as error:
-            raise UsageError(f"{at}dialect: {error} Besides them: {', '.join(OWN_WAYS)}.") from None
-    if upstream.starts_in not in ("text", "reasoning"):
-        raise UsageError(f"{at}starts_in: {upstream.starts_in!r} is none; write text or reasoning")
-    if upstream.listing is not None and upstream.listing not in get_args(PromptListing):
-        raise UsageError(f"{at}listing: there is no {suggest(upstream.listing, get_args(PromptListing))}")
-    if not 0 <= upstream.repair <= 3:
-        raise UsageError(f"{at}repair: {upstream.repair} is none; write 0 (never) to 3")
-    return upstream
-
-
-_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "str": ((str,), "text"),
-    "Section": ((str,), "text"),
-    "PromptListing | None": ((str,), "text"),
-    "int": ((int,), "a number"),
-    "float": ((int, float), "a number of seconds"),
-    "bool": ((bool,), "true or false"),
-}
-
-
-def _checked_kind(value: Any, kind: str, place: str) -> Any:
-    types, words = _KINDS[kind]
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise UsageError(f"{place}: expected {words}, found {value!r}")
-    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-        raise UsageError(f"{place}: {value} is less than 0")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UsageError(f"{place}: {value} is no number of seconds")
-    return value
-
-
-def _timeouts(value: Any, place: str) -> Timeouts:
-    if not isinstance(value, dict):
-        raise UsageError(f"{place}: expected a table with connect, first_byte and silence, in seconds")
-    table = cast("dict[str, Any]", value)
-    _check_keys(table, {each.name for each in fields(Timeouts)}, place)
-    for name, seconds in table.items():
-        _checked_kind(seconds, "float", f"{place}.{name}")
-    return Timeouts(**table)
-
-
-def _capabilities(value: Any, place: str) -> Mapping[str, JSON]:
-    if not isinstance(value, dict):
-        raise UsageError(f"{place}: expected a table, for instance {{ grammar = 'gbnf', tools = true }}")
-    table = cast("dict[str, Any]", value)
-    _check_keys(table, {each.name for each in fields(Capabilities)}, place)
-    for name, each in table.items():
-        if name == "grammar":
-            if each not in ("gbnf", "xgrammar"):
-                raise UsageError(
-                    f"{place}.grammar: {each!r} is none; write gbnf (llama.cpp) or xgrammar (vLLM, SGLang)"
-                )
-        else:
-            _checked_kind(each, "int" if name == "context" else "bool", f"{place}.{name}")
-    return table

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ToolspeakError
-from toolspeak.gateway.config import Upstream
 from toolspeak.gateway.routing import Router
+from toolspeak.gateway.upstream import Upstream
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.base import Provider
 

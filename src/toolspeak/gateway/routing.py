@@ -13,7 +13,8 @@ from toolspeak.agent.choose import choose_driver
 from toolspeak.agent.driver import TextDriver
 from toolspeak.agent.native import NativeDriver
 from toolspeak.errors import UsageError, suggest
-from toolspeak.gateway.config import Settings, Upstream
+from toolspeak.gateway.config import Settings
+from toolspeak.gateway.upstream import Upstream
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.providers.compatible import COMPATIBLE

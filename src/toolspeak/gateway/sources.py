@@ -12,7 +12,6 @@ from toolspeak.gateway.config import (
     FileSettings,
     Settings,
     ToolSettings,
-    Upstream,
     approved_names,
     checked,
     read_config,
@@ -20,6 +19,7 @@ from toolspeak.gateway.config import (
 )
 from toolspeak.gateway.keys import keys_of, read_keys
 from toolspeak.gateway.response_settings import ResponseSettings
+from toolspeak.gateway.upstream import Upstream
 
 Stamp: TypeAlias = tuple[int, int, int] | None
 """What tells one content of a file from another: inode, size and time of its last change. None: it is not there."""

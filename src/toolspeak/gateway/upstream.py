@@ -1,0 +1,165 @@
+"""One upstream: where models are served, and how they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from typing import Any, cast, get_args
+
+from toolspeak.data.messages import JSON
+from toolspeak.dialects import Section, get_dialect
+from toolspeak.dialects.base import PromptListing
+from toolspeak.errors import UsageError, suggest
+from toolspeak.gateway.tables import check_fields, checked_kind
+from toolspeak.providers import PROVIDERS, Capabilities
+from toolspeak.providers.http import Timeouts
+from toolspeak.providers.retry import RETRIES
+
+OWN_WAYS = ("auto", "native")
+"""What `dialect` may say besides a dialect's name: see `agent.choose.choose_driver`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Where the models of some names are served, and how they are asked.
+
+    `names` are what clients call them: exact, or globs. `provider` is a name of `providers.PROVIDERS`; `url` is its
+    address, in place of what the environment or the provider says. `model` is its name there; empty is the client's.
+    `dialect` is a dialect's name, `auto` or `native`. `listing` is who writes the prompt where calls are text, and how.
+    `key_variable` names the environment variable of the key.
+    `capabilities` in place of what is known of the provider. `retries`: how many times more a request is sent that
+    failed before anything was said. `repair`: how many times a malformed call is asked for again. `hold_calls`: calls
+    leave whole.
+    """
+
+    names: tuple[str, ...] = ("*",)
+    provider: str = "openai"
+    url: str = ""
+    model: str = ""
+    dialect: str = "auto"
+    starts_in: Section = "text"
+    key_variable: str = ""
+    capabilities: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    timeouts: Timeouts = Timeouts()
+    retries: int = RETRIES
+    options: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    repair: int = 0
+    hold_calls: bool = False
+    listing: PromptListing | None = None
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """The names that are no globs."""
+        return tuple(name for name in self.names if not any(mark in name for mark in "*?["))
+
+    def serves(self, model: str) -> bool:
+        return any(fnmatchcase(model, name) for name in self.names)
+
+
+def upstream_of(target: str, **rest: Any) -> Upstream:
+    """The upstream that `--upstream` names: an address, `provider`, or `provider:model`. Raises UsageError."""
+    if target.startswith(("http://", "https://")):
+        if "url" in rest:
+            raise UsageError(f"{target!r} is an address, and url names another: leave one out")
+        return Upstream(url=target, **rest)
+    provider, _, model = target.partition(":")
+    if provider not in PROVIDERS:
+        raise UsageError(
+            f"the upstream {target!r} is neither an address (http://127.0.0.1:11434/v1) nor begins with a provider: "
+            f"{suggest(provider, PROVIDERS)}"
+        )
+    for name, known in (("provider", provider), ("model", model)):
+        if known and rest.get(name, known) != known:
+            raise UsageError(f"{target!r} names the {name} {known!r}, and {name} says {rest[name]!r}: leave one out")
+    told: dict[str, Any] = {"model": model, **rest, "provider": provider}
+    return Upstream(**told)
+
+
+_RENAMED = {"name": "names", "key_env": "key_variable"}
+_UPSTREAM_FIELDS = {each.name for each in fields(Upstream)} - {"names", "key_variable"} | {*_RENAMED, "upstream"}
+
+
+def upstream_of_table(row: Any, place: str) -> Upstream:
+    """The upstream of a table `[[model]]`. Raises UsageError naming the key."""
+    if not isinstance(row, dict):
+        raise UsageError(f"{place}: expected a table [[model]]")
+    table = cast("dict[str, Any]", row)
+    check_fields(table, _UPSTREAM_FIELDS, place)
+    kinds = {each.name: str(each.type) for each in fields(Upstream)}
+    told: dict[str, Any] = {}
+    for name, given in table.items():
+        at = f"{place}.{name}"
+        match name:
+            case "name":
+                names = cast("list[Any]", given if isinstance(given, list) else [given])
+                told["names"] = tuple(checked_kind(each, "str", at) for each in names)
+            case "timeouts":
+                told[name] = _timeouts(given, at)
+            case "capabilities":
+                told[name] = _capabilities(given, at)
+            case "options":
+                if not isinstance(given, dict):
+                    raise UsageError(f"{at}: expected a table of fields that go into every request")
+                told[name] = cast("dict[str, JSON]", given)
+            case "upstream":
+                pass
+            case _:
+                told[_RENAMED.get(name, name)] = checked_kind(given, kinds[_RENAMED.get(name, name)], at)
+    if not told.get("names"):
+        raise UsageError(f"{place}.name: missing; write the name that clients ask for, or a glob")
+    target = table.get("upstream")
+    if target is not None:
+        target = checked_kind(target, "str", f"{place}.upstream")
+        try:
+            return checked_upstream(upstream_of(target, **told), place)
+        except UsageError as error:
+            raise UsageError(f"{place}.upstream: {error}") from None
+    if not told.get("url") and not told.get("provider"):
+        raise UsageError(f"{place}.upstream: missing; write an address, a provider or provider:model")
+    return checked_upstream(Upstream(**told), place)
+
+
+def checked_upstream(upstream: Upstream, place: str = "") -> Upstream:
+    """The upstream, if it can be. Raises UsageError naming the key."""
+    at = f"{place}." if place else ""
+    if upstream.provider not in PROVIDERS:
+        raise UsageError(f"{at}provider: there is no {suggest(upstream.provider, PROVIDERS)}")
+    if upstream.dialect not in OWN_WAYS:
+        try:
+            get_dialect(upstream.dialect)
+        except UsageError as error:
+            raise UsageError(f"{at}dialect: {error} Besides them: {', '.join(OWN_WAYS)}.") from None
+    if upstream.starts_in not in ("text", "reasoning"):
+        raise UsageError(f"{at}starts_in: {upstream.starts_in!r} is none; write text or reasoning")
+    if upstream.listing is not None and upstream.listing not in get_args(PromptListing):
+        raise UsageError(f"{at}listing: there is no {suggest(upstream.listing, get_args(PromptListing))}")
+    if not 0 <= upstream.repair <= 3:
+        raise UsageError(f"{at}repair: {upstream.repair} is none; write 0 (never) to 3")
+    return upstream
+
+
+def _timeouts(value: Any, place: str) -> Timeouts:
+    if not isinstance(value, dict):
+        raise UsageError(f"{place}: expected a table with connect, first_byte and silence, in seconds")
+    table = cast("dict[str, Any]", value)
+    check_fields(table, {each.name for each in fields(Timeouts)}, place)
+    for name, seconds in table.items():
+        checked_kind(seconds, "float", f"{place}.{name}")
+    return Timeouts(**table)
+
+
+def _capabilities(value: Any, place: str) -> Mapping[str, JSON]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{place}: expected a table, for instance {{ grammar = 'gbnf', tools = true }}")
+    table = cast("dict[str, Any]", value)
+    check_fields(table, {each.name for each in fields(Capabilities)}, place)
+    for name, each in table.items():
+        if name == "grammar":
+            if each not in ("gbnf", "xgrammar"):
+                raise UsageError(
+                    f"{place}.grammar: {each!r} is none; write gbnf (llama.cpp) or xgrammar (vLLM, SGLang)"
+                )
+        else:
+            checked_kind(each, "int" if name == "context" else "bool", f"{place}.{name}")
+    return table
