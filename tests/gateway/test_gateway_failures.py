@@ -350,7 +350,7 @@ BAD_REQUESTS = [
     (b"[]", 400, "object"),
     (b'{"messages": []}', 400, ""),
     (b'{"model": "m"}', 400, ""),
-    (b'{"model": "m", "messages": [{"role": "robot", "content": "x"}], "input": 5, "max_tokens": "many"}', 400, ""),
+    (b'{"model": "m", "messages": [{"role": 7, "content": "x"}], "input": 5, "max_tokens": "many"}', 400, ""),
     (b'{"model": "m", "messages": "' + b"x" * 5000 + b'"}', 413, "4096"),
 ]
 

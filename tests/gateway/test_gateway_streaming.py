@@ -237,13 +237,13 @@ def test_events_of_one_read_leave_in_one_send_and_each_read_at_once():
             async with served.client.stream("POST", "/v1/chat/completions", json=body) as response:
                 async for piece in response.aiter_raw():
                     found.append(piece)
-                    if b'"content":"e"' in b"".join(found):
+                    if b'"content": "e"' in b"".join(found):
                         taken.set()
         return found
 
     found = asyncio.run(run())
     text = b"".join(found)
-    assert [text.count(b'"content":"%c"' % letter) for letter in b"abcdefgh"] == [1] * 8
+    assert [text.count(b'"content": "%c"' % letter) for letter in b"abcdefgh"] == [1] * 8
     assert text.endswith(b"data: [DONE]\n\n")
     assert len(found) <= 4  # 12 events, in two reads
 

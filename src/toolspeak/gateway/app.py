@@ -7,21 +7,25 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from toolspeak.errors import McpError, ToolspeakError
 from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.answer import Answering, answer, warning_header
-from toolspeak.gateway.asked import OPTIONAL_TOOLS, hosted_tools_left_out, read_request
+from toolspeak.gateway.asked import OPTIONAL_TOOLS, hosted_tools_left_out, read_fields, read_request
 from toolspeak.gateway.config import LOOPBACK, Settings
 from toolspeak.gateway.counting import counted
-from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
+from toolspeak.gateway.entrance import expect, let_in
+from toolspeak.gateway.failures import Failure, failure_body, failure_of, own_failure
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.generation import first_generation, next_generation
 from toolspeak.gateway.http import (
     ClientGone,
+    Fields,
     Receive,
     Scope,
     Send,
@@ -29,12 +33,13 @@ from toolspeak.gateway.http import (
     read_body,
     retry_headers,
 )
-from toolspeak.gateway.kept import answer_about, begin_background, read_with_memory
-from toolspeak.gateway.keys import admitted
+from toolspeak.gateway.kept import answer_about, begin_background
 from toolspeak.gateway.logs import REQUEST_ID, log
 from toolspeak.gateway.memory import PATH, ResponseMemory
 from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
-from toolspeak.gateway.models import listed_models, unreachable
+from toolspeak.gateway.models import listed_models
+from toolspeak.gateway.readiness import OPEN, Readiness
+from toolspeak.gateway.relay import checked_fields, is_relayed, passing_headers, relay
 from toolspeak.gateway.request import Request
 from toolspeak.gateway.routing import Route, UnknownModel
 from toolspeak.gateway.server_tools import ServerTools
@@ -47,6 +52,8 @@ from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import WireFormat, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
+
+T = TypeVar("T")
 
 FORMATS: Mapping[str, WireFormat] = {
     "/v1/chat/completions": OPENAI_CHAT,
@@ -67,9 +74,7 @@ _LARGE_BYTES = 256 * 1024
 _DECODING = 2
 """Large bodies that are read at the same time: each takes several times its size."""
 
-_PROBED_SECONDS = 2.0
-_OPEN = ("/health", "/healthz", "/readyz")
-_ASKING = (*FORMATS, COUNT_TOKENS)
+_ASKING = frozenset((*FORMATS, COUNT_TOKENS))
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 
 
@@ -87,7 +92,7 @@ class Gateway:
         self._connecting: asyncio.Task[None] | None = None
         self._tools = KnownTools()
         self._decoding = asyncio.Semaphore(_DECODING)
-        self._probed: tuple[float, asyncio.Future[list[str]]] | None = None
+        self._readiness = Readiness()
         self._hosts = {*LOOPBACK, settings.host}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,7 +140,6 @@ class Gateway:
         if self.current.router is not old.router:
             old.router.retire()
         self.admission.resize(settings.bounds)
-        self._probed = None
         if self._connecting is not None:
             self._connecting.cancel()
         if tools is not old.tools:
@@ -170,23 +174,24 @@ class Gateway:
 
     async def _answer(self, request: Request) -> None:
         method, path = request.scope["method"], request.path
-        if path in _OPEN:
-            await self._health(request)
+        if path in OPEN:
+            expect(method, "GET")
+            await self._readiness.answer(request, self.current.router, draining=self.draining)
             return
-        self._let_in(request)
+        let_in(request, self._hosts)
         if path in FORMATS:
-            self._expect(method, "POST")
+            expect(method, "POST")
             await self._ask(request)
         elif path.startswith(PATH):
             await answer_about(self.memory, request)
         elif path == COUNT_TOKENS:
-            self._expect(method, "POST")
+            expect(method, "POST")
             await self._count_tokens(request)
         elif path == "/v1/models" or path.startswith("/v1/models/"):
-            self._expect(method, "GET")
+            expect(method, "GET")
             await self._models(request, path.removeprefix("/v1/models").removeprefix("/"))
         elif path == "/metrics":
-            self._expect(method, "GET")
+            expect(method, "GET")
             if request.key is not None and not request.key.metrics:
                 raise Failure(403, "this key may not read /metrics: its table [[key]] has no metrics = true", "metrics")
             await request.respond(200, self.metrics.text(), content_type=CONTENT_TYPE.encode())
@@ -194,80 +199,91 @@ class Gateway:
             known = ", ".join([*FORMATS, COUNT_TOKENS, "/v1/models", "/healthz", "/readyz", "/metrics"])
             raise Failure(404, f"there is nothing at {path}; known: {known}", "not_found")
 
-    def _expect(self, method: str, wanted: str) -> None:
-        if method != wanted and (method, wanted) != ("HEAD", "GET"):
-            raise Failure(405, f"{method} is not answered here: send {wanted}", "method_not_allowed")
-
-    def _let_in(self, request: Request) -> None:
-        """Raises Failure for a request that is not to be answered, whatever it asks."""
-        headers = request.scope["headers"]
-        size = sum(len(name) + len(value) for name, value in headers)
-        settings = request.current.settings
-        if size > settings.bounds.header_bytes:
-            raise Failure(431, f"the headers are larger than {settings.bounds.header_bytes} bytes", "headers_too_large")
-        if settings.keys:
-            request.key = admitted(headers, settings.keys)
-            if request.key is None:
-                raise Failure(
-                    401,
-                    "the gateway wants an API key of its own: Authorization: Bearer KEY, or x-api-key",
-                    "invalid_api_key",
-                )
-            if request.key.expires is not None and request.key.expires <= time.time():
-                raise Failure(401, f"the API key {request.key.name!r} has expired", "expired_api_key")
-        elif _host(header(request.scope, b"host")) not in self._hosts:
-            # A page whose name leads to this machine (DNS rebinding) could ask in its reader's name.
-            raise Failure(
-                403, "the gateway has no API keys, so it answers this machine only: call it by its address", "host"
-            )
-
     # --- endpoints ---------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _taken(self, request: Request) -> AsyncGenerator[tuple[WireRequest, Route, Sequence[Note]]]:
-        """What a client asks, the route to its model and the notes on its conversation, with a place among those that
-        are answered.
+    async def _placed(self, request: Request, kinds: Sequence[str]) -> AsyncGenerator[None]:
+        """A place among the requests that are answered, for one whose body is of one of these content types.
 
-        Raises Failure, ClientGone, FormatError, UnknownModel.
+        Raises Failure.
         """
         if self.draining:
             raise Failure(503, "the gateway is being stopped: ask another one, or again soon", "gateway_draining", 1)
         kind = header(request.scope, b"content-type").partition(";")[0].strip().lower()
-        if kind != "application/json":  # what a form of any web page may send without asking is none
+        if kind not in kinds:  # what a form of any web page may send without asking is not JSON
             raise Failure(415, "send the request as JSON: content-type: application/json", "content_type")
-        settings = request.current.settings
-        bounds = settings.bounds
         async with self.admission.place():
             self.metrics.show_load(self.admission.active, self.admission.queued)
-            body = b""
-            if request.read is None:
-                body = await read_body(request.scope, request.receive, bounds.body_bytes)
-                if settings.log_content:
-                    request.facts["request"] = body.decode("utf-8", "replace")
+            yield
+
+    async def _body(self, request: Request) -> bytes:
+        """The body of a request. Raises Failure, ClientGone."""
+        settings = request.current.settings
+        body = await read_body(request.scope, request.receive, settings.bounds.body_bytes)
+        request.size = len(body)
+        if settings.log_content:
+            request.facts["request"] = body.decode("utf-8", "replace")
+        return body
+
+    @asynccontextmanager
+    async def _routed(self, request: Request) -> AsyncGenerator[Route]:
+        """The route to the model of a request that was read. Raises UnknownModel."""
+        started = await self.admission.start()
+        REQUEST_SENT.set(started)
+        try:
+            current = request.current = self.current  # as of now, whatever was reloaded since it came
+            with current.router.route(request.model, request.allows) as route, current.tools_used():
+                yield route
+        finally:
+            started()
+
+    @asynccontextmanager
+    async def _taken(self, request: Request) -> AsyncGenerator[tuple[Fields, Route]]:
+        """The fields of what a client asks, and the route to its model, with a place among those that are answered.
+
+        Raises Failure, ClientGone, FormatError, UnknownModel.
+        """
+        async with self._placed(request, ("application/json",)):
+            fields = request.fields
+            if not fields:
+                body, bounds = await self._body(request), request.current.settings.bounds
+                fields = await self._apart(request, partial(read_fields, body, bounds))
                 if self.memory is not None and request.wire is OPENAI_RESPONSES:
-                    request.read = await read_with_memory(self.memory, request, body, bounds, self._decoding)
-                elif len(body) >= _LARGE_BYTES:
-                    async with self._decoding:
-                        request.read = await asyncio.to_thread(read_request, request.wire, body, bounds)
-            started = await self.admission.start()
-            REQUEST_SENT.set(started)
-            try:
-                asked, notes = request.read or read_request(request.wire, body, bounds)
-                if asked.request.tools:
-                    asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
-                request.model, request.stream = asked.model, asked.stream
-                current = request.current = self.current  # as of now, whatever was reloaded since it came
-                with current.router.route(asked.model, request.allows) as route, current.tools_used():
-                    yield asked, route, notes
-            finally:
-                started()
+                    fields, request.keeping = await self.memory.composed(fields, request.owner, bounds.body_bytes)
+                    request.size = len(body) if request.keeping.previous is None else _LARGE_BYTES
+                request.fields = fields
+                request.model, request.stream = cast("str", fields["model"]), fields.get("stream") is True
+            async with self._routed(request) as route:
+                yield fields, route
+
+    async def _apart(self, request: Request, read: Callable[[], T]) -> T:
+        """What `read` gives; of a large body in a thread."""
+        if request.size < _LARGE_BYTES:
+            return read()
+        async with self._decoding:
+            return await asyncio.to_thread(read)
+
+    async def _read(self, request: Request, fields: Fields) -> tuple[WireRequest, Sequence[Note]]:
+        """What a client asks, and the notes on its conversation."""
+        bounds = request.current.settings.bounds
+        asked, notes = await self._apart(request, partial(read_request, request.wire, fields, bounds))
+        if asked.request.tools:
+            asked = replace(asked, request=replace(asked.request, tools=self._tools.known(asked.request.tools)))
+        if request.keeping is not None:
+            asked = replace(asked, echoed=request.keeping.echoed)
+        return asked, notes
 
     async def _ask(self, request: Request) -> None:
-        async with self._taken(request) as (asked, route, notes):
+        async with self._taken(request) as (fields, route):
             current, keeping, memory = request.current, request.keeping, self.memory
-            answering = Answering(
-                request.wire, asked, route, current.settings, request.receive, request.send, request.id, request.headers
-            )
+            notes: Sequence[Note] = ()
+            is_own = current.tools is not None or (keeping is not None and (keeping.store or keeping.previous))
+            relayed = not is_own and is_relayed(fields, request.wire, route)
+            if relayed:
+                asked = checked_fields(fields, request.wire, current.settings.bounds)
+            else:
+                asked, notes = await self._read(request, fields)
+            answering = self._answering(request, asked, route)
             optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
             answering.report.notes += notes
             answering.report.notes += hosted_tools_left_out(asked, route, request.wire.name, optional)
@@ -276,23 +292,37 @@ class Gateway:
                 if request.runs:
                     await memory.started(keeping.response_id)
                 elif keeping.background:
-                    request.read = (asked, notes)
                     await begin_background(memory, request, asked, self._ask, self._finish)
                     return
             if current.tools is not None:
                 running = current.tools.begin(request.id, log_content=current.settings.log_content)
                 answering.tools = (current.tools, running)
-            try:
-                await answer(answering)
-            finally:
-                request.status = answering.status
-                request.ran_tools = answering.tools is not None and answering.tools[1].changed
-                request.facts.update((name, fact) for name, fact in answering.facts().items() if fact is not None)
-                self._count(request, answering)
+            if relayed:
+                working = relay(answering, fields, passing_headers(request.scope["headers"]))
+            else:
+                working = answer(answering)
+            await self._answered(request, answering, working)
+
+    def _answering(self, request: Request, asked: WireRequest, route: Route) -> Answering:
+        settings = request.current.settings
+        return Answering(
+            request.wire, asked, route, settings, request.receive, request.send, request.id, request.headers
+        )
+
+    async def _answered(self, request: Request, answering: Answering, working: Coroutine[Any, Any, None]) -> None:
+        """Does the work of an answer, and notes what is known of it."""
+        try:
+            await working
+        finally:
+            request.status = answering.status
+            request.ran_tools = answering.tools is not None and answering.tools[1].changed
+            request.facts.update((name, fact) for name, fact in answering.facts().items() if fact is not None)
+            self._count(request, answering)
 
     async def _count_tokens(self, request: Request) -> None:
-        async with self._taken(request) as (asked, route, mended):
+        async with self._taken(request) as (fields, route):
             current = request.current
+            asked, mended = await self._read(request, fields)
             if current.tools is not None:
                 running = current.tools.begin(request.id, log_content=current.settings.log_content)
                 asked, _ = await with_tools(current.tools, asked, running)
@@ -320,28 +350,6 @@ class Gateway:
         if not found:
             raise UnknownModel(f"there is no model {wanted!r}; GET /v1/models lists them")
         await request.respond(200, json_bytes(found[0]))
-
-    async def _health(self, request: Request) -> None:
-        self._expect(request.scope["method"], "GET")
-        if request.path != "/readyz":
-            await request.respond(200, b'{"status":"ok"}')
-            return
-        if self.draining:
-            await request.respond(503, b'{"status":"draining"}')
-            return
-        problems = await self._problems()
-        for problem in problems:  # who asks need not have a key, so only the log says which
-            log("unreachable", {"problem": problem}, level=logging.WARNING)
-        await request.respond(
-            503 if problems else 200, b'{"status":"upstream unreachable"}' if problems else b'{"status":"ready"}'
-        )
-
-    async def _problems(self) -> list[str]:
-        """What is wrong with the upstreams; asked of them once in a while, however often it is asked of us."""
-        now = time.monotonic()
-        if self._probed is None or now - self._probed[0] > _PROBED_SECONDS:
-            self._probed = (now, asyncio.ensure_future(unreachable(self.current.router)))
-        return await asyncio.shield(self._probed[1])
 
     # --- what is told of it ------------------------------------------------------------------------------------
 
@@ -392,19 +400,3 @@ class Gateway:
                 **request.facts,
             },
         )
-
-
-def failure_body(wire: WireFormat, failure: Failure) -> bytes:
-    """An error in the format of the endpoint; OpenAI's has a place for the code, Anthropic's for details."""
-    body = with_code(wire.encode_error(failure.message, failure.status), failure)
-    error = body.get("error")
-    if isinstance(error, dict) and failure.details is not None:
-        error["details"] = dict(failure.details)
-    return json_bytes(body)
-
-
-def _host(value: str) -> str:
-    """The host of a `Host` header, without its port."""
-    if value.startswith("["):
-        return value[1:].partition("]")[0]
-    return value.partition(":")[0].lower()

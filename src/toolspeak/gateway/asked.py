@@ -16,9 +16,10 @@ from toolspeak.gateway.config import Bounds
 from toolspeak.gateway.failures import Failure
 from toolspeak.gateway.gate import Note, Rules
 from toolspeak.gateway.healing import healed
-from toolspeak.gateway.http import check_values, decoded
+from toolspeak.gateway.http import Fields, check_values, decoded
 from toolspeak.gateway.options import translated
 from toolspeak.gateway.routing import Route
+from toolspeak.wire.asked import asked_name, asked_object
 from toolspeak.wire.base import OutputSchema, WireFormat, WireRequest
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 from toolspeak.wire.reading import shortened, shown
@@ -58,20 +59,19 @@ def turn_of(
     return route.driver, replace(turn, parallel=request.parallel), rules
 
 
-def read_request(wire: WireFormat, body: bytes, bounds: Bounds) -> tuple[WireRequest, Sequence[Note]]:
-    """What a client asks, and what was mended of its conversation. Raises Failure, FormatError."""
-    return read_value(wire, read_json(body, bounds), bounds)
-
-
-def read_json(body: bytes, bounds: Bounds) -> JSON:
-    """The JSON of a request. Raises Failure."""
+def read_fields(body: bytes, bounds: Bounds) -> Fields:
+    """The fields of a client's request, which name a model. Raises Failure, FormatError."""
     check_values(body, bounds.json_values)
-    return decoded(body, bounds.depth)
+    fields = asked_object(decoded(body, bounds.depth), "the request")
+    model = asked_name(fields.get("model"), "model")
+    if len(model) > bounds.name_chars:
+        raise Failure(400, f"model has {len(model)} characters; {bounds.name_chars} are allowed", "name_too_long")
+    return fields
 
 
-def read_value(wire: WireFormat, value: JSON, bounds: Bounds) -> tuple[WireRequest, Sequence[Note]]:
-    """As `read_request`, of what was JSON."""
-    asked = wire.decode_request(value)
+def read_request(wire: WireFormat, fields: Fields, bounds: Bounds) -> tuple[WireRequest, Sequence[Note]]:
+    """What a client asks, and what was mended of its conversation. Raises Failure, FormatError."""
+    asked = wire.decode_request(fields)
     check_counts(asked, bounds)
     given = [message for message in asked.request.messages if isinstance(message, Message)]
     messages, notes = healed(given)
@@ -94,10 +94,7 @@ def check_counts(asked: WireRequest, bounds: Bounds) -> None:
             why = "another tool has it too" if tool.name in known else "it has a control character"
             raise Failure(400, f"tools: the name {shortened(tool.name, 80)!r} cannot be: {why}", "invalid_request")
         known.add(tool.name)
-    names: list[tuple[str, str]] = [
-        ("model", asked.model),
-        *(("the name of a tool", tool.name) for tool in request.tools),
-    ]
+    names = [("the name of a tool", tool.name) for tool in request.tools]
     for message in request.messages:
         if isinstance(message, Message):
             names += [("the name of a call", call.name or "") for call in message.calls]

@@ -12,6 +12,8 @@ import httpx2
 from toolspeak.errors import FormatError, ProviderError, ProviderErrorCode, ToolspeakError, UsageError
 from toolspeak.gateway.logs import log
 from toolspeak.gateway.routing import UnknownModel
+from toolspeak.gateway.sse import json_bytes
+from toolspeak.wire.base import WireFormat
 
 
 class Failure(Exception):
@@ -81,6 +83,15 @@ def with_code(body: Any, failure: Failure) -> Any:
     if isinstance(error, dict) and "code" in error:
         error["code"] = failure.code
     return cast("Any", body)
+
+
+def failure_body(wire: WireFormat, failure: Failure) -> bytes:
+    """An error in the format of the endpoint; OpenAI's has a place for the code, Anthropic's for details."""
+    body = with_code(wire.encode_error(failure.message, failure.status), failure)
+    error = body.get("error")
+    if isinstance(error, dict) and failure.details is not None:
+        error["details"] = dict(failure.details)
+    return json_bytes(body)
 
 
 def own_failure(error: BaseException, request_id: str) -> Failure:

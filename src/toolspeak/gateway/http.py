@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -19,6 +19,8 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Coroutine[Any, Any, None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
+Fields: TypeAlias = Mapping[str, JSON]
+"""A JSON object of a client's or a server's."""
 
 BODY_SECONDS = 60.0
 """How long a request's body may take to arrive."""

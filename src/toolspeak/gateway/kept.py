@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from urllib.parse import parse_qsl
 
 from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ToolspeakError
-from toolspeak.gateway.asked import read_json, read_value
-from toolspeak.gateway.config import Bounds
 from toolspeak.gateway.failures import Failure, failure_of, own_failure
-from toolspeak.gateway.gate import Note
 from toolspeak.gateway.http import Message
 from toolspeak.gateway.memory import PATH, Keeping, ResponseMemory
 from toolspeak.gateway.request import Request
@@ -49,20 +46,6 @@ async def answer_about(memory: ResponseMemory | None, request: Request) -> None:
         case _:
             raise Failure(404, f"there is nothing at {request.path}", "not_found")
     await request.respond(200, json_bytes(found))
-
-
-async def read_with_memory(
-    memory: ResponseMemory, request: Request, body: bytes, bounds: Bounds, decoding: asyncio.Semaphore
-) -> tuple[WireRequest, Sequence[Note]]:
-    """What a client asks, with the conversation that it goes on from: that may be long, and is read in a thread. Raises
-    Failure, FormatError."""
-    async with decoding:
-        given = await asyncio.to_thread(read_json, body, bounds)
-    value, keeping = await memory.composed(given, request.owner, bounds.body_bytes)
-    async with decoding:
-        asked, notes = await asyncio.to_thread(read_value, request.wire, value, bounds)
-    request.keeping = keeping
-    return replace(asked, echoed=keeping.echoed), notes
 
 
 async def begin_background(

@@ -6,20 +6,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from toolspeak.gateway.gate import Note
+from toolspeak.data.messages import JSON
 from toolspeak.gateway.generation import Generation
-from toolspeak.gateway.http import Headers, Receive, Scope, Send, send_whole
+from toolspeak.gateway.http import Fields, Headers, Receive, Scope, Send, send_whole
 from toolspeak.gateway.keys import Key
 from toolspeak.gateway.memory import Keeping
-from toolspeak.wire.base import WireFormat, WireRequest
+from toolspeak.wire.base import WireFormat
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
 
 @dataclass(slots=True)
 class Request:
     """One request, and what is known of it for the log. `current` is what it is answered with. `came`: Unix seconds.
-    `keeping` is what is to be kept of it, `read` what it asks and the notes on that, once it is read. `runs`: it is
-    answered in the background."""
+    `size` is that of the body in bytes, `fields` what it says once it is read. `keeping` is what is to be kept of it.
+    `runs`: it is answered in the background."""
 
     scope: Scope
     receive: Receive
@@ -33,8 +33,9 @@ class Request:
     status: int = 0
     key: Key | None = None
     ran_tools: bool = False
+    size: int = 0
+    fields: Fields = field(default_factory=dict[str, JSON])
     keeping: Keeping | None = None
-    read: tuple[WireRequest, Sequence[Note]] | None = None
     runs: bool = False
     came: float = field(default_factory=time.time)
     facts: dict[str, object] = field(default_factory=dict[str, object])

@@ -46,12 +46,12 @@ class EventStream:
         self._sending: float | None = None
         self._sent = self._loop.time()
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: bytes, chunks: int = 1) -> None:
         """Returns once there is room for more: a slow reader makes its writer wait."""
         now = self._loop.time()
         if self.begun is None:
             self.begun = now
-        self.chunks += 1
+        self.chunks += chunks
         if self._idle is not None and not self._idle.done() and now - self._sent > ALONE_SECONDS:
             await self._send_alone(data, now)
             return

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Mapping
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import TypeAlias, Unpack, cast, get_args
 
 import httpx2
+from pydantic_core import to_json
 
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON
@@ -17,11 +18,12 @@ from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
 from toolspeak.providers.http import ConnectionOptions, HttpApi
-from toolspeak.providers.reply import DRAIN_SECONDS, Reply
+from toolspeak.providers.reply import Reply, drained
 from toolspeak.providers.retry import Attempts
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 from toolspeak.wire.fragments import CallFragments
 from toolspeak.wire.limit import token_limit
+from toolspeak.wire.reading import without_lone_surrogates
 
 _Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
 _PIECES = frozenset(get_args(_Piece))
@@ -30,6 +32,11 @@ _NOT_THERE = (404, 405, 501)
 
 _DONE = "[DONE]"
 """What OpenAI's Chat Completions end a stream with; servers of other formats send it too."""
+
+_DONE_EVENT = b"data: [DONE]\n\n"
+
+_UNSAID = 32
+"""Events of a relayed stream that are kept, at most, until something was said: what fails before has a status."""
 
 
 @quick()
@@ -61,6 +68,18 @@ class Endpoint:
     done: bool = False
     listing: str = "models"
     counting: Counting | None = None
+
+
+@quick()
+class Relayed:
+    """A part of an answer as it came: an event with its bytes, or the `whole` answer; `data` is its JSON object (None
+    for what is none, as a comment), `deltas` what it says. The last one has no bytes, and the deltas of the turn's
+    end."""
+
+    raw: bytes
+    data: dict[str, JSON] | None
+    deltas: Sequence[Delta]
+    whole: bool = False
 
 
 class ApiProvider:
@@ -101,7 +120,7 @@ class ApiProvider:
         """See `Provider.stream`. A server that answers with plain JSON is read as well; what fails before it said
         anything is asked again (`retry.py`)."""
         request = replace(request, options={**self._options, **request.options})
-        attempts = Attempts(self._api.retries, self._api.clock, self._api.longest_wait)
+        attempts = self._attempts()
         while True:
             said = called = False
             turn = self._turn(request)
@@ -125,6 +144,60 @@ class ApiProvider:
                     failure.__cause__ = error
             finally:
                 await turn.aclose()
+            await attempts.failed(failure)
+
+    async def relay(
+        self, body: Mapping[str, JSON], headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[Sequence[Relayed]]:
+        """A request that was written for this API, and its answer as it comes: the parts that came together.
+
+        The body goes out as it is, but for the model's name. Of Chat Completions the usage of a stream is always asked
+        for. A stream's first parts are kept until something was said, and what fails before is asked again. Raises
+        ProviderError.
+        """
+        endpoint = self._endpoint
+        body = {**body, "model": self._model}
+        if body.get("stream") is True and endpoint.done and self._options.get("stream_options", True) is not None:
+            told = body.get("stream_options")
+            asked = dict(cast("Mapping[str, JSON]", told)) if isinstance(told, Mapping) else {}
+            body["stream_options"] = {**asked, "include_usage": True}
+        content = _encoded(body)
+        attempts = self._attempts()
+        while True:
+            said = False
+            parts = self._relayed(content, body, headers)
+            try:
+                async for part in parts:
+                    said = True
+                    yield part
+                return
+            except ProviderError as error:
+                if said:
+                    raise
+                failure = error
+            finally:
+                await parts.aclose()
+            await attempts.failed(failure)
+
+    @asynccontextmanager
+    async def send(
+        self, path: str, content: Callable[[str], bytes], headers: Mapping[str, str]
+    ) -> AsyncGenerator[Reply]:
+        """Another endpoint of the server, asked with what `content` says for the model's name; `path` as in
+        `HttpApi.post`. What fails before there is an answer is asked again. Raises ProviderError."""
+        body = content(self._model)
+        attempts = self._attempts()
+        while True:
+            begun = False
+            try:
+                async with self._api.post(path, body, headers=headers) as reply:
+                    begun = True
+                    yield reply
+                return
+            except ProviderError as error:
+                if begun:
+                    raise
+                failure = error
             await attempts.failed(failure)
 
     async def probe(self, *, checks_key: bool = False) -> JSON:
@@ -159,6 +232,9 @@ class ApiProvider:
         """Closes the connections; no turn can be asked for afterwards."""
         await self._api.aclose()
 
+    def _attempts(self) -> Attempts:
+        return Attempts(self._api.retries, self._api.clock, self._api.longest_wait)
+
     def _over(self, decoder: Decoder) -> bool:
         """Whether the API's last event has come, although the response goes on."""
         return False
@@ -190,7 +266,7 @@ class ApiProvider:
                             reply.received += len(cast("_Piece", delta).text)
                         yield delta
                     if self._over(decoder):
-                        await _drain(frames)
+                        await drained(frames)
                         break
             except httpx2.HTTPError:
                 # With the finish reason the answer is whole: only its usage or its last event may be missing.
@@ -203,6 +279,66 @@ class ApiProvider:
             for delta in decoder.close():
                 yield _limited(delta, limit)
 
+    async def _relayed(
+        self, content: bytes, body: Mapping[str, JSON], headers: Mapping[str, str] | None
+    ) -> AsyncGenerator[Sequence[Relayed]]:
+        """One sending of a request that was written for this API."""
+        endpoint = self._endpoint
+        async with self._api.post(endpoint.path, content, query=endpoint.query, headers=headers) as reply:
+            kind = await reply.kind()
+            if kind == "json":
+                raw = await reply.whole()
+                data = decode_json(raw, "a body")
+                yield [Relayed(raw, _object(data), endpoint.wire.decode_response(data, model=self._model), whole=True)]
+                return
+            if kind == "other":
+                raise self._no_stream(reply)
+            decoder = endpoint.wire.decoder(model=self._model)
+            kept: list[Relayed] | None = []
+            try:
+                async with aclosing(reply.raw_events(_DONE.encode())) as pieces:
+                    async for piece in pieces:
+                        parts: list[Relayed] = []
+                        failure: ProviderError | None = None
+                        for raw, data in piece:
+                            try:
+                                parts.append(self._part(raw, data, decoder, reply))
+                            except ProviderError as error:
+                                failure = error
+                                break
+                        if kept is not None:
+                            kept += parts
+                            if any(part.deltas for part in parts) or len(kept) >= _UNSAID:
+                                parts, kept = kept, None
+                        if kept is None and parts:
+                            yield parts
+                        if failure is not None:
+                            raise failure
+                        if self._over(decoder):
+                            await drained(pieces)
+                            break
+            except httpx2.HTTPError:
+                if not decoder.finished or body.get("n") not in (None, 1):
+                    raise
+            if not reply.completed and (not decoder.finished or (endpoint.done and body.get("n") not in (None, 1))):
+                raise self._api.dropped(reply)
+            end = Relayed(b"" if reply.completed or not endpoint.done else _DONE_EVENT, None, decoder.close())
+            yield [*(kept or ()), end]
+
+    def _part(self, raw: bytes, data: bytes, decoder: Decoder, reply: Reply) -> Relayed:
+        if not data or (reply.completed and data.rstrip() == _DONE.encode()):
+            return Relayed(raw, None, ())
+        try:
+            told = decode_json(data, "an event")
+        except ProviderError:
+            raw = raw.decode("utf-8", "replace").encode()  # some servers cut a letter of several bytes in two
+            told = decode_json(data.decode("utf-8", "replace"), "an event")
+        deltas = decoder.feed(told)
+        for delta in deltas:
+            if delta.__class__ in _PIECES:
+                reply.received += len(cast("_Piece", delta).text)
+        return Relayed(raw, _object(told), deltas)
+
     def _no_stream(self, reply: Reply) -> ProviderError:
         expected = "lines of JSON" if self._endpoint.lines else "an event stream or JSON"
         return ProviderError(
@@ -210,6 +346,17 @@ class ApiProvider:
             f"{self._endpoint.hint}",
             code="ill_formed",
         )
+
+
+def _encoded(body: Mapping[str, JSON]) -> bytes:
+    try:
+        return to_json(body)
+    except ValueError:  # a lone surrogate, or nested deeper than pydantic_core goes
+        return json.dumps(without_lone_surrogates(body), separators=(",", ":")).encode()
+
+
+def _object(data: JSON) -> dict[str, JSON] | None:
+    return cast("dict[str, JSON]", data) if isinstance(data, dict) else None
 
 
 def _unread_call(written: str) -> list[Delta]:
@@ -221,14 +368,6 @@ def _unread_call(written: str) -> list[Delta]:
 
 def _limited(delta: Delta, limit: int | None) -> Delta:
     return changed(delta, limit=limit) if limit is not None and type(delta) is TurnEnded else delta
-
-
-async def _drain(frames: AsyncGenerator[str | bytes]) -> None:
-    """Reads to the end, which is near: only then can the next turn use the connection."""
-    with contextlib.suppress(TimeoutError, httpx2.HTTPError):
-        async with asyncio.timeout(DRAIN_SECONDS):
-            async for _ in frames:
-                pass
 
 
 def address_and_key(

@@ -47,6 +47,8 @@ _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 # Keys as common APIs form them, also half masked (`sk-ab***yz`), and whatever follows `Bearer`.
 _KEYS = re.compile(r"\b(?:sk|pk|gsk|xai|hf|r8|key)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}|(?<=[Bb]earer )\S+")
 
+_VERSION = re.compile(r"/v\d+[a-z]*$")
+
 
 @quick()
 class Timeouts:
@@ -123,22 +125,28 @@ class HttpApi:
 
     @asynccontextmanager
     async def post(
-        self, path: str, body: Mapping[str, JSON], *, query: Mapping[str, str] | None = None
+        self,
+        path: str,
+        body: Mapping[str, JSON] | bytes,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Reply]:
-        """Sends `body` as JSON to `path` below the base URL; leaving the context closes the response.
+        """Sends `body` as JSON, or these bytes, to `path` below the base URL; leaving the context closes the response.
 
-        `query` comes beside what the base URL asks for.
+        A path that begins with / lies below the server's root: the base URL without the version at its end. `query`
+        comes beside what the base URL asks for, `headers` in place of the provider's own of the same name.
 
         Raises ProviderError: for a status that is no success, and for whatever happens to the connection, also
         inside the context. Raises UsageError if `body` is no JSON.
         """
-        content = _encode(body)
+        content = body if isinstance(body, bytes) else _encode(body)
         url = self._below(path)
         if query:
             url = url.copy_merge_params(query)
         reply: Reply | None = None
         try:
-            async with self._sent("POST", url, content) as response:
+            async with self._sent("POST", url, content, headers) as response:
                 if not response.is_success:
                     raise await self._refusal(response)
                 reply = Reply(response)
@@ -183,7 +191,10 @@ class HttpApi:
         """The address of `path` below the base URL; a provider asks for the same again and again."""
         url = self._urls.get(path)
         if url is None:
-            url = self._urls[path] = self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
+            base = self._url.path.rstrip("/")
+            if path.startswith("/"):
+                base = _VERSION.sub("", base)
+            url = self._urls[path] = self._url.copy_with(path=f"{base}/{path.removeprefix('/')}")
         return url
 
     def hide(self, text: str) -> str:
@@ -211,7 +222,7 @@ class HttpApi:
 
     @asynccontextmanager
     async def _sent(
-        self, method: str, url: httpx2.URL, content: bytes | None = None
+        self, method: str, url: httpx2.URL, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[httpx2.Response]:
         """The response once its head has come; its body is read under the timeouts."""
         client, limits = self._client(), self._timeouts
@@ -219,7 +230,7 @@ class HttpApi:
         deadline = None if limits.first_byte is None else loop.time() + limits.first_byte
         try:
             async with asyncio.timeout_at(deadline):
-                response = await _send(client, method, url, content)
+                response = await _send(client, method, url, content, headers)
         except TimeoutError as error:
             raise SilentServer(limits.first_byte or 0) from error
         try:
@@ -264,7 +275,9 @@ class HttpApi:
             raise UsageError(f"the proxy settings of the environment cannot be used: {error}") from error
 
 
-async def _send(client: httpx2.AsyncClient, method: str, url: httpx2.URL, content: bytes | None) -> httpx2.Response:
+async def _send(
+    client: httpx2.AsyncClient, method: str, url: httpx2.URL, content: bytes | None, headers: Mapping[str, str] | None
+) -> httpx2.Response:
     """The response once its head has come.
 
     A connection that was kept open, and that its server closes when the next request comes, says nothing about the
@@ -279,7 +292,8 @@ async def _send(client: httpx2.AsyncClient, method: str, url: httpx2.URL, conten
             elif event == "http11.send_request_body.complete" and (sent := REQUEST_SENT.get()) is not None:
                 sent()
 
-        request = client.build_request(method, url, content=content, headers=TRACE.get(), extensions={"trace": note})
+        told = {**(headers or {}), **TRACE.get()}
+        request = client.build_request(method, url, content=content, headers=told, extensions={"trace": note})
         try:
             return await client.send(request, stream=True)
         except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):

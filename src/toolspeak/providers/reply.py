@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Literal, TypeAlias
 
@@ -14,7 +14,7 @@ import httpx2
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
 from toolspeak.providers.failures import decode_json
-from toolspeak.providers.sse import EventData
+from toolspeak.providers.sse import EventData, RawEvents
 
 DRAIN_SECONDS = 0.5
 """How long to wait for the end of a response whose last event has come."""
@@ -55,19 +55,28 @@ class Reply:
         """The media type in small letters, without parameters; empty if the server gave none."""
         return self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
+    @property
+    def content_header(self) -> str:
+        """The header `content-type` as the server wrote it; empty if there is none."""
+        return self._response.headers.get("content-type", "")
+
     async def json(self) -> JSON:
         """The whole body. Raises ProviderError if it is no JSON."""
+        return decode_json(await self.whole(), "a body")
+
+    async def whole(self) -> bytes:
+        """The bytes of the whole body. Raises ProviderError for more than `MAX_BODY`."""
         read: list[bytes] = []
         size = 0
-        async with aclosing(self._chunks()) as chunks:
-            async for chunk in chunks:
-                read.append(chunk)
-                size += len(chunk)
+        async with aclosing(self.pieces()) as pieces:
+            async for piece in pieces:
+                read.append(piece)
+                size += len(piece)
                 if size > MAX_BODY:
                     raise ProviderError(
                         f"the server's answer has more than {MAX_BODY} bytes: check the base URL", code="ill_formed"
                     )
-        return decode_json(b"".join(read), "a body")
+        return b"".join(read)
 
     async def kind(self, *, lines: bool = False) -> Kind:
         """What the body is; `lines`: an API whose streams are lines of JSON.
@@ -101,7 +110,7 @@ class Reply:
         an event of more than `MAX_EVENT_BYTES`.
         """
         data = EventData(MAX_EVENT_BYTES)
-        async with aclosing(self._chunks()) as chunks:
+        async with aclosing(self.pieces()) as chunks:
             async for chunk in chunks:
                 for number, event in enumerate(data.feed(chunk), 1):
                     if not number % _AT_ONCE:
@@ -114,15 +123,36 @@ class Reply:
                 if self.completed:
                     break
             if self.completed:
-                # Only a response that was read to its end leaves a connection the next turn can use.
-                with contextlib.suppress(TimeoutError, httpx2.HTTPError):
-                    async with asyncio.timeout(DRAIN_SECONDS):
-                        async for _ in chunks:
-                            pass
+                await drained(chunks)
             elif rest := data.rest():
                 self.completed = rest.rstrip() == last
                 if not self.completed and _is_json(rest):
                     yield rest
+
+    async def raw_events(self, last: bytes) -> AsyncGenerator[list[tuple[bytes, bytes]]]:
+        """The events of each piece of the body as they came, with their data, up to the one whose data is `last`.
+
+        Close it when leaving early (`aclosing`). Raises httpx2.HTTPError when the connection fails, ProviderError for
+        an event of more than `MAX_EVENT_BYTES`.
+        """
+        events = RawEvents(MAX_EVENT_BYTES)
+        async with aclosing(self.pieces()) as pieces:
+            async for piece in pieces:
+                found = events.feed(piece)
+                for number, (_, data) in enumerate(found, 1):
+                    if data.rstrip() == last:
+                        self.completed = True
+                        del found[number:]
+                        break
+                if found:
+                    yield found
+                if self.completed:
+                    await drained(pieces)
+                    return
+        raw, data = events.rest()
+        self.completed = data.rstrip() == last
+        if self.completed or (data and _is_json(data)):
+            yield [(raw, data)]
 
     async def lines(self, longest: int = MAX_EVENT_BYTES) -> AsyncGenerator[bytes]:
         """Each line of newline-delimited JSON; blank ones are left out, and the last need not be ended.
@@ -132,7 +162,7 @@ class Reply:
         """
         begun: list[bytes] = []  # of the line that has not ended
         size = 0
-        async with aclosing(self._chunks()) as chunks:
+        async with aclosing(self.pieces()) as chunks:
             async for chunk in chunks:
                 # Not str.splitlines: it splits inside JSON strings, at U+2028 for instance.
                 first, *others = chunk.split(b"\n")
@@ -154,7 +184,7 @@ class Reply:
         if (line := b"".join(begun)).strip():
             yield line
 
-    async def _chunks(self) -> AsyncGenerator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes]:
         """The body, with what `kind` has read of it."""
         first, self._first = self._first, b""
         if first:
@@ -162,6 +192,15 @@ class Reply:
         async with aclosing(self._body) as rest:
             async for chunk in rest:
                 yield chunk
+
+
+async def drained(frames: AsyncIterator[object]) -> None:
+    """Reads to the end, which is near: only a response that was read to its end leaves a connection that the next turn
+    can use."""
+    with contextlib.suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            async for _ in frames:
+                pass
 
 
 async def unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
@@ -184,7 +223,7 @@ async def unpacked(response: httpx2.Response) -> AsyncGenerator[bytes]:
             yield chunk
 
 
-def _is_json(data: str) -> bool:
+def _is_json(data: str | bytes) -> bool:
     try:
         decode_json(data, "an event")
     except ProviderError:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from codecs import BOM_UTF8
 
 from toolspeak.errors import ProviderError
+
+_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r){2}")
 
 
 class EventData:
@@ -68,3 +71,60 @@ class EventData:
         if self._begun:
             self.feed(b"\n")
         return b"\n".join(self._data).decode("utf-8", "replace")
+
+
+class RawEvents:
+    """Cuts a stream into its events, each with its bytes as they came and its data ("" for a comment)."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._begun: list[bytes] = []
+        self._size = 0
+        self._end = b""
+        self._began = False
+
+    def feed(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
+        """The events that end in `chunk`. Raises ProviderError for an event of more than `longest` bytes."""
+        searched = self._end + chunk  # a blank line may lie across chunks
+        self._end = searched[-3:]
+        if _BLANK_LINE.search(searched) is None:
+            self._begun.append(chunk)
+            self._size += len(chunk)
+            if self._size > self._longest:
+                raise ProviderError(
+                    f"the server sent an event of more than {self._longest} bytes: check the base URL",
+                    code="ill_formed",
+                )
+            return []
+        data = b"".join([*self._begun, chunk]) if self._begun else chunk
+        found: list[tuple[bytes, bytes]] = []
+        start = 0
+        for blank in _BLANK_LINE.finditer(data):
+            raw = data[start : blank.end()]
+            start = blank.end()
+            found.append((raw, self._data(raw)))
+        rest = data[start:]
+        self._begun, self._size, self._end = ([rest] if rest else []), len(rest), rest[-3:]
+        return found
+
+    def rest(self) -> tuple[bytes, bytes]:
+        """The event that the end of the stream cut off, closed with a blank line; servers forget it."""
+        raw = b"".join(self._begun)
+        self._begun.clear()
+        return raw.rstrip(b"\r\n") + b"\n\n", self._data(raw)
+
+    def _data(self, raw: bytes) -> bytes:
+        if not self._began:
+            self._began = True
+            raw = raw.removeprefix(BOM_UTF8)
+        if raw.startswith(b"data: "):  # the ordinary event is one line
+            line = raw[6:].rstrip(b"\r\n")
+            if b"\n" not in line and b"\r" not in line:
+                return line
+        found: list[bytes] = []
+        for line in raw.splitlines():
+            if line.startswith(b"data:"):
+                found.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            elif line == b"data":
+                found.append(b"")
+        return b"\n".join(found)

@@ -1,0 +1,51 @@
+"""Who is let in: requests with a key of the gateway's own, or of this machine where it has none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container
+
+from toolspeak.gateway.failures import Failure
+from toolspeak.gateway.http import header
+from toolspeak.gateway.keys import admitted
+from toolspeak.gateway.request import Request
+
+
+def let_in(request: Request, hosts: Container[str]) -> None:
+    """Notes the key of a request. `hosts`: the names of this machine.
+
+    Raises Failure for a request that is not to be answered, whatever it asks.
+    """
+    headers = request.scope["headers"]
+    size = sum(len(name) + len(value) for name, value in headers)
+    settings = request.current.settings
+    if size > settings.bounds.header_bytes:
+        raise Failure(431, f"the headers are larger than {settings.bounds.header_bytes} bytes", "headers_too_large")
+    if settings.keys:
+        request.key = admitted(headers, settings.keys)
+        if request.key is None:
+            raise Failure(
+                401,
+                "the gateway wants an API key of its own: Authorization: Bearer KEY, or x-api-key",
+                "invalid_api_key",
+            )
+        if request.key.expires is not None and request.key.expires <= time.time():
+            raise Failure(401, f"the API key {request.key.name!r} has expired", "expired_api_key")
+    elif _host(header(request.scope, b"host")) not in hosts:
+        # A page whose name leads to this machine (DNS rebinding) could ask in its reader's name.
+        raise Failure(
+            403, "the gateway has no API keys, so it answers this machine only: call it by its address", "host"
+        )
+
+
+def expect(method: str, wanted: str) -> None:
+    """Raises Failure for a request of another method."""
+    if method != wanted and (method, wanted) != ("HEAD", "GET"):
+        raise Failure(405, f"{method} is not answered here: send {wanted}", "method_not_allowed")
+
+
+def _host(value: str) -> str:
+    """The host of a `Host` header, without its port."""
+    if value.startswith("["):
+        return value[1:].partition("]")[0]
+    return value.partition(":")[0].lower()

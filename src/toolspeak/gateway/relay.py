@@ -1,0 +1,306 @@
+"""Requests in which nothing has to change: they and their answers pass as they came, where both sides speak one API."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import cast
+
+from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.messages import JSON
+from toolspeak.errors import FormatError, ToolspeakError
+from toolspeak.gateway.answer import Answering
+from toolspeak.gateway.config import Bounds
+from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
+from toolspeak.gateway.http import Fields, send_whole
+from toolspeak.gateway.routing import Route
+from toolspeak.gateway.sse import event, json_bytes
+from toolspeak.gateway.streaming import EventStream, watched
+from toolspeak.providers.api import ApiProvider, Relayed
+from toolspeak.wire.anthropic import ANTHROPIC
+from toolspeak.wire.asked import asked_flag, asked_name, asked_object, wrong
+from toolspeak.wire.base import Frame, ModelRequest, WireFormat, WireRequest
+from toolspeak.wire.openai_chat import OPENAI_CHAT
+from toolspeak.wire.openai_responses import OPENAI_RESPONSES
+
+_PASSING_HEADERS = (b"anthropic-beta", b"anthropic-version", b"openai-beta")
+"""Headers of a client that an upstream of its API reads: what the body may hold depends on them."""
+
+_TOOL_FIELDS: Mapping[str, Sequence[str]] = {
+    OPENAI_CHAT.name: ("tools", "functions"),
+    OPENAI_RESPONSES.name: ("tools", "previous_response_id", "conversation", "prompt", "background"),
+    ANTHROPIC.name: ("tools", "mcp_servers", "thread"),
+}
+"""Fields by which a request is the gateway's own business: it has tools, or rests on what no body holds."""
+
+_MESSAGES: Mapping[str, str] = {
+    OPENAI_CHAT.name: "messages",
+    OPENAI_RESPONSES.name: "input",
+    ANTHROPIC.name: "messages",
+}
+
+_OF_TOOLS = ("_call", "_output", "tool_use", "tool_result", "_request", "_response")
+"""How the types of items and blocks end that tell of tools."""
+
+
+def is_relayed(fields: Fields, wire: WireFormat, route: Route) -> bool:
+    """Whether a request goes to its upstream as it came: both speak the same API, and tools have no part in it."""
+    if route.wire != wire.name or not isinstance(route.provider, ApiProvider):
+        return False
+    if any(fields.get(name) for name in _TOOL_FIELDS[wire.name]):
+        return False
+    said = fields.get(_MESSAGES[wire.name])
+    messages = cast("list[JSON]", said) if isinstance(said, list) else []
+    return not any(map(_uses_tools, messages)) and not _leaves_thoughts_open(messages)
+
+
+def _leaves_thoughts_open(messages: Sequence[JSON]) -> bool:
+    """Whether reasoning is the last of a turn, which APIs refuse: then the conversation has to be healed."""
+    is_open = False
+    for fields in (cast("Fields", message) for message in messages if isinstance(message, Mapping)):
+        if is_open and fields.get("role") not in (None, "assistant"):
+            return True
+        is_open = fields.get("type") == "reasoning"
+        content = fields.get("content")
+        if fields.get("role") == "assistant" and isinstance(content, list) and content:
+            last = cast("list[JSON]", content)[-1]
+            if isinstance(last, Mapping) and cast("Fields", last).get("type") in ("thinking", "redacted_thinking"):
+                return True
+    return is_open
+
+
+def _uses_tools(message: JSON) -> bool:
+    """Whether a message, or an item of the Responses API, holds a call or a result."""
+    if not isinstance(message, Mapping):
+        return False
+    fields = cast("Mapping[str, JSON]", message)
+    if fields.get("role") in ("tool", "function") or fields.get("tool_calls") or fields.get("function_call"):
+        return True
+    kind, content = fields.get("type"), fields.get("content")
+    if isinstance(kind, str) and kind.endswith(_OF_TOOLS):
+        return True
+    return (
+        fields.get("role") is not None
+        and isinstance(content, list)
+        and any(map(_uses_tools, cast("list[JSON]", content)))
+    )
+
+
+def checked_fields(fields: Fields, wire: WireFormat, bounds: Bounds) -> WireRequest:
+    """What the gateway itself reads of a relayed request: the rest is the upstream's to judge. Raises Failure,
+    FormatError."""
+    name = _MESSAGES[wire.name]
+    said = fields.get(name)
+    if isinstance(said, list):
+        messages = cast("list[JSON]", said)
+        if len(messages) > bounds.messages:
+            raise Failure(
+                413, f"{name}: {len(messages)} are more than {bounds.messages}; send fewer", "request_too_large"
+            )
+        for i, message in enumerate(messages):
+            item = asked_object(message, f"{name}[{i}]")
+            if wire.name != OPENAI_RESPONSES.name:
+                asked_name(item.get("role"), f"{name}[{i}].role")
+    elif wire.name != OPENAI_RESPONSES.name or not isinstance(said, str):
+        raise wrong(name, "a list of messages", said)
+    stream = fields.get("stream")
+    asked_flag(stream, "stream")
+    options = fields.get("stream_options")
+    usage = cast("Fields", options).get("include_usage") if isinstance(options, Mapping) else None
+    wanted = wire.name != OPENAI_CHAT.name or not stream or usage is True
+    return WireRequest(ModelRequest(()), cast("str", fields["model"]), stream is True, wanted)
+
+
+def passing_headers(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """Those of a client's headers that its upstream reads."""
+    return {name.decode(): value.decode() for name, value in headers if name in _PASSING_HEADERS and value.isascii()}
+
+
+@dataclass(slots=True)
+class _Relay:
+    """One relayed answer: what leaves of each part, and what is known of the whole."""
+
+    answering: Answering
+    model: str | None
+    """The name that the client knows the model by, if it is not the upstream's."""
+    said: list[Delta] | None = None
+    response_id: str = ""
+    sequence: int | None = None
+
+    def leaves(self, part: Relayed) -> bytes:
+        """The part as the client reads it."""
+        self.note(part)
+        fields = part.data
+        if fields is None:
+            return part.raw
+        if self.answering.wire.name == OPENAI_RESPONSES.name:
+            self._follow(fields)
+        if not self.answering.asked.usage_wanted and fields.get("choices") == [] and fields.get("usage") is not None:
+            return b""  # the gateway asked for it, and not the client
+        if self.model is None:
+            return part.raw
+        return with_data(part.raw, fields, self.model)
+
+    def whole(self, part: Relayed) -> bytes:
+        """An answer in one piece as the client reads it."""
+        self.note(part)
+        if self.model is None or part.data is None:
+            return part.raw
+        named = with_model(part.data, self.model)
+        return part.raw if named is part.data else json_bytes(named)
+
+    def note(self, part: Relayed) -> None:
+        """What it says, for the log and the metrics."""
+        if self.said is not None:
+            self.said.extend(part.deltas)
+        if part.deltas and part.deltas[-1].__class__ is TurnEnded:
+            self.answering.report.end = cast("TurnEnded", part.deltas[-1])
+
+    def failed(self, failure: Failure) -> bytes:
+        """The end of a stream that broke off."""
+        answering = self.answering
+        encoder = answering.wire.encoder(
+            answering.asked, response_id=self.response_id or answering.id, created=int(time.time())
+        )
+        frames = encoder.fail(failure.message, failure.status)[-1:]  # what begins an answer has left
+        if self.sequence is not None:
+            frames = [(name, {**data, "sequence_number": self.sequence + 1}) for name, data in frames]
+        return b"".join([event((name, with_code(data, failure))) for name, data in frames])
+
+    def _follow(self, fields: dict[str, JSON]) -> None:
+        """Events of the Responses API are numbered, and tell the answer's id in the first."""
+        number = fields.get("sequence_number")
+        if isinstance(number, int):
+            self.sequence = number
+        if not self.response_id and isinstance(response := fields.get("response"), dict):
+            self.response_id = str(cast("dict[str, JSON]", response).get("id", ""))
+
+
+async def relay(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
+    """Sends the request on and its answer back. Raises ToolspeakError for what fails before the answer has begun,
+    ClientGone if nobody is there any more."""
+    route, asked = answering.route, answering.asked
+    provider = route.provider
+    assert isinstance(provider, ApiProvider)
+    answering.report.attempts = 1
+    model = asked.model if route.upstream.model and route.upstream.model != asked.model else None
+    found = _Relay(answering, model, said=[] if answering.settings.log_content else None)
+    answering.said = found.said
+    options = {name: value for name, value in route.upstream.options.items() if value is not None}
+    fields = {**options, **fields}
+    send = _stream if asked.stream else _whole
+    await send(answering, found, provider, fields, headers)
+
+
+async def _stream(
+    answering: Answering, found: _Relay, provider: ApiProvider, fields: Fields, headers: Mapping[str, str]
+) -> None:
+    settings = answering.settings
+    stream = EventStream(answering.send, answering.headers)
+    begun = asyncio.get_running_loop().time()
+
+    async def work() -> None:
+        try:
+            async with aclosing(provider.relay(fields, headers)) as pieces:
+                async for parts in pieces:
+                    if parts[0].whole:
+                        found.note(parts[0])
+                        leaving = b"".join(map(event, _as_stream(answering, fields, parts[0].deltas)))
+                    else:
+                        leaving = b"".join([found.leaves(part) for part in parts])
+                    if leaving:
+                        await stream.write(leaving, len(parts))
+        except Exception as error:
+            if stream.begun is None or stream.failed:
+                raise
+            failure = failure_of(error) if isinstance(error, ToolspeakError) else own_failure(error, answering.id)
+            answering.failure = failure
+            await stream.write(found.failed(failure))
+        await stream.end()
+
+    try:
+        await watched(work(), answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
+    finally:
+        stream.close()
+        answering.chunks = stream.chunks
+        if stream.begun is not None:
+            answering.status, answering.first_byte = 200, stream.begun - begun
+
+
+async def _whole(
+    answering: Answering, found: _Relay, provider: ApiProvider, fields: Fields, headers: Mapping[str, str]
+) -> None:
+    begun = asyncio.get_running_loop().time()
+    body = b""
+
+    async def work() -> None:
+        nonlocal body
+        deltas: list[Delta] = []
+        async with aclosing(provider.relay(fields, headers)) as pieces:
+            async for parts in pieces:
+                if parts[0].whole:
+                    body = found.whole(parts[0])
+                    return
+                for part in parts:
+                    found.note(part)
+                    deltas += part.deltas
+        body = json_bytes(_as_whole(answering, fields, deltas))
+
+    settings = answering.settings
+    await watched(work(), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
+    answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
+    await send_whole(answering.send, 200, body, answering.headers, b"application/json")
+
+
+# --- upstreams that answer otherwise than they were asked ----------------------------------------------------------
+
+
+def _as_stream(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> list[Frame]:
+    """An answer that came in one piece, as the stream that was asked for."""
+    encoder = answering.wire.encoder(_read(answering, fields), response_id=answering.id, created=int(time.time()))
+    return [frame for delta in deltas for frame in encoder.feed(delta)]
+
+
+def _as_whole(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> JSON:
+    """An answer that came as a stream, in the one piece that was asked for."""
+    return answering.wire.encode_response(
+        deltas,
+        model=answering.asked.model,
+        response_id=answering.id,
+        created=int(time.time()),
+        asked=_read(answering, fields),
+    )
+
+
+def _read(answering: Answering, fields: Fields) -> WireRequest:
+    """The request as its format reads it, as far as it does."""
+    try:
+        return answering.wire.decode_request(fields)
+    except FormatError:
+        return replace(answering.asked, request=ModelRequest((), options={}))
+
+
+# --- the model's name ----------------------------------------------------------------------------------------------
+
+
+def with_model(fields: dict[str, JSON], model: str) -> dict[str, JSON]:
+    """The data of an event, or an answer, with this name of the model where it says one."""
+    if isinstance(fields.get("model"), str):
+        return {**fields, "model": model}
+    for name in ("response", "message"):
+        inner = fields.get(name)
+        if isinstance(inner, dict) and isinstance(cast("dict[str, JSON]", inner).get("model"), str):
+            return {**fields, name: {**cast("dict[str, JSON]", inner), "model": model}}
+    return fields
+
+
+def with_data(raw: bytes, fields: dict[str, JSON], model: str) -> bytes:
+    """An event with this name of the model in its data, and its own name, its id and its comments as they were."""
+    named = with_model(fields, model)
+    if named is fields:
+        return raw
+    lines = [line for line in raw.splitlines() if line and not line.startswith(b"data")]
+    return b"\n".join([*lines, b"data: " + json_bytes(named)]) + b"\n\n"
