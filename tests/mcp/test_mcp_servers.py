@@ -152,7 +152,7 @@ def test_tools_of_one_name_in_two_servers_are_told_apart(tmp_path):
             folder.mkdir()
         async with connected(program(one, name="a"), program(other, name="b")) as servers:
             results = await calls(servers.tools, ("a__echo", {"text": "1"}), ("b__echo", {"text": "2"}))
-            assert (servers.server_of("a__echo"), servers.server_of("b__echo")) == ("a", "b")
+            assert (servers.origin_of("a__echo"), servers.origin_of("b__echo")) == (("a", "echo"), ("b", "echo"))
             return results, traces(one, "calls"), traces(other, "calls")
 
     results, first, second = run(main())

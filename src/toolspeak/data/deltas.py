@@ -176,6 +176,30 @@ class TurnEnded:
 
 
 @value()
+class HostedCallStarted:
+    """A call that the server of the answer runs itself, as an API's own tools do.
+
+    `kind` is the tool's type in OpenAI Responses, `server` the MCP server's label, `name` the tool's name there.
+    `index` counts such calls of one answer.
+    """
+
+    index: int
+    kind: Literal["mcp", "web_search"]
+    server: str
+    name: str
+    arguments: Mapping[str, JSON]
+
+
+@value()
+class HostedCallEnded:
+    """`text` is the call's result, or why it failed."""
+
+    index: int
+    text: str
+    failed: bool = False
+
+
+@value()
 class ToolProgress:
     """A line a running tool reports to whoever watches."""
 
@@ -197,5 +221,7 @@ Delta: TypeAlias = (
     | BatchEnded
     | ForgedResults
     | TurnEnded
+    | HostedCallStarted
+    | HostedCallEnded
     | ToolProgress
 )

@@ -17,6 +17,7 @@ from toolspeak.gateway.config import Settings
 from toolspeak.gateway.estimate import prompt_size
 from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
 from toolspeak.gateway.gate import Note
+from toolspeak.gateway.hosted_tools import HostedTools
 from toolspeak.gateway.http import Headers, Receive, Send, send_whole
 from toolspeak.gateway.memory import Keeping, ResponseMemory
 from toolspeak.gateway.routing import Route
@@ -47,6 +48,7 @@ class Answering:
     id: str
     headers: Headers
     tools: tuple[ServerTools, Running] | None = None
+    hosted: HostedTools | None = None
     report: Report = field(default_factory=Report)
     status: int = 0
     first_byte: float | None = None
@@ -112,7 +114,7 @@ async def _play(answering: Answering, put: Put) -> None:
     """The model's turn; with server-side tools, its turns."""
     asked, player = answering.asked, play
     if answering.tools is not None:
-        asked, loop = await with_tools(answering.tools[0], asked, answering.tools[1])
+        asked, loop = await with_tools(answering.tools[0], asked, answering.tools[1], answering.hosted)
         player = loop.play
     driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
     size = partial(prompt_size, asked) if asked.usage_wanted else None

@@ -16,13 +16,14 @@ from typing import Any, TypeVar, cast
 from toolspeak.errors import McpError, ToolspeakError
 from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.answer import Answering, answer, warning_header
-from toolspeak.gateway.asked import OPTIONAL_TOOLS, hosted_tools_left_out, read_fields, read_request
+from toolspeak.gateway.asked import read_fields, read_request
 from toolspeak.gateway.config import LOOPBACK, Settings
 from toolspeak.gateway.counting import counted
 from toolspeak.gateway.entrance import expect, let_in
 from toolspeak.gateway.failures import Failure, failure_body, failure_of, own_failure
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.generation import first_generation, next_generation
+from toolspeak.gateway.hosted_tools import OPTIONAL_TOOLS, hosted_tools
 from toolspeak.gateway.http import (
     ClientGone,
     Fields,
@@ -286,7 +287,8 @@ class Gateway:
             answering = self._answering(request, asked, route)
             optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
             answering.report.notes += notes
-            answering.report.notes += hosted_tools_left_out(asked, route, request.wire.name, optional)
+            answering.hosted, left_out = hosted_tools(asked, route, request.wire.name, optional, current.tools)
+            answering.report.notes += left_out
             if memory is not None and keeping is not None:
                 answering.memory, answering.keeping = memory, keeping
                 if request.runs:

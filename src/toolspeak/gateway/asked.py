@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from toolspeak.agent.driver import TextDriver, TurnRequest
 from toolspeak.agent.history import paired
 from toolspeak.agent.native import NativeDriver
 from toolspeak.data.messages import JSON, Message, ToolChoice
-from toolspeak.errors import FormatError
 from toolspeak.gateway.config import Bounds
 from toolspeak.gateway.failures import Failure
 from toolspeak.gateway.gate import Note, Rules
@@ -21,17 +19,12 @@ from toolspeak.gateway.options import translated
 from toolspeak.gateway.routing import Route
 from toolspeak.wire.asked import asked_name, asked_object
 from toolspeak.wire.base import OutputSchema, WireFormat, WireRequest
-from toolspeak.wire.openai_responses import OPENAI_RESPONSES
-from toolspeak.wire.reading import shortened, shown
+from toolspeak.wire.reading import shortened
 
 _NATIVE_ONLY = ("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls")
 """Options that speak of an API's own tools: of no use where calls are text."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
-_SEARCHES = ("web_search", "web_search_preview", "tool_search")
-
-OPTIONAL_TOOLS = "x-toolspeak-optional-tools"
-"""The header that names the types of tools without which a client goes on, with commas between them."""
 
 _ANY_OBJECT = OutputSchema("json", {"type": "object"}, strict=False)
 
@@ -101,29 +94,6 @@ def check_counts(asked: WireRequest, bounds: Bounds) -> None:
     for what, name in names:
         if len(name) > bounds.name_chars:
             raise Failure(400, f"{what} has {len(name)} characters; {bounds.name_chars} are allowed", "name_too_long")
-
-
-def hosted_tools_left_out(asked: WireRequest, route: Route, asked_format: str, optional: Collection[str]) -> list[Note]:
-    """What the client is told of tools that its API runs itself (`web_search`): they only pass to an upstream of that
-    API. `optional` are the types without which the client goes on; a search that it offers beside tools of its own, as
-    codex does, is one. Raises FormatError for any other."""
-    if asked_format != OPENAI_RESPONSES.name or (route.wire == asked_format and not route.is_text):
-        return []
-    choice = asked.request.options.get("tool_choice")
-    if choice is not None:
-        kind = cast("Mapping[str, JSON]", choice).get("type") if isinstance(choice, Mapping) else choice
-        raise FormatError(
-            f"tool_choice.type: nobody runs {shown(kind)} here; write auto, or name one of your own tools"
-        )
-    notes: list[Note] = []
-    for tool in cast("list[dict[str, JSON]]", asked.request.options.get("tools", [])):
-        kind = tool["type"]
-        offered = kind in _SEARCHES and asked.request.tools and asked.request.choice.mode != "required"
-        if kind not in optional and not offered:
-            remedy = f"switch it off in the client, or send the header {OPTIONAL_TOOLS}: {kind} to go on without it"
-            raise FormatError(f"tools: nobody runs the tool {shown(kind)} here; {remedy}")
-        notes.append(Note("tool_left_out", f"the model was not told of the tool {shown(kind)}: nobody runs it here"))
-    return notes
 
 
 def _rules(asked: WireRequest, route: Route, choice: ToolChoice, asked_format: str) -> Rules:

@@ -47,6 +47,7 @@ class ToolSettings:
 
     What only reads, and stays on the machine, runs; `approve` are the names, or globs, of others that may (`*`: all).
     One request's tools run in `steps` turns, `calls` calls and `seconds` at most; one call has `timeout` seconds.
+    `web_search` is the tool (`server__tool`) that runs where a request of OpenAI Responses asks for a web search.
     """
 
     file: str
@@ -55,6 +56,7 @@ class ToolSettings:
     calls: int = 64
     seconds: float = 300.0
     timeout: float = 60.0
+    web_search: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ _NOT_RUN = ("rejected", "blocked", "invalid_arguments", "malformed", "skipped", 
 
 @dataclass(slots=True)
 class Running:
-    """What one request's server-side tools have done so far. `changed`: one that does more than read has run."""
+    """What one request's server-side tools have done so far, and the most calls that they may take. `changed`: one that
+    does more than read has run."""
 
     request_id: str
     log_content: bool
@@ -44,6 +45,7 @@ class Running:
     calls: int = 0
     failures: int = 0
     changed: bool = False
+    most_calls: int = 0
     shadowed: tuple[str, ...] = ()
     token: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -64,6 +66,8 @@ class ServerTools:
         self.settings = settings
         self._metrics = metrics
         self._listed = mcp.read_servers(settings.file)
+        self.urls = {server.name: server.url if isinstance(server, mcp.HttpServer) else "" for server in self._listed}
+        """The address of each server, "" for a program."""
         self._servers = mcp.McpServers(self._listed, call_timeout=settings.timeout)
         self._toolset = Toolset()
         self._executor = Executor(self._toolset)
@@ -71,6 +75,16 @@ class ServerTools:
         self._users = 0
         self._closing: asyncio.Task[None] | None = None
         self._retired = False
+
+    @property
+    def search(self) -> str:
+        """The tool that searches the web, "" if there is none."""
+        name = self.settings.web_search
+        return name if name and self._toolset.get(name) is not None else ""
+
+    def origin_of(self, tool: str) -> tuple[str, str] | None:
+        """The server of a tool, and the tool's name there."""
+        return self._servers.origin_of(tool)
 
     def same_as(self, other: ServerTools) -> bool:
         """Whether both run the same servers under the same settings."""
@@ -119,15 +133,16 @@ class ServerTools:
     def begin(self, request_id: str, *, log_content: bool) -> Running:
         """For one request."""
         context = BatchContext(request_id, agent="gateway")
-        return Running(request_id, log_content, context, asyncio.get_running_loop().time() + self.settings.seconds)
+        ends = asyncio.get_running_loop().time() + self.settings.seconds
+        return Running(request_id, log_content, context, ends, most_calls=self.settings.calls)
 
     def exhausted(self, running: Running) -> str:
         """Which limit a request has reached, "" if none."""
         settings = self.settings
         if running.steps >= settings.steps:
             return f"{settings.steps} steps"
-        if running.calls >= settings.calls:
-            return f"{settings.calls} calls"
+        if running.calls >= running.most_calls:
+            return f"{running.most_calls} calls"
         if asyncio.get_running_loop().time() >= running.ends:
             return f"{settings.seconds:g} seconds"
         return ""
@@ -141,7 +156,7 @@ class ServerTools:
             context=running.context,
             approver=approve_none(_REFUSAL),
             deadline=max(0.0, running.ends - asyncio.get_running_loop().time()),
-            max_calls=self.settings.calls - running.calls,
+            max_calls=running.most_calls - running.calls,
         )
         for execution in batch.executions:
             self._tell(execution, running)
@@ -150,7 +165,7 @@ class ServerTools:
     def _tell(self, execution: ToolExecution, running: Running) -> None:
         result, call = execution.result, execution.call
         known = self._toolset.get(result.name)
-        server = self._servers.server_of(result.name) or ""
+        server, _ = self._servers.origin_of(result.name) or ("", "")
         outcome = result.code or result.status
         running.calls += 1
         running.failures += result.status == "failure"
@@ -179,9 +194,12 @@ class ServerTools:
         for pattern in self.settings.approve:
             if not any(fnmatchcase(name, pattern) for name in names):
                 log("approves_no_tool", {"pattern": pattern, "tools": names}, level=logging.WARNING)
+        if self.settings.web_search and not self.search:
+            log("no_web_search", {"tool": self.settings.web_search, "tools": names}, level=logging.WARNING)
 
     def _policy(self, request: ApprovalRequest) -> Decision | None:
-        if any(fnmatchcase(request.tool.name, pattern) for pattern in self.settings.approve):
+        approved = (self.settings.web_search, *self.settings.approve)
+        if any(fnmatchcase(request.tool.name, pattern) for pattern in approved):
             return Decision(True, by="approve_tools")
         return None
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from toolspeak.agent.driver import Driver, TurnRequest
-from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, ReasoningDelta, TextDelta, TurnEnded
-from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, Usage
+from toolspeak.data.deltas import (
+    CallCompleted,
+    CallMalformed,
+    Delta,
+    HostedCallEnded,
+    HostedCallStarted,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
+from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice, ToolResult, Usage
 from toolspeak.dialects import TurnCollector
 from toolspeak.gateway.carried import carrying, restored
 from toolspeak.gateway.estimate import message_size
 from toolspeak.gateway.gate import Note, Rules
+from toolspeak.gateway.hosted_tools import HostedTool, HostedTools
 from toolspeak.gateway.server_tools import Running, ServerTools
 from toolspeak.gateway.turn import Put, Report, play
 from toolspeak.wire.base import WireRequest
@@ -23,26 +33,42 @@ _BETWEEN = "\n\n"
 _NO_CALLS = ToolChoice("none")
 
 
-async def with_tools(tools: ServerTools, asked: WireRequest, running: Running) -> tuple[WireRequest, ToolLoop]:
-    """The request with the server's tools besides the client's, and with what earlier answers of it carry."""
+async def with_tools(
+    tools: ServerTools, asked: WireRequest, running: Running, hosted: HostedTools | None = None
+) -> tuple[WireRequest, ToolLoop]:
+    """The request with the server's tools besides the client's, and with what earlier answers of it carry. A request
+    that names tools of its API that run here (`hosted`) gets those alone. Raises FormatError for one that is not there.
+    """
     request = asked.request
     messages = [message for message in request.messages if isinstance(message, Message)]
     offered, running.shadowed = await tools.offered(request.tools)
-    if request.choice.mode in ("none", "specific"):
+    named: Mapping[str, HostedTool] = {}
+    if hosted is not None:
+        named = hosted.among(offered, tools)
+        offered = tuple(tool for tool in offered if tool.name in named)
+        most = request.options.get("max_tool_calls")  # of the API's own tools
+        if isinstance(most, int):
+            running.most_calls = max(0, min(running.most_calls, most))
+    if hosted is not None and hosted.choice is not None:
+        request = replace(request, choice=hosted.chosen(named))
+    elif request.choice.mode in ("none", "specific"):
         offered = ()  # the client lets no call through, or that of its own tool alone
     names = frozenset(tool.name for tool in offered)
     request = replace(request, messages=restored(messages), tools=(*request.tools, *offered))
-    return replace(asked, request=request), ToolLoop(tools, running, names)
+    return replace(asked, request=request), ToolLoop(tools, running, names, named)
 
 
 @dataclass(slots=True)
 class ToolLoop:
-    """One request's turns. `names` are the server-side tools that the model is offered."""
+    """One request's turns. `names` are the server-side tools that the model is offered, `hosted` those whose calls are
+    items of the answer."""
 
     tools: ServerTools
     running: Running
     names: frozenset[str]
+    hosted: Mapping[str, HostedTool]
     _ran: list[Message] = field(default_factory=list[Message])
+    _items: int = 0
 
     async def play(
         self,
@@ -81,8 +107,14 @@ class ToolLoop:
                 return
             # The model is told what was wrong with a call, and mends it: that is no matter of the client's.
             _add(report, told, [note for note in told.notes if note.code != "malformed_call"])
+            shown = self._shown(mine)
+            await put([begun for begun, _ in shown])
             results = await self.tools.run(mine, self.running)
-            kept = {call.id for call in mine if isinstance(call, ToolCall)}
+            by_call = {result.call_id: result for result in results}
+            await put([_ended(begun, by_call[call.id]) for begun, call in shown])
+            # What a client is not told of it cannot send back: the call that it gets carries it. (The item of a search
+            # has no place for a result.)
+            kept = {call.id for call in mine if isinstance(call, ToolCall) and not self._is_item(call)}
             self._ran += [
                 Message("assistant", tuple(call for call in mine if call.id in kept)),
                 Message("tool", tuple(result for result in results if result.call_id in kept)),
@@ -94,7 +126,22 @@ class ToolLoop:
             if prompt_size is not None:
                 prompt_size = partial(_grown, prompt_size, more)
             request, rules = self._next(request, rules, more, report)
-            said.turn_over()
+            said.turn_over(apart=bool(shown))
+
+    def _is_item(self, call: ToolCall) -> bool:
+        """Whether the call and its result are an item of the answer."""
+        return call.name in self.hosted and self.hosted[call.name].kind == "mcp"
+
+    def _shown(self, calls: Sequence[ToolCall | MalformedCall]) -> list[tuple[HostedCallStarted, ToolCall]]:
+        """The calls that the client sees."""
+        shown: list[tuple[HostedCallStarted, ToolCall]] = []
+        for call in calls:
+            if isinstance(call, ToolCall) and call.name in self.hosted:
+                tool = self.hosted[call.name]
+                begun = HostedCallStarted(self._items, tool.kind, tool.server, tool.name, call.arguments)
+                shown.append((begun, call))
+                self._items += 1
+        return shown
 
     def _next(
         self, request: TurnRequest, rules: Rules, more: Sequence[Message], report: Report
@@ -143,11 +190,12 @@ class _Said:
         self._text = _Voice()
         self._reasoning = _Voice()
 
-    def turn_over(self) -> None:
-        """The next turn goes on with the answer."""
+    def turn_over(self, *, apart: bool) -> None:
+        """The next turn goes on with the answer; `apart`: behind an item of its own, which parts the two."""
         self._waiting = ""
-        self._text.turn_over()
-        self._reasoning.turn_over()
+        for voice in (self._text, self._reasoning):
+            voice.spoke = voice.spoke and not apart
+            voice.behind = voice.spoke
 
     async def put(self, deltas: Sequence[Delta]) -> None:
         leaving: list[Delta] = []
@@ -181,9 +229,6 @@ class _Voice:
 
     spoke: bool = False
     behind: bool = False
-
-    def turn_over(self) -> None:
-        self.behind = self.spoke
 
     def opened(self, text: str, waiting: str) -> str:
         """The text, parted from what an earlier turn said if it is the first of its own."""
@@ -236,6 +281,10 @@ class _Turn:
     def has_others(self, names: frozenset[str]) -> bool:
         """Whether the client has a call to answer."""
         return any(isinstance(call, CallCompleted) and call.name not in names for call in self.calls)
+
+
+def _ended(begun: HostedCallStarted, result: ToolResult) -> HostedCallEnded:
+    return HostedCallEnded(begun.index, result.text, result.status == "failure")
 
 
 def _grown(size: Callable[[], int], more: Sequence[Message]) -> int:

@@ -47,7 +47,7 @@ class McpServers:
         self._call_timeout = call_timeout
         self._tools = Toolset()
         self._left_out: tuple[LeftOut, ...] = ()
-        self._servers_of: Mapping[str, str] = MappingProxyType({})
+        self._origins: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
     @classmethod
     def from_file(
@@ -77,9 +77,9 @@ class McpServers:
         """The tools that cannot be offered, and why."""
         return self._left_out
 
-    def server_of(self, tool: str) -> str | None:
-        """The name of the server that has the tool of this name."""
-        return self._servers_of.get(tool)
+    def origin_of(self, tool: str) -> tuple[str, str] | None:
+        """The name of the server that has the tool of this name, and the tool's name there."""
+        return self._origins.get(tool)
 
     async def refresh(self) -> bool:
         """Takes up what servers said of changed tools; whether `tools` are others now. To be called between runs: an
@@ -119,7 +119,7 @@ class McpServers:
     def _list(self) -> None:
         tools: dict[str, Tool] = {}
         left_out: list[LeftOut] = []
-        servers: dict[str, str] = {}
+        origins: dict[str, tuple[str, str]] = {}
         for connection in self._connections:
             server = connection.server.name
             left_out += [LeftOut(server, tool, reason) for tool, reason in connection.unreadable.items()]
@@ -129,5 +129,5 @@ class McpServers:
                 if isinstance(made, LeftOut):
                     left_out.append(made)
                 else:
-                    tools[name], servers[name] = made, server
-        self._tools, self._left_out, self._servers_of = Toolset(tools.values()), tuple(left_out), servers
+                    tools[name], origins[name] = made, (server, listed.name)
+        self._tools, self._left_out, self._origins = Toolset(tools.values()), tuple(left_out), origins

@@ -28,7 +28,7 @@ from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.fragments import read_arguments
 from toolspeak.wire.media import file_of, image_of
 from toolspeak.wire.openai_responses_stream import NAME
-from toolspeak.wire.openai_responses_tools import INPUT, decode_choice, decode_tools, joined_name
+from toolspeak.wire.openai_responses_tools import INPUT, decode_choice, decode_tools, hosted_result, joined_name
 
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
@@ -112,6 +112,10 @@ class _Conversation:
                 self._join("tool", self._result(item, place))
             case "reasoning":
                 self._join("assistant", _reasoning(item, self._model, place))
+            case "mcp_call":
+                self._hosted_call(item, place)
+            case "mcp_list_tools" | "web_search_call":
+                pass  # says nothing that the model reads: the results of a search are not in its item
             case "item_reference":
                 raise FormatError(f"{place}: items are not kept here: send the item itself, with store: false")
             case _:
@@ -169,6 +173,22 @@ class _Conversation:
         arguments = {INPUT: asked_text(item.get("input"), f"{place}.input")}
         own_id = self._calls.own_id(given)
         self._join_call(given, ToolCall(own_id, name, arguments, given or None, (), self._opaque(item)))
+
+    def _hosted_call(self, item: dict[str, JSON], place: str) -> None:
+        """A call that the server of an earlier answer ran, and its result."""
+        name = joined_name(item.get("server_label"), asked_name(item.get("name"), f"{place}.name"))
+        raw = asked_text(item.get("arguments"), f"{place}.arguments")
+        arguments, notes, reason = read_arguments(raw)
+        given = optional_text(item.get("id"), f"{place}.id")
+        own_id = self._calls.own_id(given)
+        if arguments is None:
+            self._join_call(given, MalformedCall(own_id, raw, "invalid_arguments", reason, name))
+        else:
+            self._join_call(given, ToolCall(own_id, name, arguments, given or None, notes))
+        self._calls.answered(given)
+        text, failed = hosted_result(item)
+        status, code = ("failure", "exception") if failed else ("success", None)
+        self._join("tool", ToolResult(own_id, name, status, (TextPart(text),), code))
 
     def _opaque(self, item: dict[str, JSON]) -> Opaque | None:
         return Opaque(NAME, self._model, {"id": item["id"]}) if item.get("id") else None

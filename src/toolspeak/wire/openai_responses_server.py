@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from toolspeak.data.deltas import (
     ArgumentsDelta,
@@ -14,6 +14,8 @@ from toolspeak.data.deltas import (
     CallMalformed,
     CallStarted,
     Delta,
+    HostedCallEnded,
+    HostedCallStarted,
     PartEnded,
     ReasoningDelta,
     TextDelta,
@@ -24,7 +26,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import Frame
 from toolspeak.wire.fragments import read_arguments
 from toolspeak.wire.openai_responses_stream import NAME
-from toolspeak.wire.openai_responses_tools import is_freeform, named, text_input
+from toolspeak.wire.openai_responses_tools import is_freeform, named, search_query, text_input
 
 INCOMPLETE: Mapping[FinishReason, str] = {
     "length": "max_output_tokens",
@@ -80,14 +82,25 @@ _SAID: Mapping[str, str] = {"message": "output_text", "reasoning": "reasoning_te
 _LOGPROBS: Mapping[str, dict[str, JSON]] = {"message": {"logprobs": []}, "reasoning": {}}
 
 
+_Kind: TypeAlias = Literal["message", "reasoning", "function_call", "custom_tool_call", "mcp_call", "web_search_call"]
+_ID_PREFIXES: Mapping[_Kind, str] = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "custom_tool_call": "ctc",
+    "mcp_call": "mcp",
+    "web_search_call": "ws",
+}
+
+
 @dataclass(slots=True)
 class _Item:
     """An output item while it is written. `pieces` are its text, or its arguments."""
 
-    kind: Literal["message", "reasoning", "function_call", "custom_tool_call"]
+    kind: _Kind
     index: int
     id: str
-    about: Mapping[str, JSON] = field(default_factory=dict[str, JSON])  # how a call names its tool
+    about: Mapping[str, JSON] = field(default_factory=dict[str, JSON])  # how a call names its tool; all of a hosted one
     call_id: str = ""
     pieces: list[str] = field(default_factory=list[str])
 
@@ -106,6 +119,7 @@ class ResponseEncoder:
         self._begun = False
         self._open: _Item | None = None  # text or reasoning
         self._calls: dict[int, _Item] = {}
+        self._hosted: dict[int, _Item] = {}
         self._call_ids: set[str] = set()
         self._output: dict[int, JSON] = {}
         self._opened = 0
@@ -128,6 +142,10 @@ class ResponseEncoder:
                 return self._spoil_call(index, reason) if index in self._calls else self._say("message", raw)
             case CallIgnored(index, reason):
                 return self._spoil_call(index, reason) if index in self._calls else []
+            case HostedCallStarted():
+                return self._start_hosted(delta)
+            case HostedCallEnded(index, text, failed):
+                return self._end_hosted(self._hosted.pop(index), text, failed=failed)
             case TurnEnded(finish, usage):
                 return self._end(finish, usage)
             case _:
@@ -163,15 +181,10 @@ class ResponseEncoder:
             self._event("response.content_part.added", item, content_index=0, part=part),
         ]
 
-    def _new(
-        self,
-        kind: Literal["message", "reasoning", "function_call", "custom_tool_call"],
-        item_id: str | None = None,
-    ) -> _Item:
-        prefix = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}[kind]
+    def _new(self, kind: _Kind, item_id: str | None = None) -> _Item:
         index = self._opened
         self._opened += 1
-        return _Item(kind, index, item_id or f"{prefix}_{self._suffix}_{index}")
+        return _Item(kind, index, item_id or f"{_ID_PREFIXES[kind]}_{self._suffix}_{index}")
 
     def _end_part(self, kind: Literal["message", "reasoning"], opaque: Opaque | None) -> list[Frame]:
         kept = _own(opaque)
@@ -249,6 +262,42 @@ class ResponseEncoder:
             self._event("response.output_item.done", item, item=done),
         ]
 
+    # --- calls that run here -------------------------------------------------------------------------------------
+
+    def _start_hosted(self, call: HostedCallStarted) -> list[Frame]:
+        frames = [*self._begin(), *self._close_open("completed")]
+        kind: _Kind = "mcp_call" if call.kind == "mcp" else "web_search_call"
+        item = self._hosted[call.index] = self._new(kind)
+        arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+        if kind == "mcp_call":
+            item.about = {"server_label": call.server, "name": call.name, "arguments": arguments}
+        else:
+            item.about = {"action": {"type": "search", "query": search_query(call.arguments)}}
+        begun = _hosted_call(item, "in_progress", None, None)
+        if kind == "mcp_call":
+            begun["arguments"] = ""
+        frames += [
+            self._event("response.output_item.added", item, item=begun),
+            self._event(f"response.{kind}.in_progress", item),
+        ]
+        if kind == "web_search_call":
+            return [*frames, self._event("response.web_search_call.searching", item)]
+        return [
+            *frames,
+            self._event("response.mcp_call_arguments.delta", item, delta=arguments),
+            self._event("response.mcp_call_arguments.done", item, arguments=arguments),
+        ]
+
+    def _end_hosted(self, item: _Item, text: str, *, failed: bool) -> list[Frame]:
+        error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]} if failed else None
+        done = _hosted_call(item, "failed" if failed else "completed", None if failed else text, error)
+        self._output[item.index] = done
+        outcome = "failed" if failed and item.kind == "mcp_call" else "completed"  # a search has no event for the other
+        return [
+            self._event(f"response.{item.kind}.{outcome}", item),
+            self._event("response.output_item.done", item, item=done),
+        ]
+
     # --- the response --------------------------------------------------------------------------------------------
 
     def _begin(self) -> list[Frame]:
@@ -261,6 +310,10 @@ class ResponseEncoder:
         frames = self._close_open(status)
         for index in [*self._calls]:
             frames += self._spoil_call(index, "the turn ended in the middle of the call")
+        for item in self._hosted.values():
+            done = self._output[item.index] = _hosted_call(item, "incomplete", None, None)
+            frames.append(self._event("response.output_item.done", item, item=done))
+        self._hosted.clear()
         return frames
 
     def _end(self, finish: FinishReason, usage: Usage) -> list[Frame]:
@@ -331,6 +384,11 @@ def _reasoning(item: _Item, kept: Mapping[str, JSON]) -> dict[str, JSON]:
     secret = {"encrypted_content": kept["encrypted_content"]} if kept.get("encrypted_content") else {}
     content = [{"type": "reasoning_text", "text": "".join(item.pieces)}] if item.pieces else []
     return {"type": "reasoning", "id": item.id, "summary": [], "content": content, **secret}
+
+
+def _hosted_call(item: _Item, status: str, output: str | None, error: JSON) -> dict[str, JSON]:
+    result = {"output": output, "error": error, "approval_request_id": None} if item.kind == "mcp_call" else {}
+    return {"type": item.kind, "id": item.id, "status": status, **item.about, **result}
 
 
 def _call(item: _Item, status: str) -> dict[str, JSON]:

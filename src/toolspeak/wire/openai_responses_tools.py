@@ -97,6 +97,26 @@ def within_json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
+def search_query(arguments: Mapping[str, JSON]) -> str:
+    """What a web search looks for: its `query`, or the first text, for tools name it as they like."""
+    query = arguments.get("query")
+    texts = [query, *arguments.values()]
+    return next((text for text in texts if isinstance(text, str)), "")
+
+
+def hosted_result(item: Mapping[str, JSON]) -> tuple[str, bool]:
+    """The text of an `mcp_call`'s result, and whether it failed."""
+    error, output = item.get("error"), item.get("output")
+    if not error:
+        return (output if isinstance(output, str) else ""), False
+    if isinstance(error, str):
+        return error, True
+    content: Any = cast("dict[str, Any]", error).get("content") if isinstance(error, dict) else None
+    parts = cast("list[Any]", content) if isinstance(content, list) else []
+    texts = [cast("dict[str, Any]", part).get("text") for part in parts if isinstance(part, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str)) or json.dumps(error, ensure_ascii=False), True
+
+
 def decode_tools(given: JSON) -> tuple[list[ToolSpec], list[JSON]]:
     """The tools that the client runs, and those that the API runs itself (`web_search`)."""
     specs: list[ToolSpec] = []
