@@ -99,8 +99,8 @@ class ResponseStore(ABC):
     async def aclose(self) -> None: ...
 
     async def open(self) -> None:
-        """Makes the tables, if they are not there."""
-        await self._do(_nothing)
+        """Makes the tables, if they are not there, however long that takes."""
+        await self._at_once(_nothing)
 
     async def add(self, response: StoredResponse, kept: Kept) -> None:
         """Keeps a response, and those that it goes on from as long; removes what is too old or too much."""
