@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import uvicorn
-from loopback_server import STREAM_HEAD, Answer, Server, chunked, event, says
+from loopback_server import STREAM_HEAD, Answer, Server, chunked, event, says, whole
 
 from toolspeak.data.messages import Message, Part, TextPart, ToolCall
 from toolspeak.data.tools import ToolSpec
@@ -102,10 +102,14 @@ def texts(*pieces: str, finish: str = "stop", usage: bool = True) -> list[bytes]
 
 
 def in_turn(*turns: Iterable[bytes], cut: int = 0) -> Answer:
-    """Gives the turns one after the other, whoever asks; the bytes cut into pieces of `cut`, whatever stands there."""
+    """Gives the turns one after the other, whoever asks; the bytes cut into pieces of `cut`, whatever stands there. A
+    GET is a 404: such a server says nothing of its models."""
     left = [list(turn) for turn in turns]
 
     async def answer(exchange: Any) -> None:
+        if exchange.request_line.startswith("GET "):
+            await whole("404 Not Found", b"")(exchange)
+            return
         sent = left.pop(0)
         if cut:
             joined = b"".join(sent)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from loopback_server import serve
+from loopback_server import serve, whole
 from serving import at, gateway, in_turn, texts
 
 from toolspeak.cli.serve import serve as serve_command
@@ -302,6 +303,24 @@ def test_models_are_listed():
                 return [row["id"] for row in whole["data"]], one["id"], ready.status_code
 
     assert asyncio.run(run()) == (["coder", "one", "llama3", "llama4"], "llama3", 200)
+
+
+def test_what_an_upstream_says_of_a_model_stays():
+    row = {"id": "real", "object": "model", "created": 7, "owned_by": "vllm", "root": "real", "max_model_len": 4096}
+    said = {"data": [{**row, "meta": {"n_ctx_train": 8192, "x": [1]}}, {"id": "big", "context_length": 9}]}
+
+    async def run():
+        async with serve(whole("200 OK", json.dumps(said).encode())) as server:
+            lost = Upstream(url="http://127.0.0.1:9/v1", names=("lost",))
+            async with gateway(at(server, names=("mine",), model="real"), at(server, names=("b*",)), lost) as served:
+                return (await served.client.get("/v1/models")).json(), (
+                    await served.client.get("/v1/models/mine")
+                ).json()
+
+    listed, one = asyncio.run(run())
+    here = {"object": "model", "created": 0, "owned_by": "toolspeak"}
+    assert one == {**row, "id": "mine", "root": "mine", "meta": {"n_ctx_train": 8192, "x": [1]}}
+    assert listed["data"] == [one, {**here, "id": "lost"}, {**here, "id": "big", "context_length": 9}]
 
 
 TRANSLATIONS = [

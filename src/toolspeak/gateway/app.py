@@ -38,11 +38,12 @@ from toolspeak.gateway.kept import answer_about, begin_background
 from toolspeak.gateway.logs import REQUEST_ID, log
 from toolspeak.gateway.memory import PATH, ResponseMemory
 from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
-from toolspeak.gateway.models import listed_models
+from toolspeak.gateway.models import answer_models
+from toolspeak.gateway.passing import KINDS, PASSED, pass_on, read_passed
 from toolspeak.gateway.readiness import OPEN, Readiness
 from toolspeak.gateway.relay import checked_fields, is_relayed, passing_headers, relay
 from toolspeak.gateway.request import Request
-from toolspeak.gateway.routing import Route, UnknownModel
+from toolspeak.gateway.routing import Route, sole_model
 from toolspeak.gateway.server_tools import ServerTools
 from toolspeak.gateway.sse import json_bytes, with_notes
 from toolspeak.gateway.tool_loop import with_tools
@@ -50,7 +51,7 @@ from toolspeak.gateway.toolsets import KnownTools
 from toolspeak.gateway.trace import carry_trace
 from toolspeak.providers.http import REQUEST_SENT
 from toolspeak.wire.anthropic import ANTHROPIC
-from toolspeak.wire.base import WireFormat, WireRequest
+from toolspeak.wire.base import ModelRequest, WireFormat, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
@@ -75,7 +76,7 @@ _LARGE_BYTES = 256 * 1024
 _DECODING = 2
 """Large bodies that are read at the same time: each takes several times its size."""
 
-_ASKING = frozenset((*FORMATS, COUNT_TOKENS))
+_ASKING = frozenset((*FORMATS, COUNT_TOKENS, *PASSED))
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 
 
@@ -188,16 +189,19 @@ class Gateway:
         elif path == COUNT_TOKENS:
             expect(method, "POST")
             await self._count_tokens(request)
+        elif path in PASSED:
+            expect(method, "POST")
+            await self._pass_on(request)
         elif path == "/v1/models" or path.startswith("/v1/models/"):
             expect(method, "GET")
-            await self._models(request, path.removeprefix("/v1/models").removeprefix("/"))
+            await answer_models(request, path.removeprefix("/v1/models").removeprefix("/"))
         elif path == "/metrics":
             expect(method, "GET")
             if request.key is not None and not request.key.metrics:
                 raise Failure(403, "this key may not read /metrics: its table [[key]] has no metrics = true", "metrics")
             await request.respond(200, self.metrics.text(), content_type=CONTENT_TYPE.encode())
         else:
-            known = ", ".join([*FORMATS, COUNT_TOKENS, "/v1/models", "/healthz", "/readyz", "/metrics"])
+            known = ", ".join([*FORMATS, COUNT_TOKENS, *PASSED, "/v1/models", "/healthz", "/readyz", "/metrics"])
             raise Failure(404, f"there is nothing at {path}; known: {known}", "not_found")
 
     # --- endpoints ---------------------------------------------------------------------------------------------
@@ -212,7 +216,7 @@ class Gateway:
             raise Failure(503, "the gateway is being stopped: ask another one, or again soon", "gateway_draining", 1)
         kind = header(request.scope, b"content-type").partition(";")[0].strip().lower()
         if kind not in kinds:  # what a form of any web page may send without asking is not JSON
-            raise Failure(415, "send the request as JSON: content-type: application/json", "content_type")
+            raise Failure(415, f"send the request as {kinds[0]}: the header content-type has to say so", "content_type")
         async with self.admission.place():
             self.metrics.show_load(self.admission.active, self.admission.queued)
             yield
@@ -256,6 +260,18 @@ class Gateway:
                 request.model, request.stream = cast("str", fields["model"]), fields.get("stream") is True
             async with self._routed(request) as route:
                 yield fields, route
+
+    async def _pass_on(self, request: Request) -> None:
+        """An endpoint of the server's own."""
+        kind = header(request.scope, b"content-type")
+        async with self._placed(request, KINDS[request.path]):
+            read = partial(read_passed, request.path, kind, await self._body(request), request.current.settings.bounds)
+            passed = await self._apart(request, read)
+            request.model, request.stream = passed.model or sole_model(self.current.settings), passed.stream
+            async with self._routed(request) as route:
+                asked = WireRequest(ModelRequest(()), request.model, passed.stream, True)
+                answering = self._answering(request, asked, route)
+                await self._answered(request, answering, pass_on(answering, passed, request.path, kind))
 
     async def _apart(self, request: Request, read: Callable[[], T]) -> T:
         """What `read` gives; of a large body in a thread."""
@@ -341,17 +357,6 @@ class Gateway:
         if answering.failure is not None:
             self.metrics.broken.labels(*labels, answering.failure.code).inc()
         self.metrics.count_turn(labels[1], answering.route.dialect, answering.report)
-
-    async def _models(self, request: Request, wanted: str) -> None:
-        names = filter(request.allows, await listed_models(request.current.router))
-        rows = [{"id": name, "object": "model", "created": 0, "owned_by": "toolspeak"} for name in names]
-        if not wanted:
-            await request.respond(200, json_bytes({"object": "list", "data": rows}))
-            return
-        found = [row for row in rows if row["id"] == wanted]
-        if not found:
-            raise UnknownModel(f"there is no model {wanted!r}; GET /v1/models lists them")
-        await request.respond(200, json_bytes(found[0]))
 
     # --- what is told of it ------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Container
 
 from toolspeak.gateway.failures import Failure
+from toolspeak.gateway.forms import FORM
 from toolspeak.gateway.http import header
 from toolspeak.gateway.keys import admitted
 from toolspeak.gateway.request import Request
@@ -36,6 +37,9 @@ def let_in(request: Request, hosts: Container[str]) -> None:
         raise Failure(
             403, "the gateway has no API keys, so it answers this machine only: call it by its address", "host"
         )
+    elif header(request.scope, b"origin") and header(request.scope, b"content-type").lower().startswith(FORM):
+        # Browsers send forms of any page without asking first.
+        raise Failure(403, "the gateway has no API keys, so it takes no form of a web page: give it one", "origin")
 
 
 def expect(method: str, wanted: str) -> None:

@@ -3,33 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ToolspeakError
-from toolspeak.gateway.routing import Router
-from toolspeak.gateway.upstream import Upstream
+from toolspeak.gateway.request import Request
+from toolspeak.gateway.routing import Router, UnknownModel
+from toolspeak.gateway.sse import json_bytes
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.base import Provider
 
 PROBE_SECONDS = 5.0
 
 
-async def listed_models(router: Router) -> Sequence[str]:
-    """The names that are configured, and what the upstreams of globs list themselves, as far as they say."""
-    names = dict.fromkeys(router.names)
-    asked: list[tuple[Upstream, Provider]] = []
+async def answer_models(request: Request, wanted: str) -> None:
+    """Answers `GET /v1/models`, or with one model of this name. Raises UnknownModel."""
+    rows = [row for row in await listed_models(request.current.router) if request.allows(cast("str", row["id"]))]
+    if not wanted:
+        await request.respond(200, json_bytes({"object": "list", "data": rows}))
+        return
+    found = [row for row in rows if row["id"] == wanted]
+    if not found:
+        raise UnknownModel(f"there is no model {wanted!r}; GET /v1/models lists them")
+    await request.respond(200, json_bytes(found[0]))
+
+
+async def listed_models(router: Router) -> list[dict[str, JSON]]:
+    """The names that are configured, and what the upstreams of globs list themselves, each with what its upstream says
+    of it."""
+    found: dict[str, Mapping[str, JSON]] = {name: {} for name in router.names}
     with router.probes() as probes:
-        for upstream, provider in probes:
-            if not upstream.model and len(upstream.exact) != len(upstream.names):
-                asked.append((upstream, provider))
-            elif not upstream.exact:  # it answers to any name: this is its own
-                names.setdefault(upstream.model)
-        answers = await asyncio.gather(*(probe(provider) for _, provider in asked))
-    for (upstream, _), (rows, _) in zip(asked, answers, strict=True):
-        names.update((name, None) for name in rows or () if upstream.serves(name))
-    return list(names)
+        upstreams = [upstream for upstream, _ in probes]
+        answers = await asyncio.gather(*(probe(provider) for _, provider in probes))
+    for upstream, (rows, _) in zip(upstreams, answers, strict=True):
+        said = rows or {}
+        for name in upstream.exact:
+            found[name] = said.get(upstream.model or name) or found[name]
+        if upstream.model and not upstream.exact:  # it answers to any name: this is its own
+            found.setdefault(upstream.model, said.get(upstream.model, {}))
+        elif not upstream.model and len(upstream.exact) != len(upstream.names):
+            for name, row in said.items():
+                if upstream.serves(name):
+                    found.setdefault(name, row)
+    return [_row(name, row) for name, row in found.items()]
+
+
+def _row(name: str, said: Mapping[str, JSON]) -> dict[str, JSON]:
+    """What a client reads of a model under its name here."""
+    theirs = said.get("id") or said.get("name")
+    told = {field: name if value == theirs else value for field, value in said.items()}
+    return {"object": "model", "created": 0, "owned_by": "toolspeak", **told, "id": name}
 
 
 async def probe(provider: Provider, *, checks_key: bool = False) -> tuple[Mapping[str, Mapping[str, Any]] | None, str]:

@@ -12,7 +12,7 @@ from typing import Any
 from toolspeak.agent.choose import choose_driver
 from toolspeak.agent.driver import TextDriver
 from toolspeak.agent.native import NativeDriver
-from toolspeak.errors import UsageError, suggest
+from toolspeak.errors import FormatError, UsageError, suggest
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.upstream import Upstream
 from toolspeak.providers import get_provider
@@ -178,6 +178,14 @@ class Router:
         for kept in self._kept.values():
             await kept.route.provider.aclose()
         await asyncio.gather(*self._closing)
+
+
+def sole_model(settings: Settings) -> str:
+    """What a request asks for that names no model: the one that there is. Raises FormatError where there are more."""
+    names = [name for upstream in settings.upstreams for name in upstream.names]
+    if len(names) != 1:
+        raise FormatError("model: missing; several are served here, so the request has to name one")
+    return names[0]
 
 
 def _made(upstream: Upstream, model: str, environ: Mapping[str, str], grace: float) -> Route:

@@ -13,6 +13,8 @@ from toolspeak.gateway.sse import PING
 MOST_WAITING = 64 * 1024
 """Bytes that may wait to leave before whoever writes has to."""
 
+EVENTS = "text/event-stream"
+
 ALONE_SECONDS = 0.002
 """A piece that comes so long behind the last one leaves by itself."""
 
@@ -25,7 +27,9 @@ class EventStream:
     most do, is sent by its writer, which saves a turn of the event loop.
     """
 
-    def __init__(self, send: Send, headers: Headers) -> None:
+    def __init__(self, send: Send, headers: Headers, kind: str | None = EVENTS) -> None:
+        self.kind = kind
+        """The content type; None while it is not known. A stream of others than events says nothing in a silence."""
         self.begun: float | None = None
         """When the first event was written (the event loop's time)."""
         self.chunks = 0
@@ -103,7 +107,7 @@ class EventStream:
         if self._sending is not None:
             if now - self._sending > stall:
                 raise ClientGone
-        elif now - self._sent >= silence:
+        elif self.kind == EVENTS and now - self._sent >= silence:
             await self.write(PING)
 
     def _wake(self) -> None:
@@ -139,8 +143,9 @@ class EventStream:
             self._room = None
 
     def _head(self) -> Headers:
+        kind = "text/event-stream; charset=utf-8" if self.kind == EVENTS else self.kind or ""
         return [
-            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"content-type", kind.encode("latin-1")),
             (b"cache-control", b"no-cache"),
             (b"x-accel-buffering", b"no"),  # nginx would hold events back
             *self._headers,
