@@ -154,6 +154,37 @@ def test_what_cannot_answer_is_told_with_its_remedy(tmp_path: Path):
     assert out.splitlines()[-1].endswith("with 1 API keys.")
 
 
+def test_each_of_several_upstreams_is_told_and_a_model_is_broken_if_none_answers(tmp_path: Path):
+    async def run() -> tuple[int, str, str]:
+        async with serve(answer) as server, serve(refuse) as locked:
+            config = tmp_path / "gateway.toml"
+            dead = "http://127.0.0.1:1/v1"
+            config.write_text(
+                f"""
+                [[model]]
+                name = "{VLLM_MODEL}"
+                upstreams = ["{dead}", "{server.base_url}"]
+                [[model]]
+                name = "google/*"
+                upstreams = ["{dead}", "{server.base_url}"]
+                [[model]]
+                name = "broken"
+                upstreams = ["{dead}", "{locked.base_url}"]
+                """,
+                "utf-8",
+            )
+            return await checked(config)
+
+    code, out, err = asyncio.run(run())
+    assert code == 1, out + err
+    spared = [line for line in out.splitlines() if "(another upstream of the model answers)" in line]
+    assert len(spared) == 2
+    assert all("127.0.0.1:1/v1" in line for line in spared)
+    assert out.count("broken → openai:broken at") == 2
+    assert "wrong key" in out
+    assert "1 of " in out.splitlines()[-1]
+
+
 def test_a_wrong_configuration_is_an_error_as_without_the_check(tmp_path: Path):
     config = tmp_path / "gateway.toml"
     config.write_text('[[model]]\nname = "a"\nupstream = "ollama"\ndialect = "hermess"\n', "utf-8")

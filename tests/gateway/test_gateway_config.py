@@ -18,7 +18,7 @@ from toolspeak.errors import ProviderError, UsageError
 from toolspeak.gateway.config import Bounds, Settings, checked, read_config, with_server
 from toolspeak.gateway.keys import digest, keys_of, read_keys, unnamed
 from toolspeak.gateway.options import translated
-from toolspeak.gateway.routing import MAX_MODELS, Route, Router, UnknownModel
+from toolspeak.gateway.routing import MAX_MODELS, Route, Router, Routes, UnknownModel
 from toolspeak.gateway.upstream import Upstream, upstream_of
 from toolspeak.providers.http import Timeouts
 from toolspeak.wire.base import ModelRequest
@@ -203,8 +203,8 @@ def test_which_upstream_serves_a_model():
     router = Router(Settings(rows), {"KEY": "sk-ant-0123456789"})
     routes: dict[str, Route] = {}
     for name in ("big", "bag-1", "boo", "big-exact"):
-        with router.route(name) as routes[name]:
-            pass
+        with router.routes(name) as found:
+            (routes[name],) = found.routes
     assert {name: route.provider.name for name, route in routes.items()} == {
         "big": "openai:real",
         "bag-1": "openai:real",
@@ -212,9 +212,9 @@ def test_which_upstream_serves_a_model():
         "big-exact": "openai:big-exact",
     }
     assert [route.wire for route in routes.values()] == ["openai-chat", "openai-chat", "anthropic", "openai-chat"]
-    with router.route("big") as again:
-        assert again is routes["big"]
-    with pytest.raises(UnknownModel, match=r"'ig'\. Did you mean 'big'"), router.route("ig"):
+    with router.routes("big") as again:
+        assert again.routes[0] is routes["big"]
+    with pytest.raises(UnknownModel, match=r"'ig'\. Did you mean 'big'"), router.routes("ig"):
         pass
 
 
@@ -222,29 +222,29 @@ def test_a_model_that_nobody_asked_for_of_late_is_forgotten_once_its_last_turn_i
     closed = UsageError, "this provider was closed"
     gone = ProviderError, "Start the server"
 
-    async def asked(route: Route, expected: tuple[type[Exception], str]) -> None:
+    async def asked(routes: Routes, expected: tuple[type[Exception], str]) -> None:
         with pytest.raises(expected[0], match=expected[1]):
-            async for _ in route.provider.stream(ModelRequest([Message.user("Hi.")])):
+            async for _ in routes.routes[0].provider.stream(ModelRequest([Message.user("Hi.")])):
                 pass
 
     async def run() -> None:
         rows = Upstream(("*",), url="http://127.0.0.1:9/v1", retries=0), Upstream(("own",), url="http://127.0.0.1:9/v1")
         router = Router(Settings(rows), {})
-        with router.route("own") as own, router.route("idle") as idle:
+        with router.routes("own") as own, router.routes("idle") as idle:
             pass
-        with router.route("busy") as busy:
+        with router.routes("busy") as busy:
             for i in range(MAX_MODELS - 1):
-                with router.route(f"other-{i}"), router.route("kept") as kept:
+                with router.routes(f"other-{i}"), router.routes("kept") as kept:
                     pass
             await asyncio.sleep(0)
             await asked(idle, closed)
             await asked(busy, gone)
-            with router.route("busy") as again:
+            with router.routes("busy") as again:
                 assert again is not busy
         await asyncio.sleep(0)
         await asked(busy, closed)
         await asked(own, gone)
-        with router.route("kept") as again:
+        with router.routes("kept") as again:
             assert again is kept
         await router.aclose()
         await asked(again, closed)

@@ -18,8 +18,9 @@ from toolspeak.data.deltas import Delta, TextDelta
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.dialects import get_dialect
 from toolspeak.gateway.app import Gateway
+from toolspeak.gateway.balance import Pool
 from toolspeak.gateway.config import Settings
-from toolspeak.gateway.routing import Route
+from toolspeak.gateway.routing import Route, Routes
 from toolspeak.gateway.upstream import Upstream
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
@@ -47,6 +48,10 @@ class FaultyProvider:
         pass
 
 
+async def _no_problem(_number: int) -> str:
+    return ""
+
+
 class OneRoute:
     names = ("m",)
 
@@ -54,8 +59,8 @@ class OneRoute:
         self._route = route
 
     @contextmanager
-    def route(self, _model: str, _allows: object) -> Generator[Route]:
-        yield self._route
+    def routes(self, _model: str, _allows: object) -> Generator[Routes]:
+        yield Routes(Pool("m", ["u"], "round_robin", 0, 5.0, _no_problem), [self._route])
 
     async def aclose(self) -> None:
         pass

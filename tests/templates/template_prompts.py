@@ -78,8 +78,8 @@ def through_the_gateway(model: str, case: Case, tool_role: bool) -> list[dict[st
     async def ask() -> list[dict[str, str]]:
         router = Router(Settings((upstream,)), {})
         try:
-            with router.route("any") as route:
-                driver, request, _ = turn_of(OPENAI_CHAT.decode_request(body), route, "openai-chat")
+            with router.routes("any") as found:
+                driver, request, _ = turn_of(OPENAI_CHAT.decode_request(body), found.routes[0], "openai-chat")
                 assert isinstance(driver, TextDriver)
                 return OPENAI_CHAT.encode_request(driver.asked(request), model=model, stream=True)["messages"]
         finally:

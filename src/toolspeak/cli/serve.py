@@ -140,7 +140,8 @@ def _check(settings: Settings) -> None:
     for finding in findings:
         click.echo(f"{finding.model} → {finding.upstream}")
         for problem in finding.problems:
-            click.echo(f"  problem   {problem}")
+            spared = " (another upstream of the model answers)" if finding.is_spared else ""
+            click.echo(f"  problem   {problem}{spared}")
         for warning in finding.warnings:
             click.echo(f"  warning   {warning}")
         for name in ("calls", "prompt", "required", "window"):
@@ -148,8 +149,9 @@ def _check(settings: Settings) -> None:
                 click.echo(f"  {name:<9} {sentence}")
     keys = f"{len(settings.keys)} API keys" if settings.keys else "no API keys"
     where = f"http://{settings.host}:{settings.port}"
-    broken = [finding for finding in findings if finding.problems]
-    state = f"{len(broken)} of {len(findings)} cannot be asked" if broken else f"{len(findings)} can be asked"
+    models = {finding.model for finding in findings if not finding.is_spared}
+    broken = {finding.model for finding in findings if finding.problems and not finding.is_spared}
+    state = f"{len(broken)} of {len(models)} cannot be asked" if broken else f"{len(models)} can be asked"
     click.echo(f"models: {state}. It would serve at {where} with {keys}.")
     if broken:
         raise SystemExit(1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from toolspeak.data.deltas import Delta, TurnEnded
@@ -20,7 +20,7 @@ from toolspeak.gateway.gate import Note
 from toolspeak.gateway.hosted_tools import HostedTools
 from toolspeak.gateway.http import Headers, Receive, Send, send_whole
 from toolspeak.gateway.memory import Keeping, ResponseMemory
-from toolspeak.gateway.routing import Route
+from toolspeak.gateway.routing import Route, Routes
 from toolspeak.gateway.server_tools import Running, ServerTools
 from toolspeak.gateway.sse import event, json_bytes, noted, with_notes
 from toolspeak.gateway.streaming import EventStream, watched
@@ -37,11 +37,13 @@ _PREFIXES = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic
 @dataclass(slots=True)
 class Answering:
     """What is needed for an answer, and what is known of it: `status`, `first_byte` (seconds), `chunks`, the
-    `failure` that ended its stream, and `said`: what left, where the log is to hold it."""
+    `failure` that ended its stream, and `said`: what left, where the log is to hold it. `route` is the last that was
+    asked, `failed` are the upstreams that did not answer, with the errors' codes.
+    `prefix` stands for what the request begins with."""
 
     wire: WireFormat
     asked: WireRequest
-    route: Route
+    routes: Routes
     settings: Settings
     receive: Receive
     send: Send
@@ -57,12 +59,20 @@ class Answering:
     said: list[Delta] | None = None
     memory: ResponseMemory | None = None
     keeping: Keeping | None = None
+    prefix: Callable[[], str] = str
+    route: Route = field(init=False)
+    failed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def __post_init__(self) -> None:
+        self.route = self.routes.routes[0]
 
     def facts(self) -> dict[str, object]:
         """For the log."""
         report, usage = self.report, self.report.end.usage
         return {
             "upstream": self.route.provider.name,
+            "at": self.routes.label(self.route),
+            "failed": [{"at": label, "code": code} for label, code in self.failed] or None,
             "dialect": self.route.dialect,
             "finish": report.end.finish if self.status == 200 else None,
             "calls": report.calls or None,
@@ -112,13 +122,51 @@ async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
 
 async def _play(answering: Answering, put: Put) -> None:
     """The model's turn; with server-side tools, its turns."""
-    asked, player = answering.asked, play
-    if answering.tools is not None:
-        asked, loop = await with_tools(answering.tools[0], asked, answering.tools[1], answering.hosted)
-        player = loop.play
-    driver, request, rules = turn_of(asked, answering.route, answering.wire.name)
+    asked = answering.asked
     size = partial(prompt_size, asked) if asked.usage_wanted else None
-    await player(driver, request, rules, put, answering.report, size)
+    if answering.tools is None:
+        await _turn(answering, asked, put, answering.report, size)
+        return
+    asked, loop = await with_tools(answering.tools[0], asked, answering.tools[1], answering.hosted)
+    await loop.play(partial(_turn, answering), asked, put, answering.report, size)
+
+
+async def _turn(
+    answering: Answering,
+    asked: WireRequest,
+    put: Put,
+    report: Report,
+    size: Callable[[], int] | None,
+    *,
+    hold_calls: bool = False,
+) -> None:
+    """One turn, of the first upstream that answers. `hold_calls`: they leave whole, whatever is configured.
+
+    Where the client gets all at once, nothing leaves before the turn is over, so that another upstream can be asked
+    until then.
+    """
+    before, has_left = replace(report, notes=[*report.notes]), False
+    held: list[Delta] = []
+
+    async def leave(deltas: Sequence[Delta]) -> None:
+        nonlocal has_left
+        has_left = True
+        await put(deltas)
+
+    async def hold(deltas: Sequence[Delta]) -> None:
+        held.extend(deltas)
+
+    async def ask(route: Route, begun: Callable[[], None]) -> None:
+        answering.route = route
+        report.back_to(before)
+        held.clear()
+        driver, request, rules = turn_of(asked, route, answering.wire.name)
+        rules = replace(rules, hold_calls=rules.hold_calls or hold_calls)
+        await play(driver, request, rules, leave if asked.stream else hold, report, size, begun)
+
+    await answering.routes.serve(ask, answering.prefix, lambda: has_left, answering.failed)
+    if held:
+        await put(held)
 
 
 async def _stream(answering: Answering, response_id: str) -> None:

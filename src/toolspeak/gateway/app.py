@@ -17,13 +17,14 @@ from toolspeak.errors import McpError, ToolspeakError
 from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.answer import Answering, answer, warning_header
 from toolspeak.gateway.asked import read_fields, read_request
+from toolspeak.gateway.balance import prefix_of
 from toolspeak.gateway.config import LOOPBACK, Settings
 from toolspeak.gateway.counting import counted
 from toolspeak.gateway.entrance import expect, let_in
 from toolspeak.gateway.failures import Failure, failure_body, failure_of, own_failure
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.generation import first_generation, next_generation
-from toolspeak.gateway.hosted_tools import OPTIONAL_TOOLS, hosted_tools
+from toolspeak.gateway.hosted_tools import OPTIONAL_TOOLS, able_routes
 from toolspeak.gateway.http import (
     ClientGone,
     Fields,
@@ -43,7 +44,7 @@ from toolspeak.gateway.passing import KINDS, PASSED, pass_on, read_passed
 from toolspeak.gateway.readiness import OPEN, Readiness
 from toolspeak.gateway.relay import checked_fields, is_relayed, passing_headers, relay
 from toolspeak.gateway.request import Request
-from toolspeak.gateway.routing import Route, sole_model
+from toolspeak.gateway.routing import Routes, sole_model
 from toolspeak.gateway.server_tools import ServerTools
 from toolspeak.gateway.sse import json_bytes, with_notes
 from toolspeak.gateway.tool_loop import with_tools
@@ -231,20 +232,20 @@ class Gateway:
         return body
 
     @asynccontextmanager
-    async def _routed(self, request: Request) -> AsyncGenerator[Route]:
-        """The route to the model of a request that was read. Raises UnknownModel."""
+    async def _routed(self, request: Request) -> AsyncGenerator[Routes]:
+        """The routes to the model of a request that was read. Raises UnknownModel."""
         started = await self.admission.start()
         REQUEST_SENT.set(started)
         try:
             current = request.current = self.current  # as of now, whatever was reloaded since it came
-            with current.router.route(request.model, request.allows) as route, current.tools_used():
-                yield route
+            with current.router.routes(request.model, request.allows) as routes, current.tools_used():
+                yield routes
         finally:
             started()
 
     @asynccontextmanager
-    async def _taken(self, request: Request) -> AsyncGenerator[tuple[Fields, Route]]:
-        """The fields of what a client asks, and the route to its model, with a place among those that are answered.
+    async def _taken(self, request: Request) -> AsyncGenerator[tuple[Fields, Routes]]:
+        """The fields of what a client asks, and the routes to its model, with a place among those that are answered.
 
         Raises Failure, ClientGone, FormatError, UnknownModel.
         """
@@ -258,8 +259,8 @@ class Gateway:
                     request.size = len(body) if request.keeping.previous is None else _LARGE_BYTES
                 request.fields = fields
                 request.model, request.stream = cast("str", fields["model"]), fields.get("stream") is True
-            async with self._routed(request) as route:
-                yield fields, route
+            async with self._routed(request) as routes:
+                yield fields, routes
 
     async def _pass_on(self, request: Request) -> None:
         """An endpoint of the server's own."""
@@ -268,9 +269,9 @@ class Gateway:
             read = partial(read_passed, request.path, kind, await self._body(request), request.current.settings.bounds)
             passed = await self._apart(request, read)
             request.model, request.stream = passed.model or sole_model(self.current.settings), passed.stream
-            async with self._routed(request) as route:
+            async with self._routed(request) as routes:
                 asked = WireRequest(ModelRequest(()), request.model, passed.stream, True)
-                answering = self._answering(request, asked, route)
+                answering = self._answering(request, asked, routes)
                 await self._answered(request, answering, pass_on(answering, passed, request.path, kind))
 
     async def _apart(self, request: Request, read: Callable[[], T]) -> T:
@@ -291,20 +292,20 @@ class Gateway:
         return asked, notes
 
     async def _ask(self, request: Request) -> None:
-        async with self._taken(request) as (fields, route):
+        async with self._taken(request) as (fields, routes):
             current, keeping, memory = request.current, request.keeping, self.memory
             notes: Sequence[Note] = ()
             is_own = current.tools is not None or (keeping is not None and (keeping.store or keeping.previous))
-            relayed = not is_own and is_relayed(fields, request.wire, route)
+            relayed = not is_own and all(is_relayed(fields, request.wire, route) for route in routes.routes)
             if relayed:
                 asked = checked_fields(fields, request.wire, current.settings.bounds)
             else:
                 asked, notes = await self._read(request, fields)
-            answering = self._answering(request, asked, route)
             optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
-            answering.report.notes += notes
-            answering.hosted, left_out = hosted_tools(asked, route, request.wire.name, optional, current.tools)
-            answering.report.notes += left_out
+            routes, hosted, left_out = able_routes(asked, routes, request.wire.name, optional, current.tools)
+            answering = self._answering(request, asked, routes)
+            answering.prefix, answering.hosted = partial(prefix_of, fields), hosted
+            answering.report.notes += [*notes, *left_out]
             if memory is not None and keeping is not None:
                 answering.memory, answering.keeping = memory, keeping
                 if request.runs:
@@ -321,10 +322,10 @@ class Gateway:
                 working = answer(answering)
             await self._answered(request, answering, working)
 
-    def _answering(self, request: Request, asked: WireRequest, route: Route) -> Answering:
+    def _answering(self, request: Request, asked: WireRequest, routes: Routes) -> Answering:
         settings = request.current.settings
         return Answering(
-            request.wire, asked, route, settings, request.receive, request.send, request.id, request.headers
+            request.wire, asked, routes, settings, request.receive, request.send, request.id, request.headers
         )
 
     async def _answered(self, request: Request, answering: Answering, working: Coroutine[Any, Any, None]) -> None:
@@ -338,14 +339,15 @@ class Gateway:
             self._count(request, answering)
 
     async def _count_tokens(self, request: Request) -> None:
-        async with self._taken(request) as (fields, route):
+        async with self._taken(request) as (fields, routes):
             current = request.current
             asked, mended = await self._read(request, fields)
             if current.tools is not None:
                 running = current.tools.begin(request.id, log_content=current.settings.log_content)
                 asked, _ = await with_tools(current.tools, asked, running)
-            found = await counted(asked, route, request.wire.name)
-            request.facts.update(upstream=route.provider.name, dialect=route.dialect, input_tokens=found.tokens)
+            found = await counted(asked, routes, request.wire.name)
+            name, dialect = found.route.provider.name, found.route.dialect
+            request.facts.update(upstream=name, dialect=dialect, input_tokens=found.tokens)
             notes = [*mended, *found.notes]
             await request.respond(200, json_bytes(with_notes(found.body, notes)), warning_header(notes))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from toolspeak.agent.choose import DEFAULT_DIALECT
@@ -13,7 +13,7 @@ from toolspeak.agent.server_prompt import ServerPromptDriver, writes_tools
 from toolspeak.dialects import known_dialect
 from toolspeak.errors import ProviderError, suggest
 from toolspeak.gateway.config import Settings
-from toolspeak.gateway.models import probe
+from toolspeak.gateway.probe import probe
 from toolspeak.gateway.routing import Route, Router
 from toolspeak.gateway.upstream import Upstream
 from toolspeak.providers.base import Provider
@@ -31,7 +31,8 @@ class Finding:
 
     `model` is its name for clients, `upstream` the provider, its name there and the address. Each of `calls`, `prompt`,
     `required` and `window` is a sentence: how its calls are written, who writes the prompt, how a required call is
-    held to, how many tokens it reads. `problems` keep it from answering; `warnings` do not.
+    held to, how many tokens it reads. `problems` keep it from answering; `warnings` do not. `is_spared`: another
+    upstream of the model answers in its place.
     """
 
     model: str
@@ -42,6 +43,7 @@ class Finding:
     window: str = ""
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    is_spared: bool = False
 
 
 async def check(settings: Settings, environ: Mapping[str, str]) -> Sequence[Finding]:
@@ -53,9 +55,20 @@ async def check(settings: Settings, environ: Mapping[str, str]) -> Sequence[Find
     try:
         with router.probes() as probes:
             found = await asyncio.gather(*(_of_upstream(router, *each) for each in probes))
+            names = [upstream.names for upstream, _ in probes]
     finally:
         await router.aclose()
-    return [finding for findings in found for finding in findings]
+    rows = [(own, finding) for own, findings in zip(names, found, strict=True) for finding in findings]
+    working = {(own, finding.model) for own, finding in rows if not finding.problems}
+    return [replace(finding, is_spared=_is_spared(own, finding, working)) for own, finding in rows]
+
+
+def _is_spared(names: tuple[str, ...], finding: Finding, working: Collection[tuple[tuple[str, ...], str]]) -> bool:
+    """`working`: the models that can be asked, each with the names of its row. An upstream that lists no model at all
+    is spared by any other of its row."""
+    if not finding.problems:
+        return False
+    return (names, finding.model) in working or (not finding.calls and any(names == own for own, _ in working))
 
 
 async def _of_upstream(router: Router, upstream: Upstream, provider: Provider) -> Sequence[Finding]:
@@ -68,13 +81,18 @@ async def _of_upstream(router: Router, upstream: Upstream, provider: Provider) -
         where = f"{upstream.provider} at {upstream.url}" if upstream.url else upstream.provider
         return [Finding(", ".join(upstream.names), where, problems=(why,))]
     chosen = list(dict.fromkeys(names))[:MOST_MODELS]
-    return await asyncio.gather(*(_of_model(router, upstream, name, rows, problem) for name in chosen))
+    found = await asyncio.gather(*(_of_model(router, upstream, name, rows, problem) for name in chosen))
+    return [finding for finding in found if finding is not None]
 
 
 async def _of_model(
     router: Router, upstream: Upstream, name: str, rows: Mapping[str, Mapping[str, Any]] | None, problem: str
-) -> Finding:
-    with router.route(name) as route:
+) -> Finding | None:
+    """None if the name is another upstream's, which comes before this one's glob."""
+    with router.routes(name) as routes:
+        route = next((route for route in routes.routes if route.upstream is upstream), None)
+        if route is None:
+            return None
         there = upstream.model or name
         problems, warnings = [problem] if problem else [], list[str]()
         if rows and there not in rows and not any(row.startswith(f"{there}:") for row in rows):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from toolspeak.errors import UsageError
 from toolspeak.gateway.keys import Key, checked_keys, key_of_table
 from toolspeak.gateway.response_settings import ResponseSettings
 from toolspeak.gateway.tables import check_fields, checked_kind
-from toolspeak.gateway.upstream import Upstream, upstream_of_table
+from toolspeak.gateway.upstream import Upstream, upstreams_of_table
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -65,8 +66,9 @@ class Settings:
 
     `drain_seconds`: how long open streams may go on after SIGTERM. `ping_seconds`: after so long a silence a stream
     says that it is alive. `stall_seconds`: how long a client may read nothing of what waits for it. `grace_seconds`:
-    how long the end of a turn whose calls are complete is waited for, so that its usage is known. `log_content`: the
-    log holds what was asked and answered.
+    how long the end of a turn whose calls are complete is waited for, so that its usage is known. `aside_seconds`: how
+    long an upstream that failed again and again gets no requests, the first time. `log_content`: the log holds what was
+    asked and answered.
     """
 
     upstreams: tuple[Upstream, ...]
@@ -79,6 +81,7 @@ class Settings:
     ping_seconds: float = 15.0
     stall_seconds: float = 120.0
     grace_seconds: float = 0.5
+    aside_seconds: float = 5.0
     log_content: bool = False
     tools: ToolSettings | None = None
     responses: ResponseSettings | None = None
@@ -94,6 +97,7 @@ _RANGES = (
     ("depth", 1, math.inf),
     ("ping_seconds", 0.01, math.inf),
     ("stall_seconds", 0.01, math.inf),
+    ("aside_seconds", 0.01, 3600),
 )
 
 
@@ -109,12 +113,18 @@ def checked(settings: Settings) -> Settings:
         if not least <= value <= most:
             told = f"from {least} to {most}" if math.isfinite(most) else f"{least} or more"
             raise UsageError(f"{name}: {value} cannot be; write {told}")
-    names = [name for upstream in settings.upstreams for name in upstream.names]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"two upstreams serve the model name {name!r}; give each its own")
+    _check_names([name for names in {each.names: None for each in settings.upstreams} for name in names])
     keys = checked_keys(settings.keys, lambda model: any(each.serves(model) for each in settings.upstreams))
     return replace(settings, keys=keys)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise UsageError(
+                f"two upstreams serve the model name {name!r}: give each its own, or list both as `upstreams` of one "
+                "[[model]]"
+            )
 
 
 # --- the file ----------------------------------------------------------------------------------------------------
@@ -153,7 +163,9 @@ def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType(
         models: Any = table.get("model")
         if not isinstance(models, list) or not models:
             raise UsageError("model: write a table [[model]] for each upstream, with name and upstream")
-        upstreams = tuple(upstream_of_table(row, f"model[{i}]") for i, row in enumerate(cast("list[Any]", models)))
+        found = [upstreams_of_table(row, f"model[{i}]") for i, row in enumerate(cast("list[Any]", models))]
+        _check_names([name for upstreams in found for name in upstreams[0].names])
+        upstreams = tuple(upstream for upstreams in found for upstream in upstreams)
         folder = Path(path).parent
         tools = _tools(table["tools"], folder) if "tools" in table else None
         rows: Any = table.get("key", [])

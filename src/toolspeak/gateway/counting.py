@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolspeak.data.messages import JSON
+from toolspeak.errors import ProviderError, ToolspeakError
 from toolspeak.gateway.asked import turn_of
+from toolspeak.gateway.balance import most_telling
 from toolspeak.gateway.estimate import request_size, tokens_of
 from toolspeak.gateway.gate import Note
-from toolspeak.gateway.routing import Route
+from toolspeak.gateway.health import goes_elsewhere
+from toolspeak.gateway.routing import Route, Routes
 from toolspeak.providers.api import ApiProvider
 from toolspeak.wire.base import WireRequest
 
@@ -18,7 +21,10 @@ _ESTIMATED = Note("usage_estimated", "the upstream counts no tokens before it is
 
 @dataclass(frozen=True, slots=True)
 class Counted:
+    """`route` is the one that counted."""
+
     tokens: int
+    route: Route
     notes: Sequence[Note] = ()
 
     @property
@@ -27,11 +33,22 @@ class Counted:
         return {"input_tokens": self.tokens}
 
 
-async def counted(asked: WireRequest, route: Route, asked_format: str) -> Counted:
-    """What the upstream would read, tools that a dialect writes into the prompt included. Raises ProviderError,
+async def counted(asked: WireRequest, routes: Routes, asked_format: str) -> Counted:
+    """What an upstream would read, tools that a dialect writes into the prompt included. Raises ProviderError,
     UsageError."""
-    driver, turn, _ = turn_of(asked, route, asked_format)
-    request = driver.asked(turn)
-    provider = route.provider
-    tokens = await provider.count_tokens(request) if isinstance(provider, ApiProvider) else None
-    return Counted(tokens_of(request_size(request)), (_ESTIMATED,)) if tokens is None else Counted(tokens)
+    errors: list[ToolspeakError] = []
+    for route in routes.up_first():
+        driver, turn, _ = turn_of(asked, route, asked_format)
+        request = driver.asked(turn)
+        provider = route.provider
+        try:
+            tokens = await provider.count_tokens(request) if isinstance(provider, ApiProvider) else None
+        except ProviderError as error:
+            if not goes_elsewhere(error):
+                raise
+            errors.append(error)
+            continue
+        if tokens is None:
+            return Counted(tokens_of(request_size(request)), route, (_ESTIMATED,))
+        return Counted(tokens, route)
+    raise most_telling(errors)

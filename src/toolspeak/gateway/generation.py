@@ -17,6 +17,10 @@ _FIXED = ("host", "port", "workers", "responses")
 """Settings that a process cannot change while it runs."""
 
 
+_OF_ROUTES = ("upstreams", "grace_seconds", "aside_seconds")
+"""Settings that the ways to the models are made by."""
+
+
 @dataclass(eq=False, slots=True)
 class Generation:
     """A request uses one of them to its end."""
@@ -32,7 +36,7 @@ class Generation:
 
 def first_generation(settings: Settings, environ: Mapping[str, str], metrics: Metrics) -> Generation:
     """Raises UsageError for settings that cannot be."""
-    return Generation(settings, Router(settings, environ), _tools(settings, metrics))
+    return Generation(settings, Router(settings, environ, metrics), _tools(settings, metrics))
 
 
 def check_settings(settings: Settings, environ: Mapping[str, str]) -> None:
@@ -52,11 +56,11 @@ def next_generation(
     What did not change is taken over, with its connections. Raises UsageError for settings that cannot be.
     """
     settings, _ = kept_fixed(old.settings, settings)
-    same = settings.upstreams == old.settings.upstreams and settings.grace_seconds == old.settings.grace_seconds
+    same = all(getattr(settings, name) == getattr(old.settings, name) for name in _OF_ROUTES)
     tools = _tools(settings, metrics)
     if tools is not None and old.tools is not None and tools.same_as(old.tools):
         tools = old.tools
-    return Generation(settings, old.router if same else Router(settings, environ), old.tools), tools
+    return Generation(settings, old.router if same else Router(settings, environ, metrics), old.tools), tools
 
 
 def kept_fixed(old: Settings, new: Settings) -> tuple[Settings, tuple[str, ...]]:

@@ -7,14 +7,14 @@ tools of the MCP servers that its operator lists, and connects to no others.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from toolspeak.data.messages import JSON, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.gateway.gate import Note
-from toolspeak.gateway.routing import Route
+from toolspeak.gateway.routing import Route, Routes
 from toolspeak.gateway.server_tools import ServerTools
 from toolspeak.wire.asked import asked_list, asked_name, asked_object
 from toolspeak.wire.base import WireRequest
@@ -120,6 +120,24 @@ def hosted_tools(
         notes.append(Note("tool_left_out", f"the model was not told of {what}: nobody runs it here"))
     choice = _choice(asked.request.options.get("tool_choice"), servers, search)
     return (HostedTools(servers, search, choice) if servers or search else None), notes
+
+
+def able_routes(
+    asked: WireRequest, routes: Routes, asked_format: str, optional: Collection[str], tools: ServerTools | None
+) -> tuple[Routes, HostedTools | None, list[Note]]:
+    """The routes that can do what is asked, and what `hosted_tools` says of them. Where upstreams differ, those that
+    leave the fewest tools out come in place of the others. Raises FormatError if none can."""
+    able: list[tuple[Route, tuple[HostedTools | None, list[Note]]]] = []
+    problem: FormatError | None = None
+    for route in routes.routes:
+        try:
+            able.append((route, hosted_tools(asked, route, asked_format, optional, tools)))
+        except FormatError as error:
+            problem = error
+    if problem is not None and not able:
+        raise problem
+    found = min((found for _, found in able), key=lambda found: len(found[1]))
+    return replace(routes, routes=[route for route, each in able if each == found]), *found
 
 
 def _label(table: Mapping[str, JSON]) -> str:

@@ -73,6 +73,20 @@ class Metrics:
         self.tool_seconds = Histogram(
             "toolspeak_server_tool_seconds", "How long they took", by_tool, registry=registry, buckets=_SECONDS
         )
+        by_upstream = ("model", "upstream")
+        self.upstream_requests = Counter(
+            "toolspeak_upstream_requests", "Requests to an upstream", by_upstream, registry=registry
+        )
+        self.upstream_failures = Counter(
+            "toolspeak_upstream_failures", "Those that it failed", (*by_upstream, "code"), registry=registry
+        )
+        self.upstream_up = Gauge(
+            "toolspeak_upstream_up",
+            "Whether it is asked: 0 while it is put aside",
+            by_upstream,
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
         self.active = Gauge(
             "toolspeak_active_requests", "Requests under way", registry=registry, multiprocess_mode="livesum"
         )

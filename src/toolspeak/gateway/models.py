@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from toolspeak.data.messages import JSON
-from toolspeak.errors import ToolspeakError
+from toolspeak.gateway.probe import probe
 from toolspeak.gateway.request import Request
 from toolspeak.gateway.routing import Router, UnknownModel
 from toolspeak.gateway.sse import json_bytes
-from toolspeak.providers.api import ApiProvider
-from toolspeak.providers.base import Provider
-
-PROBE_SECONDS = 5.0
 
 
 async def answer_models(request: Request, wanted: str) -> None:
@@ -39,7 +35,7 @@ async def listed_models(router: Router) -> list[dict[str, JSON]]:
     for upstream, (rows, _) in zip(upstreams, answers, strict=True):
         said = rows or {}
         for name in upstream.exact:
-            found[name] = said.get(upstream.model or name) or found[name]
+            found[name] = found[name] or said.get(upstream.model or name, {})
         if upstream.model and not upstream.exact:  # it answers to any name: this is its own
             found.setdefault(upstream.model, said.get(upstream.model, {}))
         elif not upstream.model and len(upstream.exact) != len(upstream.names):
@@ -56,37 +52,13 @@ def _row(name: str, said: Mapping[str, JSON]) -> dict[str, JSON]:
     return {"object": "model", "created": 0, "owned_by": "toolspeak", **told, "id": name}
 
 
-async def probe(provider: Provider, *, checks_key: bool = False) -> tuple[Mapping[str, Mapping[str, Any]] | None, str]:
-    """What a server says of each model it lists, and what is wrong: "" if it answers, whatever it answers.
-
-    None for a server that says nothing. A provider that is not an API of its own is not asked.
-    """
-    if not isinstance(provider, ApiProvider):
-        return None, ""
-    try:
-        async with asyncio.timeout(PROBE_SECONDS):
-            return model_rows(await provider.probe(checks_key=checks_key)), ""
-    except TimeoutError:
-        return None, f"no answer within {PROBE_SECONDS:g} seconds"
-    except ToolspeakError as error:
-        return None, str(error)
-
-
-def model_rows(found: JSON) -> dict[str, Mapping[str, Any]]:
-    """What an API says of each model it lists, by the model's name."""
-    if not isinstance(found, dict):
-        return {}
-    table = cast("dict[str, Any]", found)
-    rows: Any = table.get("data") or table.get("models") or []
-    listed = cast("list[Any]", rows) if isinstance(rows, list) else []
-    tables = [cast("dict[str, Any]", row) for row in listed if isinstance(row, dict)]
-    named = [(row.get("id") or row.get("name"), row) for row in tables]
-    return {name.removeprefix("models/"): row for name, row in named if isinstance(name, str)}
-
-
-async def unreachable(router: Router) -> list[str]:
-    """What is wrong with the upstreams, one line each: nothing if all of them answer, whatever they answer."""
+async def unreachable(router: Router) -> tuple[bool, list[str]]:
+    """Whether every model has an upstream that answers, whatever it answers, and what is wrong with those that do not,
+    one line each."""
     with router.probes() as probes:
         upstreams = [upstream for upstream, _ in probes]
         answers = await asyncio.gather(*(probe(provider) for _, provider in probes))
-    return [f"{each.names[0]}: {problem}" for each, (_, problem) in zip(upstreams, answers, strict=True) if problem]
+    found = [(upstream, problem) for upstream, (_, problem) in zip(upstreams, answers, strict=True)]
+    served = {upstream.names for upstream, problem in found if not problem}
+    is_ready = all(upstream.names in served for upstream in upstreams)
+    return is_ready, [f"{upstream.names[0]}: {problem}" for upstream, problem in found if problem]

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from pydantic_core import from_json
@@ -23,6 +23,7 @@ from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_co
 from toolspeak.gateway.forms import FORM, read_form
 from toolspeak.gateway.http import Fields, check_values, decoded, send_whole
 from toolspeak.gateway.relay import with_data, with_model
+from toolspeak.gateway.routing import Route
 from toolspeak.gateway.sse import event, json_bytes
 from toolspeak.gateway.streaming import EVENTS, EventStream, watched
 from toolspeak.providers.api import ApiProvider
@@ -118,24 +119,35 @@ def _of_form(content_type: str, body: bytes) -> Passed:
 async def pass_on(answering: Answering, passed: Passed, path: str, content_type: str) -> None:
     """Sends the request on and its answer back: events and bytes of no JSON as they come, else in one piece. Raises
     ToolspeakError for what fails before the answer has begun, ClientGone if nobody is there any more."""
-    route, provider = answering.route, answering.route.provider
-    if route.wire not in _FORMATS or not isinstance(provider, ApiProvider):
+    able = [route for route in answering.routes.routes if route.wire in _FORMATS]
+    able = [route for route in able if isinstance(route.provider, ApiProvider)]
+    if not able:
         raise Failure(
             404,
             f"{path} is of servers that speak OpenAI's API, and the server of {answering.asked.model!r} is asked in "
-            f"another one ({route.wire}): name another model",
+            f"another one ({answering.route.wire}): name another model",
             "not_found",
         )
     answering.report.attempts = 1
     passing = _Passing(answering, passed)
+    routes = replace(answering.routes, routes=able)
     headers = {"content-type": content_type, "accept": "*/*"}
     settings, begun = answering.settings, asyncio.get_running_loop().time()
     stream = EventStream(answering.send, answering.headers, EVENTS if passed.stream else None)
 
+    async def ask(route: Route, _begun: Callable[[], None]) -> None:
+        nonlocal passing
+        answering.route = route
+        passing = _Passing(answering, passed)
+        if stream.begun is None:
+            stream.kind = EVENTS if passed.stream else None
+        provider = cast("ApiProvider", route.provider)
+        async with provider.send(PASSED[path], passed.content, headers) as reply:
+            await passing.read(reply, stream, path)
+
     async def work() -> None:
         try:
-            async with provider.send(PASSED[path], passed.content, headers) as reply:
-                await passing.read(reply, stream, path)
+            await routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
         except Exception as error:
             if stream.begun is None or stream.failed:
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import cast
@@ -182,37 +182,46 @@ class _Relay:
 async def relay(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
     """Sends the request on and its answer back. Raises ToolspeakError for what fails before the answer has begun,
     ClientGone if nobody is there any more."""
-    route, asked = answering.route, answering.asked
-    provider = route.provider
-    assert isinstance(provider, ApiProvider)
     answering.report.attempts = 1
-    model = asked.model if route.upstream.model and route.upstream.model != asked.model else None
-    found = _Relay(answering, model, said=[] if answering.settings.log_content else None)
+    send = _stream if answering.asked.stream else _whole
+    await send(answering, fields, headers)
+
+
+def _of_route(answering: Answering, route: Route, fields: Fields) -> tuple[_Relay, ApiProvider, Fields]:
+    """What one upstream is sent, and what is to be known of its answer."""
+    provider, model = route.provider, answering.asked.model
+    assert isinstance(provider, ApiProvider)
+    answering.route = route
+    named = model if route.upstream.model and route.upstream.model != model else None
+    found = _Relay(answering, named, said=[] if answering.settings.log_content else None)
     answering.said = found.said
     options = {name: value for name, value in route.upstream.options.items() if value is not None}
-    fields = {**options, **fields}
-    send = _stream if asked.stream else _whole
-    await send(answering, found, provider, fields, headers)
+    return found, provider, {**options, **fields}
 
 
-async def _stream(
-    answering: Answering, found: _Relay, provider: ApiProvider, fields: Fields, headers: Mapping[str, str]
-) -> None:
+async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
     settings = answering.settings
     stream = EventStream(answering.send, answering.headers)
-    begun = asyncio.get_running_loop().time()
+    begun_at = asyncio.get_running_loop().time()
+    found = _Relay(answering, None)
+
+    async def ask(route: Route, begun: Callable[[], None]) -> None:
+        nonlocal found
+        found, provider, sent = _of_route(answering, route, fields)
+        async with aclosing(provider.relay(sent, headers)) as pieces:
+            async for parts in pieces:
+                begun()
+                if parts[0].whole:
+                    found.note(parts[0])
+                    leaving = b"".join(map(event, _as_stream(answering, sent, parts[0].deltas)))
+                else:
+                    leaving = b"".join([found.leaves(part) for part in parts])
+                if leaving:
+                    await stream.write(leaving, len(parts))
 
     async def work() -> None:
         try:
-            async with aclosing(provider.relay(fields, headers)) as pieces:
-                async for parts in pieces:
-                    if parts[0].whole:
-                        found.note(parts[0])
-                        leaving = b"".join(map(event, _as_stream(answering, fields, parts[0].deltas)))
-                    else:
-                        leaving = b"".join([found.leaves(part) for part in parts])
-                    if leaving:
-                        await stream.write(leaving, len(parts))
+            await answering.routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
         except Exception as error:
             if stream.begun is None or stream.failed:
                 raise
@@ -227,31 +236,32 @@ async def _stream(
         stream.close()
         answering.chunks = stream.chunks
         if stream.begun is not None:
-            answering.status, answering.first_byte = 200, stream.begun - begun
+            answering.status, answering.first_byte = 200, stream.begun - begun_at
 
 
-async def _whole(
-    answering: Answering, found: _Relay, provider: ApiProvider, fields: Fields, headers: Mapping[str, str]
-) -> None:
-    begun = asyncio.get_running_loop().time()
+async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
+    begun_at = asyncio.get_running_loop().time()
     body = b""
 
-    async def work() -> None:
+    async def ask(route: Route, begun: Callable[[], None]) -> None:
         nonlocal body
+        found, provider, sent = _of_route(answering, route, fields)
         deltas: list[Delta] = []
-        async with aclosing(provider.relay(fields, headers)) as pieces:
+        async with aclosing(provider.relay(sent, headers)) as pieces:
             async for parts in pieces:
+                begun()
                 if parts[0].whole:
                     body = found.whole(parts[0])
                     return
                 for part in parts:
                     found.note(part)
                     deltas += part.deltas
-        body = json_bytes(_as_whole(answering, fields, deltas))
+        body = json_bytes(_as_whole(answering, sent, deltas))
 
     settings = answering.settings
-    await watched(work(), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
-    answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
+    working = answering.routes.serve(ask, answering.prefix, failed=answering.failed)
+    await watched(working, answering.receive, None, settings.ping_seconds, settings.stall_seconds)
+    answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun_at
     await send_whole(answering.send, 200, body, answering.headers, b"application/json")
 
 

@@ -33,6 +33,8 @@ class EventStream:
         self.begun: float | None = None
         """When the first event was written (the event loop's time)."""
         self.chunks = 0
+        self.has_left = False
+        """Whether anything but pings was written."""
         self.over = False
         """Whether its end has left."""
         self._send = send
@@ -56,6 +58,7 @@ class EventStream:
         if self.begun is None:
             self.begun = now
         self.chunks += chunks
+        self.has_left = self.has_left or data is not PING
         if self._idle is not None and not self._idle.done() and now - self._sent > ALONE_SECONDS:
             await self._send_alone(data, now)
             return

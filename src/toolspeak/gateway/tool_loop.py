@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
-from toolspeak.agent.driver import Driver, TurnRequest
 from toolspeak.data.deltas import (
     CallCompleted,
     CallMalformed,
@@ -21,10 +21,10 @@ from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolChoice
 from toolspeak.dialects import TurnCollector
 from toolspeak.gateway.carried import carrying, restored
 from toolspeak.gateway.estimate import message_size
-from toolspeak.gateway.gate import Note, Rules
+from toolspeak.gateway.gate import Note
 from toolspeak.gateway.hosted_tools import HostedTool, HostedTools
 from toolspeak.gateway.server_tools import Running, ServerTools
-from toolspeak.gateway.turn import Put, Report, play
+from toolspeak.gateway.turn import Put, Report
 from toolspeak.wire.base import WireRequest
 
 _BETWEEN = "\n\n"
@@ -58,6 +58,21 @@ async def with_tools(
     return replace(asked, request=request), ToolLoop(tools, running, names, named)
 
 
+class AskTurn(Protocol):
+    """Asks for one turn, and puts what leaves of it."""
+
+    def __call__(
+        self,
+        asked: WireRequest,
+        put: Put,
+        report: Report,
+        size: Callable[[], int] | None,
+        /,
+        *,
+        hold_calls: bool = False,
+    ) -> Awaitable[None]: ...
+
+
 @dataclass(slots=True)
 class ToolLoop:
     """One request's turns. `names` are the server-side tools that the model is offered, `hosted` those whose calls are
@@ -72,30 +87,28 @@ class ToolLoop:
 
     async def play(
         self,
-        driver: Driver,
-        request: TurnRequest,
-        rules: Rules,
+        ask: AskTurn,
+        asked: WireRequest,
         put: Put,
         report: Report,
         prompt_size: Callable[[], int] | None,
     ) -> None:
-        """As `turn.play`, with calls of the server's tools run here, and the model asked again with their results.
+        """Asks for the turn, runs calls of the server's tools here, and asks again with their results.
 
         Text and reasoning of every turn leave as they come. A turn's calls are looked at when it is over. Those of the
         client's tools end the answer: they leave whole, once the server's own of the same turn have run, and the first
         one's id carries what ran. Past a limit the model is asked for its answer alone. The usage is that of all turns.
         """
         if not self.names:
-            await play(driver, request, rules, put, report, prompt_size)
+            await ask(asked, put, report, prompt_size)
             return
         said = _Said(put)
-        rules = replace(rules, hold_calls=True)
         spent = Usage()
         while True:
             turn = _Turn(said, self._call_id)
             told = Report()
             try:
-                await play(driver, request, rules, turn.put, told, prompt_size)
+                await ask(asked, turn.put, told, prompt_size, hold_calls=True)
             except BaseException:
                 _add(report, told, told.notes)
                 raise
@@ -125,7 +138,7 @@ class ToolLoop:
             more = [turn.message, Message("tool", results)]
             if prompt_size is not None:
                 prompt_size = partial(_grown, prompt_size, more)
-            request, rules = self._next(request, rules, more, report)
+            asked = self._next(asked, more, report)
             said.turn_over(apart=bool(shown))
 
     def _is_item(self, call: ToolCall) -> bool:
@@ -143,18 +156,14 @@ class ToolLoop:
                 self._items += 1
         return shown
 
-    def _next(
-        self, request: TurnRequest, rules: Rules, more: Sequence[Message], report: Report
-    ) -> tuple[TurnRequest, Rules]:
+    def _next(self, asked: WireRequest, more: Sequence[Message], report: Report) -> WireRequest:
         """What the model is asked behind the results."""
-        messages = [*request.messages, *more]
+        request = asked.request
         limit = self.tools.exhausted(self.running)
         choice = _NO_CALLS if limit else ToolChoice()  # what was required has been called
         if limit:
             report.notes.append(Note("tool_limit", f"the server's tools were stopped after {limit}"))
-        # Text was held back until a required call came; where nothing streams it is held anyway.
-        rules = replace(rules, choice=choice, insists=0, hold_text=rules.hold_text and not rules.requires)
-        return replace(request, messages=messages, choice=choice), rules
+        return replace(asked, request=replace(request, messages=[*request.messages, *more], choice=choice))
 
     async def _leave(self, turn: _Turn, spent: Usage, said: _Said, report: Report) -> None:
         """The client's calls and the end of the answer."""

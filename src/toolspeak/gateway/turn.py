@@ -39,6 +39,11 @@ class Report:
     forged: int = 0
     end: TurnEnded = TurnEnded("error")
 
+    def back_to(self, before: Report) -> None:
+        """Forgets what came of an attempt of which nothing has left. That there was one stays."""
+        self.notes[:] = before.notes
+        self.calls, self.malformed, self.forged, self.end = before.calls, before.malformed, before.forged, before.end
+
 
 async def play(
     driver: Driver,
@@ -47,11 +52,12 @@ async def play(
     put: Put,
     report: Report,
     prompt_size: Callable[[], int] | None,
+    begun: Callable[[], None] | None = None,
 ) -> None:
     """Asks for the turn and puts what leaves of it; `TurnEnded` last, with the usage of all attempts.
 
     `prompt_size` (bytes) is for the estimate where nobody counts; None: nobody wants one. `report` is filled on the
-    way. Raises ProviderError, UsageError.
+    way. `begun` is called once the model has begun to answer. Raises ProviderError, UsageError.
     """
     total, estimated = Usage(), False
     while True:
@@ -64,6 +70,9 @@ async def play(
         try:
             async with aclosing(stream):
                 async for delta in stream:
+                    if begun is not None:
+                        begun()
+                        begun = None
                     if collector is not None:
                         collector.add(delta)
                     leaving = gate.feed(delta)

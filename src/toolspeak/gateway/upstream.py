@@ -1,11 +1,14 @@
-"""One upstream: where models are served, and how they are asked."""
+"""Upstreams: where models are served, and how they are asked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
-from typing import Any, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import httpx2
 
 from toolspeak.data.messages import JSON
 from toolspeak.dialects import Section, get_dialect
@@ -19,6 +22,9 @@ from toolspeak.providers.retry import RETRIES
 OWN_WAYS = ("auto", "native")
 """What `dialect` may say besides a dialect's name: see `agent.choose.choose_driver`."""
 
+Policy: TypeAlias = Literal["round_robin", "sticky"]
+"""How requests are shared among the upstreams of one model: each in turn, or those that begin alike to the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
@@ -30,7 +36,7 @@ class Upstream:
     `key_variable` names the environment variable of the key.
     `capabilities` in place of what is known of the provider. `retries`: how many times more a request is sent that
     failed before anything was said. `repair`: how many times a malformed call is asked for again. `hold_calls`: calls
-    leave whole.
+    leave whole. Upstreams of equal `names` serve the same models, and share their requests by `policy`.
     """
 
     names: tuple[str, ...] = ("*",)
@@ -47,6 +53,7 @@ class Upstream:
     repair: int = 0
     hold_calls: bool = False
     listing: PromptListing | None = None
+    policy: Policy = "round_robin"
 
     @property
     def exact(self) -> tuple[str, ...]:
@@ -55,6 +62,17 @@ class Upstream:
 
     def serves(self, model: str) -> bool:
         return any(fnmatchcase(model, name) for name in self.names)
+
+
+def labels_of(upstreams: Sequence[Upstream]) -> tuple[str, ...]:
+    """What logs and metrics call the upstreams of one model: the host and port of each, or its provider. Those that
+    would be called the same have a number, too."""
+    hosts = [httpx2.URL(each.url).netloc.decode() if each.url else each.provider for each in upstreams]
+    seen, labels = Counter[str](), list[str]()
+    for host in hosts:
+        seen[host] += 1
+        labels.append(f"{host}#{seen[host]}" if hosts.count(host) > 1 else host)
+    return tuple(labels)
 
 
 def upstream_of(target: str, **rest: Any) -> Upstream:
@@ -80,12 +98,39 @@ _RENAMED = {"name": "names", "key_env": "key_variable"}
 _UPSTREAM_FIELDS = {each.name for each in fields(Upstream)} - {"names", "key_variable"} | {*_RENAMED, "upstream"}
 
 
-def upstream_of_table(row: Any, place: str) -> Upstream:
-    """The upstream of a table `[[model]]`. Raises UsageError naming the key."""
+def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
+    """The upstreams of a table `[[model]]`: itself, or those of its list `upstreams`, for which it says what they have
+    in common. Raises UsageError naming the key."""
     if not isinstance(row, dict):
         raise UsageError(f"{place}: expected a table [[model]]")
     table = cast("dict[str, Any]", row)
-    check_fields(table, _UPSTREAM_FIELDS, place)
+    check_fields(table, {*_UPSTREAM_FIELDS, "upstreams"}, place)
+    if "upstreams" not in table:
+        if "policy" in table:
+            raise UsageError(f"{place}.policy: there is one upstream; list several as upstreams, or leave it out")
+        return (_upstream_of_table(table, place, {}),)
+    if "upstream" in table:
+        raise UsageError(f"{place}: upstream names one, upstreams names several; leave one of both out")
+    rows: Any = table["upstreams"]
+    if not isinstance(rows, list) or not rows:
+        raise UsageError(f"{place}.upstreams: write a list of addresses, or a table [[model.upstreams]] for each")
+    shared = {name: value for name, value in table.items() if name != "upstreams"}
+    if not shared.get("name"):
+        raise UsageError(f"{place}.name: missing; write the name that clients ask for, or a glob")
+    found: list[Upstream] = []
+    for i, each in enumerate(cast("list[Any]", rows)):
+        at = f"{place}.upstreams[{i}]"
+        own: Any = {"upstream": each} if isinstance(each, str) else each
+        if not isinstance(own, dict):
+            raise UsageError(f"{at}: expected an address, or a table with upstream and what else is its own")
+        check_fields(cast("dict[str, Any]", own), _UPSTREAM_FIELDS - {"name", "policy"}, at)
+        found.append(_upstream_of_table(cast("dict[str, Any]", own), at, shared))
+    return tuple(found)
+
+
+def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, Any]) -> Upstream:
+    """The upstream of a table, with what it shares with others where it says nothing itself."""
+    table = {**shared, **own}
     kinds = {each.name: str(each.type) for each in fields(Upstream)}
     told: dict[str, Any] = {}
     for name, given in table.items():
@@ -130,6 +175,8 @@ def checked_upstream(upstream: Upstream, place: str = "") -> Upstream:
             get_dialect(upstream.dialect)
         except UsageError as error:
             raise UsageError(f"{at}dialect: {error} Besides them: {', '.join(OWN_WAYS)}.") from None
+    if upstream.policy not in get_args(Policy):
+        raise UsageError(f"{at}policy: there is no {suggest(upstream.policy, get_args(Policy))}")
     if upstream.starts_in not in ("text", "reasoning"):
         raise UsageError(f"{at}starts_in: {upstream.starts_in!r} is none; write text or reasoning")
     if upstream.listing is not None and upstream.listing not in get_args(PromptListing):

@@ -1,0 +1,106 @@
+"""When an upstream is asked, and in which order: pure decisions."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolspeak.gateway.balance import in_order
+from toolspeak.gateway.health import DOUBLINGS, FAILURES, HEALTHY, LONGEST_WAIT, Health
+
+SECONDS = st.floats(0, 1e6, allow_nan=False)
+CHANCE = st.floats(0, 1, exclude_max=True)
+LABELS = st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=6, unique=True)
+
+
+@given(SECONDS, CHANCE)
+def test_so_many_failures_in_a_row_put_it_aside(now: float, chance: float):
+    health = HEALTHY
+    for _ in range(FAILURES - 1):
+        health = health.failed(now, 5, chance)
+        assert health.is_asked
+    assert health.answered() == HEALTHY
+    health = health.failed(now, 5, chance)
+    assert not health.is_asked
+    assert not health.is_due(now)
+    assert now + 2.5 <= health.until <= now + 5
+
+
+@given(st.lists(CHANCE, min_size=1, max_size=20))
+def test_a_trial_that_fails_puts_it_aside_for_longer_each_time_up_to_a_bound(chances: list[float]):
+    now, health = 0.0, HEALTHY
+    for _ in range(FAILURES):
+        health = health.failed(now, 5, 0)
+    for times, chance in enumerate(chances, 1):
+        now = health.until
+        assert health.is_due(now)
+        assert health.probing().probed().asked().state == "trial"
+        health = health.probing().probed().asked().failed(now, 5, chance, decides=True)
+        longest = 5 * 2 ** min(times, DOUBLINGS)
+        assert now + longest / 2 <= health.until <= now + longest
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["failed", "decided", "answered", "asked", "probing", "probed", "left"]),
+            SECONDS,
+            CHANCE,
+            st.none() | SECONDS,
+        )
+    )
+)
+def test_whatever_happens_it_comes_back(course: list[tuple[str, float, float, float | None]]):
+    """No course of events leaves an upstream where no time, probe or answer brings it back."""
+    health, latest = HEALTHY, 0.0
+    for what, now, chance, wait in course:
+        latest = max(latest, now)
+        match what:
+            case "failed" | "decided":
+                health = health.failed(latest, 5, chance, wait, decides=what == "decided")
+            case "asked" if health.is_asked:
+                health = health.asked()
+            case "probing" if health.is_due(latest):
+                health = health.probing()
+            case "probed":
+                health = health.probed()
+            case "left":
+                health = health.left()
+            case "answered":
+                health = health.answered()
+            case _:
+                pass
+        assert health.until <= latest + max(LONGEST_WAIT, 5 * 2**DOUBLINGS)
+    assert health.answered() == HEALTHY
+    if health.state == "aside":
+        assert health.is_due(health.until)
+    else:
+        assert health.is_asked or health.left().is_asked or health.probed().is_asked
+
+
+def test_failures_of_requests_that_were_begun_before_count_no_more():
+    health = HEALTHY
+    for _ in range(50):
+        health = health.failed(0, 5, 0)
+    assert health == Health("aside", 0, 1, 5)
+
+
+@given(LABELS, st.integers(0, 1000))
+def test_in_turn_each_is_as_often_the_first(labels: list[str], start: int):
+    members = range(len(labels))
+    rounds = [in_order("round_robin", labels, members, start + turn, "") for turn in range(3 * len(labels))]
+    assert all(sorted(order) == list(members) for order in rounds)
+    assert set(Counter(order[0] for order in rounds).values()) == {3}
+
+
+@given(LABELS, st.lists(st.text(max_size=5).filter(bool), max_size=20), st.data())
+def test_one_that_goes_moves_only_what_was_its_own(labels: list[str], prefixes: list[str], data: st.DataObject):
+    members = list(range(len(labels)))
+    gone = data.draw(st.sampled_from(members))
+    rest = [member for member in members if member != gone]
+    for turn, prefix in enumerate(prefixes):
+        before = in_order("sticky", labels, members, turn, prefix)
+        assert sorted(before) == members
+        assert in_order("sticky", labels, rest, turn + 1, prefix) == [each for each in before if each != gone]
