@@ -83,6 +83,12 @@ _MISSING = "the gateway needs more than toolspeak brings: pip install 'toolspeak
     metavar="SECONDS",
     help="Time for open streams after SIGTERM (30).",
 )
+@click.option(
+    "--cors",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let web pages of this origin call the gateway (https://app.example); may be repeated.",
+)
 @click.option("--log-content", is_flag=True, help="Log what is asked and answered, too.")
 @click.option(
     "--check",
@@ -124,7 +130,7 @@ def serve(
         "hold_calls": hold_calls or None,
     }
     told = {name: value for name, value in of_upstream.items() if value is not None}
-    server = {name: value for name, value in server.items() if value is not None and value is not False}
+    server = {name: value for name, value in server.items() if value is not None and value is not False and value != ()}
     sources = Sources(_upstreams(upstream, config, told), config, server, api_keys, tools, approve_tools, responses)
     server_module = _server()
     if checks:

@@ -19,8 +19,9 @@ from toolspeak.gateway.answer import Answering, answer, warning_header
 from toolspeak.gateway.asked import read_fields, read_request
 from toolspeak.gateway.balance import prefix_of
 from toolspeak.gateway.config import LOOPBACK, Settings
+from toolspeak.gateway.cors import is_preflight
 from toolspeak.gateway.counting import counted
-from toolspeak.gateway.entrance import expect, let_in
+from toolspeak.gateway.entrance import answer_preflight, expect, let_in
 from toolspeak.gateway.failures import Failure, failure_body, failure_of, own_failure
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.generation import first_generation, next_generation
@@ -177,6 +178,9 @@ class Gateway:
 
     async def _answer(self, request: Request) -> None:
         method, path = request.scope["method"], request.path
+        if request.current.settings.cors and is_preflight(request.scope):
+            await answer_preflight(request, self._hosts)
+            return
         if path in OPEN:
             expect(method, "GET")
             await self._readiness.answer(request, self.current.router, draining=self.draining)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,12 @@ from toolspeak.gateway.tables import check_fields, checked_kind
 from toolspeak.gateway.upstream import Upstream, upstreams_of_table
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+ANY_ORIGIN = "*"
+"""What `cors` may say in place of an origin."""
+
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?")
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +74,8 @@ class Settings:
     `drain_seconds`: how long open streams may go on after SIGTERM. `ping_seconds`: after so long a silence a stream
     says that it is alive. `stall_seconds`: how long a client may read nothing of what waits for it. `grace_seconds`:
     how long the end of a turn whose calls are complete is waited for, so that its usage is known. `aside_seconds`: how
-    long an upstream that failed again and again gets no requests, the first time. `log_content`: the log holds what was
-    asked and answered.
+    long an upstream that failed again and again gets no requests, the first time. `cors`: the origins of web pages that
+    may call the gateway. `log_content`: the log holds what was asked and answered.
     """
 
     upstreams: tuple[Upstream, ...]
@@ -82,6 +89,7 @@ class Settings:
     stall_seconds: float = 120.0
     grace_seconds: float = 0.5
     aside_seconds: float = 5.0
+    cors: tuple[str, ...] = ()
     log_content: bool = False
     tools: ToolSettings | None = None
     responses: ResponseSettings | None = None
@@ -115,7 +123,28 @@ def checked(settings: Settings) -> Settings:
             raise UsageError(f"{name}: {value} cannot be; write {told}")
     _check_names([name for names in {each.names: None for each in settings.upstreams} for name in names])
     keys = checked_keys(settings.keys, lambda model: any(each.serves(model) for each in settings.upstreams))
-    return replace(settings, keys=keys)
+    return replace(settings, keys=keys, cors=_checked_origins(settings.cors, has_keys=bool(keys)))
+
+
+def _checked_origins(origins: Sequence[str], *, has_keys: bool) -> tuple[str, ...]:
+    """The origins as browsers write them. Raises UsageError for one that is none, and for `*` without keys."""
+    found: list[str] = []
+    for origin in origins:
+        if origin == ANY_ORIGIN:
+            if not has_keys:
+                raise UsageError(
+                    "cors: '*' lets every web page call the gateway, which has no API keys: name the origins, or give "
+                    "clients keys (--api-keys FILE)"
+                )
+            found.append(origin)
+            continue
+        written = origin.lower()
+        if not _ORIGIN.fullmatch(written):
+            raise UsageError(
+                f"cors: {origin!r} is not an origin; write scheme, host and port alone, for instance https://app.example"
+            )
+        found.append(written.removesuffix(_DEFAULT_PORTS[written.partition(":")[0]]))
+    return tuple(found)
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -193,6 +222,10 @@ def _server(value: Any, folder: Path) -> dict[str, Any]:
     kinds = {each.name: each.type for each in (*fields(Settings), *fields(Bounds))}
     out: dict[str, Any] = {}
     for name, given in table.items():
+        if name == "cors":
+            origins = cast("list[Any]", given if isinstance(given, list) else [given])
+            out[name] = tuple(checked_kind(each, "str", f"server.{name}") for each in origins)
+            continue
         out[name] = checked_kind(given, "str" if name == "api_keys" else str(kinds[name]), f"server.{name}")
     if "api_keys" in out:
         out["api_keys"] = str(folder / out["api_keys"])  # as seen from the file, wherever the server is started

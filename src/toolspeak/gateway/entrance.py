@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Container
 
+from toolspeak.gateway.cors import is_allowed, preflight_headers
 from toolspeak.gateway.failures import Failure
 from toolspeak.gateway.forms import FORM
 from toolspeak.gateway.http import header
 from toolspeak.gateway.keys import admitted
 from toolspeak.gateway.request import Request
+from toolspeak.wire.reading import shortened
 
 
 def let_in(request: Request, hosts: Container[str]) -> None:
@@ -32,14 +34,34 @@ def let_in(request: Request, hosts: Container[str]) -> None:
             )
         if request.key.expires is not None and request.key.expires <= time.time():
             raise Failure(401, f"the API key {request.key.name!r} has expired", "expired_api_key")
-    elif _host(header(request.scope, b"host")) not in hosts:
+    else:
+        _check_host(request, hosts)
+        origin = header(request.scope, b"origin")
+        is_form = header(request.scope, b"content-type").lower().startswith(FORM)
+        if origin and is_form and not is_allowed(origin, settings.cors):
+            # Browsers send forms of any page without asking first.
+            raise Failure(403, "the gateway has no API keys, so it takes no form of a web page: give it one", "origin")
+
+
+async def answer_preflight(request: Request, hosts: Container[str]) -> None:
+    """Tells a browser whether a page may send its request; that will have a key, where one is needed. Raises
+    Failure."""
+    settings = request.current.settings
+    if not settings.keys:
+        _check_host(request, hosts)
+    told = preflight_headers(request.scope, settings.cors)
+    if told is None:
+        origin = shortened(header(request.scope, b"origin"), 200)
+        raise Failure(403, f"pages of {origin} may not call the gateway: its operator lists those that may", "origin")
+    await request.respond(204, b"", told)
+
+
+def _check_host(request: Request, hosts: Container[str]) -> None:
+    if _host(header(request.scope, b"host")) not in hosts:
         # A page whose name leads to this machine (DNS rebinding) could ask in its reader's name.
         raise Failure(
             403, "the gateway has no API keys, so it answers this machine only: call it by its address", "host"
         )
-    elif header(request.scope, b"origin") and header(request.scope, b"content-type").lower().startswith(FORM):
-        # Browsers send forms of any page without asking first.
-        raise Failure(403, "the gateway has no API keys, so it takes no form of a web page: give it one", "origin")
 
 
 def expect(method: str, wanted: str) -> None:

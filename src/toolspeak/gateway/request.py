@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from toolspeak.data.messages import JSON
+from toolspeak.gateway.cors import cors_headers
 from toolspeak.gateway.generation import Generation
 from toolspeak.gateway.http import Fields, Headers, Receive, Scope, Send, send_whole
 from toolspeak.gateway.keys import Key
@@ -57,7 +58,7 @@ class Request:
 
     @property
     def headers(self) -> Headers:
-        return [(b"x-request-id", self.id.encode())]
+        return [(b"x-request-id", self.id.encode()), *cors_headers(self.scope, self.current.settings.cors)]
 
     async def respond(
         self,
