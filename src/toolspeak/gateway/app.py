@@ -15,7 +15,8 @@ from typing import Any, TypeVar, cast
 
 from toolspeak.errors import McpError, ToolspeakError
 from toolspeak.gateway.admission import Admission
-from toolspeak.gateway.answer import Answering, answer, warning_header
+from toolspeak.gateway.answer import answer, warning_header
+from toolspeak.gateway.answering import Answering
 from toolspeak.gateway.asked import read_fields, read_request
 from toolspeak.gateway.balance import prefix_of
 from toolspeak.gateway.config import LOOPBACK, Settings
@@ -320,10 +321,9 @@ class Gateway:
             if current.tools is not None:
                 running = current.tools.begin(request.id, log_content=current.settings.log_content)
                 answering.tools = (current.tools, running)
-            if relayed:
-                working = relay(answering, fields, passing_headers(request.scope["headers"]))
-            else:
-                working = answer(answering)
+            headers = passing_headers(request.scope["headers"])
+            answering.came = None if is_own else (fields, headers)
+            working = relay(answering, fields, headers) if relayed else answer(answering)
             await self._answered(request, answering, working)
 
     def _answering(self, request: Request, asked: WireRequest, routes: Routes) -> Answering:

@@ -17,12 +17,12 @@ from pydantic_core import from_json
 from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import JSON, Usage
 from toolspeak.errors import FormatError, ProviderError, ToolspeakError
-from toolspeak.gateway.answer import Answering
+from toolspeak.gateway.answering import Answering
 from toolspeak.gateway.config import Bounds
 from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
 from toolspeak.gateway.forms import FORM, read_form
 from toolspeak.gateway.http import Fields, check_values, decoded, send_whole
-from toolspeak.gateway.relay import with_data, with_model
+from toolspeak.gateway.relay import known_as, with_data, with_model
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.sse import event, json_bytes
 from toolspeak.gateway.streaming import EVENTS, EventStream, watched
@@ -176,12 +176,11 @@ class _Passing:
     """One answer that is passed on. `body` and `kind` (its content type) are those of one in one piece."""
 
     def __init__(self, answering: Answering, passed: Passed) -> None:
-        route = answering.route
         self.body = b""
         self.kind = b"application/json"
         self._answering = answering
         self._passed = passed
-        self._model = passed.model if route.upstream.model and route.upstream.model != passed.model else None
+        self._model = None if passed.model is None else known_as(answering.route, passed.model)
         """The name that the client knows the model by, if it is not the upstream's."""
 
     async def read(self, reply: Reply, stream: EventStream, path: str) -> None:
@@ -238,7 +237,8 @@ class _Passing:
             return raw
         if not self._passed.usage_wanted and fields.get("choices") == [] and fields.get("usage") is not None:
             return b""  # the gateway asked for it, and not the client
-        return raw if self._model is None else with_data(raw, fields, self._model)
+        named = fields if self._model is None else with_model(fields, self._model)
+        return raw if named is fields else with_data(raw, named)
 
     def _note(self, fields: Fields | None) -> None:
         """Notes the usage that a server tells, for the log and the metrics. Raises ProviderError for an error that came

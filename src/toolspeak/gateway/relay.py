@@ -12,14 +12,15 @@ from typing import cast
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.errors import FormatError, ToolspeakError
-from toolspeak.gateway.answer import Answering
+from toolspeak.gateway.answering import Answering
 from toolspeak.gateway.config import Bounds
 from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
 from toolspeak.gateway.http import Fields, send_whole
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.sse import event, json_bytes
 from toolspeak.gateway.streaming import EventStream, watched
-from toolspeak.providers.api import ApiProvider, Relayed
+from toolspeak.providers.api import ApiProvider
+from toolspeak.providers.relayed import Relayed
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.asked import asked_flag, asked_name, asked_object, wrong
 from toolspeak.wire.base import Frame, ModelRequest, WireFormat, WireRequest
@@ -47,9 +48,13 @@ _OF_TOOLS = ("_call", "_output", "tool_use", "tool_result", "_request", "_respon
 
 
 def is_relayed(fields: Fields, wire: WireFormat, route: Route) -> bool:
-    """Whether a request goes to its upstream as it came: both speak the same API, and tools have no part in it."""
+    """Whether a request goes to its upstream as it came: both speak the same API, and tools have no part in it, or
+    several answers are wanted, of which none is mended."""
     if route.wire != wire.name or not isinstance(route.provider, ApiProvider):
         return False
+    wanted = fields.get("n")
+    if wire is OPENAI_CHAT and not route.is_text and isinstance(wanted, int) and wanted > 1:
+        return True
     if any(fields.get(name) for name in _TOOL_FIELDS[wire.name]):
         return False
     said = fields.get(_MESSAGES[wire.name])
@@ -120,7 +125,7 @@ def passing_headers(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]
 
 
 @dataclass(slots=True)
-class _Relay:
+class RelayedAnswer:
     """One relayed answer: what leaves of each part, and what is known of the whole."""
 
     answering: Answering
@@ -131,26 +136,34 @@ class _Relay:
     sequence: int | None = None
 
     def leaves(self, part: Relayed) -> bytes:
-        """The part as the client reads it."""
-        self.note(part)
+        """The part of a stream as the client reads it."""
         fields = part.data
         if fields is None:
             return part.raw
-        if self.answering.wire.name == OPENAI_RESPONSES.name:
-            self._follow(fields)
+        self.follow(fields)
         if not self.answering.asked.usage_wanted and fields.get("choices") == [] and fields.get("usage") is not None:
             return b""  # the gateway asked for it, and not the client
-        if self.model is None:
-            return part.raw
-        return with_data(part.raw, fields, self.model)
+        named = self.named(fields)
+        return part.raw if named is fields else with_data(part.raw, named)
 
     def whole(self, part: Relayed) -> bytes:
         """An answer in one piece as the client reads it."""
-        self.note(part)
-        if self.model is None or part.data is None:
+        if part.data is None:
             return part.raw
-        named = with_model(part.data, self.model)
+        named = self.named(part.data)
         return part.raw if named is part.data else json_bytes(named)
+
+    def named(self, fields: dict[str, JSON]) -> dict[str, JSON]:
+        """An event, or an answer, with the name that the client knows the model by."""
+        return fields if self.model is None else with_model(fields, self.model)
+
+    def numbered(self, frame: Frame) -> Frame:
+        """A frame with the number behind that of the last event that has left, where the API numbers them."""
+        name, data = frame
+        if self.sequence is None or not isinstance(data, dict):
+            return frame
+        self.sequence += 1
+        return name, {**cast("dict[str, JSON]", data), "sequence_number": self.sequence}
 
     def note(self, part: Relayed) -> None:
         """What it says, for the log and the metrics."""
@@ -166,17 +179,23 @@ class _Relay:
             answering.asked, response_id=self.response_id or answering.id, created=int(time.time())
         )
         frames = encoder.fail(failure.message, failure.status)[-1:]  # what begins an answer has left
-        if self.sequence is not None:
-            frames = [(name, {**data, "sequence_number": self.sequence + 1}) for name, data in frames]
-        return b"".join([event((name, with_code(data, failure))) for name, data in frames])
+        numbered = map(self.numbered, frames)
+        return b"".join([event((name, with_code(data, failure))) for name, data in numbered])
 
-    def _follow(self, fields: dict[str, JSON]) -> None:
+    def follow(self, fields: dict[str, JSON]) -> None:
         """Events of the Responses API are numbered, and tell the answer's id in the first."""
+        if self.answering.wire.name != OPENAI_RESPONSES.name:
+            return
         number = fields.get("sequence_number")
         if isinstance(number, int):
             self.sequence = number
         if not self.response_id and isinstance(response := fields.get("response"), dict):
             self.response_id = str(cast("dict[str, JSON]", response).get("id", ""))
+
+
+def known_as(route: Route, model: str) -> str | None:
+    """The name that a client knows a model by, if it is not the upstream's."""
+    return model if route.upstream.model and route.upstream.model != model else None
 
 
 async def relay(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
@@ -187,35 +206,36 @@ async def relay(answering: Answering, fields: Fields, headers: Mapping[str, str]
     await send(answering, fields, headers)
 
 
-def _of_route(answering: Answering, route: Route, fields: Fields) -> tuple[_Relay, ApiProvider, Fields]:
+def _of_route(answering: Answering, route: Route) -> tuple[RelayedAnswer, ApiProvider]:
     """What one upstream is sent, and what is to be known of its answer."""
-    provider, model = route.provider, answering.asked.model
+    provider = route.provider
     assert isinstance(provider, ApiProvider)
     answering.route = route
-    named = model if route.upstream.model and route.upstream.model != model else None
-    found = _Relay(answering, named, said=[] if answering.settings.log_content else None)
+    named = known_as(route, answering.asked.model)
+    found = RelayedAnswer(answering, named, [] if answering.settings.log_content else None)
     answering.said = found.said
-    options = {name: value for name, value in route.upstream.options.items() if value is not None}
-    return found, provider, {**options, **fields}
+    return found, provider
 
 
 async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
     settings = answering.settings
     stream = EventStream(answering.send, answering.headers)
     begun_at = asyncio.get_running_loop().time()
-    found = _Relay(answering, None)
+    found = RelayedAnswer(answering, None)
 
     async def ask(route: Route, begun: Callable[[], None]) -> None:
         nonlocal found
-        found, provider, sent = _of_route(answering, route, fields)
-        async with aclosing(provider.relay(sent, headers)) as pieces:
+        found, provider = _of_route(answering, route)
+        async with aclosing(provider.relay(fields, headers)) as pieces:
             async for parts in pieces:
                 begun()
                 if parts[0].whole:
                     found.note(parts[0])
-                    leaving = b"".join(map(event, _as_stream(answering, sent, parts[0].deltas)))
+                    leaving = b"".join(map(event, _as_stream(answering, fields, parts[0].deltas)))
                 else:
-                    leaving = b"".join([found.leaves(part) for part in parts])
+                    for part in parts:
+                        found.note(part)
+                    leaving = b"".join(map(found.leaves, parts))
                 if leaving:
                     await stream.write(leaving, len(parts))
 
@@ -245,18 +265,18 @@ async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str
 
     async def ask(route: Route, begun: Callable[[], None]) -> None:
         nonlocal body
-        found, provider, sent = _of_route(answering, route, fields)
+        found, provider = _of_route(answering, route)
         deltas: list[Delta] = []
-        async with aclosing(provider.relay(sent, headers)) as pieces:
+        async with aclosing(provider.relay(fields, headers)) as pieces:
             async for parts in pieces:
                 begun()
-                if parts[0].whole:
-                    body = found.whole(parts[0])
-                    return
                 for part in parts:
                     found.note(part)
                     deltas += part.deltas
-        body = json_bytes(_as_whole(answering, sent, deltas))
+                if parts[0].whole:
+                    body = found.whole(parts[0])
+                    return
+        body = json_bytes(_as_whole(answering, fields, deltas))
 
     settings = answering.settings
     working = answering.routes.serve(ask, answering.prefix, failed=answering.failed)
@@ -307,10 +327,7 @@ def with_model(fields: dict[str, JSON], model: str) -> dict[str, JSON]:
     return fields
 
 
-def with_data(raw: bytes, fields: dict[str, JSON], model: str) -> bytes:
-    """An event with this name of the model in its data, and its own name, its id and its comments as they were."""
-    named = with_model(fields, model)
-    if named is fields:
-        return raw
+def with_data(raw: bytes, fields: dict[str, JSON]) -> bytes:
+    """An event with other data, and its own name, its id and its comments as they were."""
     lines = [line for line in raw.splitlines() if line and not line.startswith(b"data")]
-    return b"\n".join([*lines, b"data: " + json_bytes(named)]) + b"\n\n"
+    return b"\n".join([*lines, b"data: " + json_bytes(fields)]) + b"\n\n"

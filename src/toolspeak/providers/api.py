@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import TypeAlias, Unpack, cast, get_args
 
 import httpx2
-from pydantic_core import to_json
 
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON
@@ -18,12 +16,12 @@ from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
 from toolspeak.providers.http import ConnectionOptions, HttpApi
+from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_json, as_object
 from toolspeak.providers.reply import Reply, drained
 from toolspeak.providers.retry import Attempts
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
 from toolspeak.wire.fragments import CallFragments
 from toolspeak.wire.limit import token_limit
-from toolspeak.wire.reading import without_lone_surrogates
 
 _Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
 _PIECES = frozenset(get_args(_Piece))
@@ -70,18 +68,6 @@ class Endpoint:
     counting: Counting | None = None
 
 
-@quick()
-class Relayed:
-    """A part of an answer as it came: an event with its bytes, or the `whole` answer; `data` is its JSON object (None
-    for what is none, as a comment), `deltas` what it says. The last one has no bytes, and the deltas of the turn's
-    end."""
-
-    raw: bytes
-    data: dict[str, JSON] | None
-    deltas: Sequence[Delta]
-    whole: bool = False
-
-
 class ApiProvider:
     """A `Provider` over HTTP. `options` go into every request; a request's own come before them."""
 
@@ -119,11 +105,13 @@ class ApiProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         """See `Provider.stream`. A server that answers with plain JSON is read as well; what fails before it said
         anything is asked again (`retry.py`)."""
+        relaying, asked = RELAYING.get(), request
         request = replace(request, options={**self._options, **request.options})
         attempts = self._attempts()
         while True:
             said = called = False
-            turn = self._turn(request)
+            body = None if relaying is None else relaying.body(asked)
+            turn = self._turn(request) if relaying is None or body is None else self._as_it_came(body, relaying)
             try:
                 async for delta in turn:
                     said = True
@@ -155,13 +143,8 @@ class ApiProvider:
         for. A stream's first parts are kept until something was said, and what fails before is asked again. Raises
         ProviderError.
         """
-        endpoint = self._endpoint
-        body = {**body, "model": self._model}
-        if body.get("stream") is True and endpoint.done and self._options.get("stream_options", True) is not None:
-            told = body.get("stream_options")
-            asked = dict(cast("Mapping[str, JSON]", told)) if isinstance(told, Mapping) else {}
-            body["stream_options"] = {**asked, "include_usage": True}
-        content = _encoded(body)
+        body = self._prepared(body)
+        content = as_json(body)
         attempts = self._attempts()
         while True:
             said = False
@@ -279,6 +262,26 @@ class ApiProvider:
             for delta in decoder.close():
                 yield _limited(delta, limit)
 
+    def _prepared(self, body: Mapping[str, JSON]) -> dict[str, JSON]:
+        """A client's request with the provider's own options and model."""
+        options = {name: cast("JSON", value) for name, value in self._options.items() if value is not None}
+        made: dict[str, JSON] = {**options, **body, "model": self._model}
+        if made.get("stream") is True and self._endpoint.done and self._options.get("stream_options", True) is not None:
+            told = made.get("stream_options")
+            asked = dict(cast("Mapping[str, JSON]", told)) if isinstance(told, Mapping) else {}
+            made["stream_options"] = {**asked, "include_usage": True}
+        return made
+
+    async def _as_it_came(self, body: Mapping[str, JSON], relaying: Relaying) -> AsyncGenerator[Delta]:
+        """One sending of a client's request, for a turn."""
+        body = self._prepared(body)
+        async with aclosing(self._relayed(as_json(body), body, relaying.headers)) as pieces:
+            async for parts in pieces:
+                for part in parts:
+                    await relaying.hear(part)
+                    for delta in part.deltas:
+                        yield _limited(delta, token_limit(body)) if delta.__class__ is TurnEnded else delta
+
     async def _relayed(
         self, content: bytes, body: Mapping[str, JSON], headers: Mapping[str, str] | None
     ) -> AsyncGenerator[Sequence[Relayed]]:
@@ -289,7 +292,8 @@ class ApiProvider:
             if kind == "json":
                 raw = await reply.whole()
                 data = decode_json(raw, "a body")
-                yield [Relayed(raw, _object(data), endpoint.wire.decode_response(data, model=self._model), whole=True)]
+                deltas = endpoint.wire.decode_response(data, model=self._model)
+                yield [Relayed(raw, as_object(data), deltas, whole=True)]
                 return
             if kind == "other":
                 raise self._no_stream(reply)
@@ -337,7 +341,7 @@ class ApiProvider:
         for delta in deltas:
             if delta.__class__ in _PIECES:
                 reply.received += len(cast("_Piece", delta).text)
-        return Relayed(raw, _object(told), deltas)
+        return Relayed(raw, as_object(told), deltas)
 
     def _no_stream(self, reply: Reply) -> ProviderError:
         expected = "lines of JSON" if self._endpoint.lines else "an event stream or JSON"
@@ -346,17 +350,6 @@ class ApiProvider:
             f"{self._endpoint.hint}",
             code="ill_formed",
         )
-
-
-def _encoded(body: Mapping[str, JSON]) -> bytes:
-    try:
-        return to_json(body)
-    except ValueError:  # a lone surrogate, or nested deeper than pydantic_core goes
-        return json.dumps(without_lone_surrogates(body), separators=(",", ":")).encode()
-
-
-def _object(data: JSON) -> dict[str, JSON] | None:
-    return cast("dict[str, JSON]", data) if isinstance(data, dict) else None
 
 
 def _unread_call(written: str) -> list[Delta]:

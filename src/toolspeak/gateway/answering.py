@@ -1,0 +1,84 @@
+"""What is needed for an answer, and what becomes known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.gateway.config import Settings
+from toolspeak.gateway.failures import Failure
+from toolspeak.gateway.hosted_tools import HostedTools
+from toolspeak.gateway.http import Fields, Headers, Receive, Send
+from toolspeak.gateway.memory import Keeping, ResponseMemory
+from toolspeak.gateway.routing import Route, Routes
+from toolspeak.gateway.server_tools import Running, ServerTools
+from toolspeak.gateway.sse import json_bytes
+from toolspeak.gateway.turn import Report
+from toolspeak.wire.base import WireFormat, WireRequest
+
+
+@dataclass(slots=True)
+class Answering:
+    """What is needed for an answer, and what is known of it: `status`, `first_byte` (seconds), `chunks`, the
+    `failure` that ended its stream, and `said`: what left, where the log is to hold it. `route` is the last that was
+    asked, `failed` are the upstreams that did not answer, with the errors' codes.
+    `prefix` stands for what the request begins with. `came`: the request as the client wrote it, and its headers that
+    pass; None if it may not."""
+
+    wire: WireFormat
+    asked: WireRequest
+    routes: Routes
+    settings: Settings
+    receive: Receive
+    send: Send
+    id: str
+    headers: Headers
+    tools: tuple[ServerTools, Running] | None = None
+    hosted: HostedTools | None = None
+    report: Report = field(default_factory=Report)
+    status: int = 0
+    first_byte: float | None = None
+    chunks: int = 0
+    failure: Failure | None = None
+    said: list[Delta] | None = None
+    memory: ResponseMemory | None = None
+    keeping: Keeping | None = None
+    prefix: Callable[[], str] = str
+    came: tuple[Fields, Mapping[str, str]] | None = None
+    route: Route = field(init=False)
+    failed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def __post_init__(self) -> None:
+        self.route = self.routes.routes[0]
+
+    def facts(self) -> dict[str, object]:
+        """For the log."""
+        report, usage = self.report, self.report.end.usage
+        return {
+            "upstream": self.route.provider.name,
+            "at": self.routes.label(self.route),
+            "failed": [{"at": label, "code": code} for label, code in self.failed] or None,
+            "dialect": self.route.dialect,
+            "finish": report.end.finish if self.status == 200 else None,
+            "calls": report.calls or None,
+            "attempts": report.attempts if report.attempts > 1 else None,
+            "warnings": [note.code for note in report.notes] or None,
+            "input_tokens": usage.input,
+            "output_tokens": usage.output,
+            "first_byte": None if self.first_byte is None else round(self.first_byte, 4),
+            "chunks": self.chunks or None,
+            "error": self.failure and self.failure.cause,
+            "code": self.failure and self.failure.code,
+            "answer": self._told(),
+            **(self.tools[1].facts() if self.tools is not None else {}),
+        }
+
+    def _told(self) -> str | None:
+        """What was said, as one answer of the client's API."""
+        if not self.said or (self.failure is not None and self.failure.code == "gateway_failed"):
+            return None
+        ended = [] if isinstance(self.said[-1], TurnEnded) else [TurnEnded("error")]
+        return json_bytes(
+            self.wire.encode_response([*self.said, *ended], model=self.asked.model, response_id=self.id, created=0)
+        ).decode()

@@ -1,0 +1,581 @@
+"""Requests with tools to a model with calls of its own, whose server speaks the client's API: what needs no mending
+passes as it came."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loopback_server import STREAM_HEAD, Answer, Server, chunked, dropped, event, serve, stream, whole
+from serving import ENDPOINTS, at, events, gateway, in_turn
+
+CHAT, RESPONSES, MESSAGES = ENDPOINTS
+PROVIDERS = {CHAT: "openai", RESPONSES: "openai-responses", MESSAGES: "anthropic"}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+FUNCTION = {"name": "weather", "description": "x", "parameters": SCHEMA, "x_tool": 1}
+CALLED = {
+    "role": "assistant",
+    "content": None,
+    "x_turn": 2,
+    "tool_calls": [{"id": "c0", "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
+}
+ASKED: dict[str, dict[str, Any]] = {
+    CHAT: {
+        "model": "m",
+        "tools": [{"type": "function", "function": FUNCTION, "x_row": [1]}],
+        "logprobs": True,
+        "x_new": {"a": [None]},
+        "messages": [
+            {"role": "system", "content": "S"},
+            {"role": "user", "content": "Hi", "x_message": 1},
+            CALLED,
+            {"role": "tool", "tool_call_id": "c0", "content": "y", "x_result": 3},
+            {"role": "user", "content": "Go"},
+        ],
+    },
+    RESPONSES: {
+        "model": "m",
+        "tools": [{"type": "function", **FUNCTION}],
+        "x_new": [1],
+        "truncation": "auto",
+        "input": [{"role": "user", "content": "Hi", "x_message": 1}],
+    },
+    MESSAGES: {
+        "model": "m",
+        "max_tokens": 9,
+        "tools": [{"name": "weather", "input_schema": SCHEMA, "x_tool": 1}],
+        "x_new": 1.5,
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "x_part": 1}]}],
+    },
+}
+USAGE = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8, "prompt_tokens_details": {"x": 1}}
+
+
+def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+    choice = {
+        "index": 0,
+        "delta": delta,
+        "logprobs": {"content": [{"token": "h"}]},
+        "finish_reason": finish,
+        "token_ids": [7],
+    }
+    return event(
+        {
+            "id": "up",
+            "object": "chat.completion.chunk",
+            "created": 17,
+            "model": "m",
+            "system_fingerprint": "fp",
+            "choices": [choice],
+            **more,
+        }
+    )
+
+
+def call(index: int, text: str, *, given: str | None = None, name: str | None = None) -> dict[str, Any]:
+    head = {"id": given, "type": "function"} if given else {}
+    function = {**({"name": name} if name else {}), "arguments": text}
+    return {"tool_calls": [{"index": index, **head, "function": function, "x_call": 1}]}
+
+
+ROLE = chunk({"role": "assistant", "content": ""})
+DONE = b"data: [DONE]\n\n"
+COUNTED = event({"model": "m", "choices": [], "usage": USAGE})
+CALLS = [
+    chunk(call(0, "", given="call_a", name="weather")),
+    chunk(call(0, '{"city":')),
+    chunk(call(0, ' "Rome"}')),
+    chunk(call(1, "{}", given="call_b", name="weather")),
+]
+CHAT_STREAM = [
+    b": PROCESSING\n\n",
+    ROLE,
+    chunk({"reasoning_content": "Hm"}),
+    chunk({"content": "1 < 2, "}),
+    chunk({"content": '{"a": <'}),
+    chunk({"content": "tool"}),
+    chunk({"content": "box> is none."}),
+    chunk({"audio": {"data": "AA"}}),
+    *CALLS,
+    chunk({}, "tool_calls", timings={"x": 1}),
+    COUNTED,
+    DONE,
+]
+
+
+def named(data: dict[str, Any]) -> bytes:
+    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+MESSAGE: dict[str, Any] = {
+    "id": "msg_up",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "x_new": "kept",
+    "stop_reason": "tool_use",
+    "content": [
+        {"type": "text", "text": "Hm", "x_text": 1},
+        {"type": "tool_use", "id": "toolu_a", "name": "weather", "input": {"city": "Rome"}, "x_call": 1},
+    ],
+    "usage": {"input_tokens": 3, "output_tokens": 5, "service_tier": "standard"},
+}
+ITEM = {
+    "type": "function_call",
+    "id": "fc_up",
+    "call_id": "call_a",
+    "name": "weather",
+    "arguments": '{"city": "Rome"}',
+    "status": "completed",
+    "x_call": 1,
+}
+RESPONSE: dict[str, Any] = {
+    "id": "resp_up",
+    "object": "response",
+    "created_at": 17,
+    "status": "completed",
+    "model": "m",
+    "x_new": "kept",
+    "output": [ITEM],
+    "usage": {"input_tokens": 3, "output_tokens": 5, "total_tokens": 8, "x_usage": 1},
+}
+STREAMS: dict[str, list[bytes]] = {
+    CHAT: CHAT_STREAM,
+    MESSAGES: [
+        named({"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None}}),
+        named({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        named({"type": "ping"}),
+        named({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a < b", "x": "y"}}),
+        named({"type": "content_block_stop", "index": 0}),
+        named(
+            {
+                "type": "content_block_start",
+                "index": 1,
+                "content_block": {"type": "tool_use", "id": "toolu_a", "name": "weather", "input": {}, "x_call": 1},
+            }
+        ),
+        named(
+            {
+                "type": "content_block_delta",
+                "index": 1,
+                "delta": {"type": "input_json_delta", "partial_json": '{"city"'},
+            }
+        ),
+        named(
+            {
+                "type": "content_block_delta",
+                "index": 1,
+                "delta": {"type": "input_json_delta", "partial_json": ': "Rome"}'},
+            }
+        ),
+        named({"type": "content_block_stop", "index": 1}),
+        named({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 5, "x": 1}}),
+        named({"type": "message_stop", "x_new": "kept"}),
+    ],
+    RESPONSES: [
+        named(
+            {
+                "type": "response.created",
+                "sequence_number": 0,
+                "response": {**RESPONSE, "status": "in_progress", "output": []},
+            }
+        ),
+        named(
+            {
+                "type": "response.output_item.added",
+                "sequence_number": 1,
+                "output_index": 0,
+                "item": {**ITEM, "arguments": ""},
+            }
+        ),
+        named(
+            {
+                "type": "response.function_call_arguments.delta",
+                "sequence_number": 2,
+                "output_index": 0,
+                "item_id": "fc_up",
+                "delta": '{"city": "Rome"}',
+                "x": "y",
+            }
+        ),
+        named(
+            {
+                "type": "response.function_call_arguments.done",
+                "sequence_number": 3,
+                "output_index": 0,
+                "item_id": "fc_up",
+                "arguments": '{"city": "Rome"}',
+            }
+        ),
+        named({"type": "response.output_item.done", "sequence_number": 4, "output_index": 0, "item": ITEM}),
+        named({"type": "response.completed", "sequence_number": 5, "response": RESPONSE}),
+    ],
+}
+COMPLETION: dict[str, Any] = {
+    "id": "up",
+    "object": "chat.completion",
+    "created": 17,
+    "model": "m",
+    "system_fingerprint": "fp",
+    "timings": {"x": 1},
+    "usage": USAGE,
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "tool_calls",
+            "logprobs": {"content": [{"token": "h"}]},
+            "stop_reason": None,
+            "message": {
+                "role": "assistant",
+                "content": None,
+                "audio": {"id": "a"},
+                "annotations": [],
+                "tool_calls": [
+                    {
+                        "id": "call_a",
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": '{ "city":"Rome" }'},
+                        "x_call": 1,
+                    }
+                ],
+            },
+        }
+    ],
+}
+ANSWERS = {CHAT: COMPLETION, RESPONSES: RESPONSE, MESSAGES: MESSAGE}
+
+
+def asked(answer: Answer, path: str = CHAT, *, upstream: dict[str, Any] | None = None, **more: Any):
+    """A request through a gateway with one upstream of the client's API, and what that was sent."""
+
+    async def run() -> tuple[httpx2.Response, Server]:
+        here = {"provider": PROVIDERS[path], "dialect": "native", **(upstream or {})}
+        async with serve(answer) as server, gateway(at(server, **here)) as served:
+            return await served.client.post(path, json={**ASKED[path], **more}), server
+
+    return asyncio.run(run())
+
+
+WANTED = {CHAT: {"stream_options": {"include_usage": True}}, RESPONSES: {}, MESSAGES: {}}
+
+
+@pytest.mark.parametrize("cut", [0, 1, 50])
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_events_with_calls_pass_byte_for_byte(path: str, cut: int):
+    response, server = asked(in_turn(STREAMS[path], cut=cut), path, stream=True, **WANTED[path])
+    assert response.content == b"".join(STREAMS[path])
+    assert server.exchanges[0].json == {**ASKED[path], "stream": True, **WANTED[path]}
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_an_answer_in_one_piece_passes_as_it_came(path: str):
+    answer = json.dumps(ANSWERS[path], indent=1).encode()
+    response, server = asked(whole("200 OK", answer), path)
+    assert response.content == answer
+    assert server.exchanges[0].json == ASKED[path]
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_the_models_name_is_the_configured_one_there_and_the_clients_here(path: str, streams: bool):
+    answer = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
+    upstream = {"model": "m", "options": {"x_option": 1, "x_new": 2}}
+    response, server = asked(answer, path, upstream=upstream, model="mine", stream=streams)
+    sent = server.exchanges[0].json
+    assert (sent["model"], sent["x_option"], sent["x_new"]) == ("m", 1, ASKED[path]["x_new"])
+    assert b'"mine"' in response.content
+    assert b'"m"' not in response.content
+    if not streams:
+        assert response.json() == {**ANSWERS[path], "model": "mine"}
+
+
+def test_the_usage_that_a_client_did_not_want_is_counted_and_not_sent():
+    async def run() -> None:
+        here = {"dialect": "native", "names": ("m",)}
+        async with serve(in_turn(CHAT_STREAM)) as server, gateway(at(server, **here)) as served:
+            response = await served.client.post(CHAT, json={**ASKED[CHAT], "stream": True})
+            assert response.content == b"".join([*CHAT_STREAM[:-2], DONE])
+            metrics = (await served.client.get("/metrics")).text
+            assert 'toolspeak_tokens_total{kind="output",model="m"} 5.0' in metrics
+            assert 'toolspeak_calls_total{dialect="native",model="m"} 2.0' in metrics
+
+    asyncio.run(run())
+
+
+def test_several_answers_pass_unmended():
+    several = {**COMPLETION, "choices": [COMPLETION["choices"][0], {**COMPLETION["choices"][0], "index": 1}]}
+    answer = json.dumps(several).encode()
+    response, server = asked(whole("200 OK", answer), n=2)
+    assert response.content == answer
+    assert server.exchanges[0].json == {**ASKED[CHAT], "n": 2}
+    refused, _ = asked(whole("200 OK", answer), upstream={"dialect": "hermes"}, n=2)
+    assert refused.status_code == 400
+
+
+# --- what is mended -------------------------------------------------------------------------------------------------
+
+
+def told(text: str) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
+    """What a client puts together of a stream's events: text, calls, and the events."""
+    found = [each for each in events(text) if each != "[DONE]"]
+    said, calls = "", list[dict[str, Any]]()
+    for each in found:
+        for choice in each["choices"]:
+            said += choice["delta"].get("content") or ""
+            for item in choice["delta"].get("tool_calls") or ():
+                if item["index"] == len(calls):
+                    calls.append({"id": item["id"], "name": item["function"]["name"], "arguments": ""})
+                else:
+                    assert "id" not in item
+                    assert "name" not in item["function"]
+                calls[item["index"]]["arguments"] += item["function"].get("arguments", "")
+    return said, calls, found
+
+
+def test_what_is_sent_twice_is_sent_once_and_the_rest_stays():
+    sent = [
+        ROLE,
+        chunk({"content": "Hm."}),
+        chunk(call(0, '{"city":', given="a", name="weather")),
+        chunk(call(0, '"Rome"}', given="a", name="weather")),
+        chunk({}, "stop", timings={"x": 1}),
+        COUNTED,
+        DONE,
+    ]
+    response, _ = asked(in_turn(sent), stream=True, **WANTED[CHAT])
+    assert response.content.startswith(b"".join(sent[:3]))
+    said, calls, found = told(response.text)
+    assert said == "Hm."
+    assert calls == [{"id": "a", "name": "weather", "arguments": '{"city":"Rome"}'}]
+    assert {each["id"] for each in found[:-1]} == {"up"}
+    assert all(each["system_fingerprint"] == "fp" for each in found[:-1])
+    assert all(each["choices"][0]["logprobs"] and each["choices"][0]["token_ids"] for each in found[:-1])
+    assert found[-2]["choices"][0]["finish_reason"] == "tool_calls"
+    assert found[-2]["timings"] == {"x": 1}
+    assert found[-1]["usage"] == USAGE
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        call(0, "{}", name="weather"),
+        call(1, "{}", given="a", name="weather"),
+        {"function_call": {"name": "weather", "arguments": "{}"}},
+        {"tool_calls": [{"id": "a", "function": {"name": "weather", "arguments": {}}}]},
+        call(0, "", given="a", name="weather"),
+    ],
+)
+def test_calls_in_another_form_come_in_the_apis(first: dict[str, Any]):
+    sent = [chunk({"content": "Hm."}), chunk(first), chunk({}, "tool_calls", timings={"x": 1}), DONE]
+    response, _ = asked(in_turn(sent), stream=True)
+    said, calls, found = told(response.text)
+    assert (said, calls[0]["name"], json.loads(calls[0]["arguments"])) == ("Hm.", "weather", {})
+    assert calls[0]["id"]
+    assert found[-1]["timings"] == {"x": 1}
+    assert response.text.endswith("[DONE]\n\n")
+
+
+LEAKED = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("size", [3, 1000])
+def test_calls_in_the_text_are_found_and_the_rest_stays(size: int):
+    texts = ["Let me see. ", *(LEAKED[i : i + size] for i in range(0, len(LEAKED), size))]
+    sent = [ROLE, *(chunk({"content": text}) for text in texts), chunk({}, "stop", timings={"x": 1}), COUNTED, DONE]
+    response, _ = asked(in_turn(sent), stream=True, **WANTED[CHAT])
+    assert response.content.startswith(b"".join(sent[:2]))
+    said, calls, found = told(response.text)
+    assert said.strip() == "Let me see."
+    assert [(each["name"], json.loads(each["arguments"])) for each in calls] == [("weather", {"city": "Rome"})]
+    ended = found[-2]
+    assert ended["choices"][0]["finish_reason"] == "tool_calls"
+    assert ended["timings"] == {"x": 1}
+    assert ended["toolspeak"]["warnings"][0]["code"] == "leaked_call"
+    assert {each["id"] for each in found[:-1]} == {"up"}
+    logprobs = [token for each in found[:-1] for token in (each["choices"][0].get("logprobs") or {}).get("content", ())]
+    assert len(logprobs) == len(sent) - 2
+
+
+def test_calls_in_the_text_of_one_piece_are_found_and_the_rest_stays():
+    choice = {
+        **COMPLETION["choices"][0],
+        "finish_reason": "stop",
+        "message": {"role": "assistant", "content": LEAKED, "x": 1},
+    }
+    response, _ = asked(whole("200 OK", json.dumps({**COMPLETION, "choices": [choice]}).encode()))
+    found = response.json()
+    (made,) = found["choices"]
+    assert made["message"]["tool_calls"][0]["function"]["name"] == "weather"
+    assert (made["finish_reason"], made["message"]["x"], made["logprobs"]) == ("tool_calls", 1, choice["logprobs"])
+    known = {name: COMPLETION[name] for name in ("id", "created", "system_fingerprint", "timings", "usage")}
+    assert {name: found[name] for name in known} == known
+    assert found["toolspeak"]["warnings"][0]["code"] == "leaked_call"
+
+
+def test_a_text_and_a_call_in_a_message_that_says_it_stopped():
+    choice = {**COMPLETION["choices"][0], "finish_reason": "stop"}
+    response, _ = asked(whole("200 OK", json.dumps({**COMPLETION, "choices": [choice]}).encode()))
+    found = response.json()
+    assert found["choices"][0]["finish_reason"] == "tool_calls"
+    assert found["choices"][0]["message"]["audio"] == {"id": "a"}
+    assert found["timings"] == {"x": 1}
+
+
+def test_arguments_that_were_cut_are_no_json_for_a_client():
+    sent = [ROLE, CALLS[0], CALLS[1], chunk({}, "length", timings={"x": 1}), DONE]
+    response, _ = asked(in_turn(sent), stream=True)
+    _, calls, found = told(response.text)
+    with pytest.raises(ValueError, match=r"Expecting|delimiter|Extra"):
+        json.loads(calls[0]["arguments"])
+    assert found[-1]["choices"][0]["finish_reason"] == "length"
+    assert found[-1]["timings"] == {"x": 1}
+
+
+def test_a_model_that_has_to_call_is_asked_again_and_nothing_of_its_first_try_leaves():
+    first = [ROLE, chunk({"content": "No."}), chunk({}, "stop", x_first=1), COUNTED, DONE]
+    second = [ROLE, *CALLS[:3], chunk({}, "tool_calls", x_second=1), COUNTED, DONE]
+    upstream = {"capabilities": {"tool_choice": False}}
+    response, server = asked(
+        in_turn(first, second), stream=True, tool_choice="required", upstream=upstream, **WANTED[CHAT]
+    )
+    said, calls, found = told(response.text)
+    assert (said, len(calls), len(server.exchanges)) == ("", 1, 2)
+    assert not any("x_first" in each for each in found)
+    assert found[-1]["usage"]["completion_tokens"] == 10
+    response, _ = asked(in_turn(first, second), tool_choice="required", upstream=upstream)
+    assert response.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "weather"
+    assert "x_first" not in response.text
+
+
+def test_a_conversation_that_was_healed_is_sent_as_it_was_healed():
+    messages = ASKED[CHAT]["messages"][:3]
+    response, server = asked(in_turn(CHAT_STREAM), messages=messages, stream=True)
+    assert [message["role"] for message in server.exchanges[0].json["messages"]][-1] == "tool"
+    assert "call_without_result" in response.text
+
+
+def test_an_answer_that_comes_whole_to_one_who_asked_for_a_stream_and_the_other_way_round():
+    response, _ = asked(whole("200 OK", json.dumps(COMPLETION).encode()), stream=True)
+    assert told(response.text)[1][0]["name"] == "weather"
+    assert response.text.endswith("[DONE]\n\n")
+    response, _ = asked(stream(*CHAT_STREAM))
+    assert len(response.json()["choices"][0]["message"]["tool_calls"]) == 2
+
+
+# --- what fails -----------------------------------------------------------------------------------------------------
+
+BREAKS: list[tuple[bytes, str]] = [
+    (event({"error": {"message": "out of memory at http://10.0.0.5/v1"}}), "memory"),
+    (b"data: <html>nginx</html>\n\n", "not JSON"),
+    (b"", "dropped"),
+]
+
+
+@pytest.mark.parametrize(("broken", "word"), BREAKS, ids=["error", "HTML", "nothing"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_a_stream_that_breaks_off_ends_in_an_error(path: str, broken: bytes, word: str):
+    begun = STREAMS[path][:5] if path != RESPONSES else STREAMS[path][:3]
+    head = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
+    response, _ = asked(dropped(head, chunked([*begun, broken])), path, stream=True)
+    assert response.content.startswith(b"".join(begun[:-1]))
+    last = events(response.text)[-1]
+    error = last.get("error") or last["response"]["error"]
+    assert word in error["message"]
+    assert "10.0.0.5" not in response.text
+    assert "[DONE]" not in response.text
+    if path == RESPONSES:
+        assert (last["response"]["id"], last["sequence_number"]) == ("resp_up", 3)
+
+
+def test_what_fails_before_anything_was_said_is_asked_again_as_it_came():
+    busy = stream(ROLE, event({"error": {"message": "busy", "code": 503}}))
+
+    async def run() -> None:
+        async with (
+            serve(busy, in_turn(CHAT_STREAM)) as server,
+            gateway(at(server, dialect="native", retries=1)) as served,
+        ):
+            response = await served.client.post(CHAT, json={**ASKED[CHAT], "stream": True, **WANTED[CHAT]})
+            assert response.content == b"".join(CHAT_STREAM)
+            assert server.exchanges[0].body == server.exchanges[1].body
+
+    asyncio.run(run())
+
+
+def test_a_server_that_takes_no_tools_is_asked_in_text():
+    refusal = whole("400 Bad", b'{"error": {"message": "model does not support tools"}}')
+    text = in_turn([chunk({"content": LEAKED}), chunk({}, "stop"), DONE])
+
+    async def run() -> None:
+        upstream = {"dialect": "auto", "provider": "lmstudio", "model": "qwen3-8b"}
+        async with serve(refusal, text) as server, gateway(at(server, **upstream)) as served:
+            response = await served.client.post(CHAT, json={**ASKED[CHAT], "stream": True})
+            assert told(response.text)[1][0]["name"] == "weather"
+            assert ["tools" in each.json for each in server.exchanges] == [True, False]
+
+    asyncio.run(run())
+
+
+# --- whatever comes, a client reads the same as before ---------------------------------------------------------------
+
+PIECES = st.sampled_from(
+    ["Hm. ", "<", "<tool", "_call>", LEAKED, "{", '{"city": ', '"Rome"}', "```", "\n", "</tool_call>", "a"]
+)
+CALL = st.tuples(st.sampled_from(["a", "b", ""]), st.sampled_from(['{"city": "Rome"}', '{"ci', ""]), st.booleans())
+
+
+def turn_of(texts: Iterable[str], calls: Iterable[tuple[str, str, bool]], finish: str) -> list[bytes]:
+    sent = [ROLE, *(chunk({"content": text}) for text in texts)]
+    for at_, (id_, text, twice) in enumerate(calls):
+        sent.append(chunk(call(at_, text[:3], given=id_ or None, name="weather")))
+        sent.append(
+            chunk(call(at_, text[3:], given=(id_ or None) if twice else None, name="weather" if twice else None))
+        )
+    return [*sent, chunk({}, finish), COUNTED, DONE]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    texts=st.lists(PIECES, max_size=8),
+    calls=st.lists(CALL, max_size=2),
+    finish=st.sampled_from(["stop", "tool_calls", "length"]),
+    cut=st.integers(0, 200),
+    streams=st.booleans(),
+)
+def test_a_client_reads_the_same_as_where_the_answer_is_written_anew(
+    texts: list[str], calls: list[tuple[str, str, bool]], finish: str, cut: int, streams: bool
+):
+    sent = turn_of(texts, calls, finish)
+
+    async def run() -> tuple[httpx2.Response, httpx2.Response]:
+        async with serve(in_turn(sent, sent, cut=cut)) as server, gateway(at(server, dialect="native")) as served:
+            body = {**ASKED[CHAT], "stream": streams}
+            passed = await served.client.post(CHAT, json=body)
+            # A conversation that has to be healed is asked, and answered, anew.
+            broken = {**body, "messages": body["messages"][:3]}
+            return passed, await served.client.post(CHAT, json=broken)
+
+    passed, anew = asyncio.run(run())
+    assert passed.status_code == anew.status_code
+    if not streams:
+        one, other = (response.json()["choices"][0] for response in (passed, anew))
+        assert one["finish_reason"] == other["finish_reason"]
+        assert (one["message"]["content"] or "") == (other["message"]["content"] or "")
+        named_ = [[each["function"] for each in choice["message"].get("tool_calls", ())] for choice in (one, other)]
+        assert named_[0] == named_[1]
+        return
+    first, second = told(passed.text), told(anew.text)
+    assert first[0] == second[0]
+    assert [(each["name"], each["arguments"]) for each in first[1]] == [
+        (each["name"], each["arguments"]) for each in second[1]
+    ]
+    assert [each["id"] for each in first[1] if each["id"] in "ab"] == [
+        each["id"] for each in second[1] if each["id"] in "ab"
+    ]
+    assert passed.text.endswith("[DONE]\n\n") == anew.text.endswith("[DONE]\n\n")
