@@ -1,0 +1,216 @@
+"""A database of the gateway's: tables of one purpose, in a SQLite file or in a schema of a PostgreSQL database."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import sqlite3
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from toolspeak.errors import JournalError, UsageError
+from toolspeak.journal.leases import Connection
+from toolspeak.journal.sqlite_connection import SqliteConnection, at_once
+from toolspeak.journal.sqlite_faults import told
+
+ResultT = TypeVar("ResultT")
+Work: TypeAlias = Callable[[Connection], Coroutine[Any, Any, ResultT]]
+"""What is done in one transaction."""
+
+_TRIES = 3
+_IDLE_MILLISECONDS = 5000
+"""A process that stops in the middle of an exclusive transaction for so long loses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of one purpose. `what` begins each error ("the store of usage"), `setting` names the place.
+
+    `schema` is theirs in PostgreSQL, `application` the number in the header of a SQLite file
+    (https://www.sqlite.org/fileformat2.html#application_id). `steps` are statements: step n - 1 makes version n out of
+    version n - 1, with `{integer}` and `{real}` for types. `exclusive`: one transaction at a time in PostgreSQL too, as
+    in SQLite.
+    """
+
+    what: str
+    setting: str
+    schema: str
+    application: int
+    steps: Sequence[Sequence[str]]
+    exclusive: bool = False
+
+    def statements_from(self, version: int, integer: str, real: str) -> Sequence[str]:
+        """What brings tables of this version to the newest."""
+        return [statement.format(integer=integer, real=real) for step in self.steps[version:] for statement in step]
+
+    def newer(self, place: str, version: int) -> str:
+        """What to say of tables that a later toolspeak made."""
+        return f"{place} was written by a later toolspeak (version {version}): upgrade toolspeak, or name another one"
+
+
+class Database(ABC):
+    """Several processes may use one. It is opened, and its tables are made, when it is first used."""
+
+    seconds: float
+
+    async def do(self, work: Work[ResultT]) -> ResultT:
+        """What the work gives, done in one transaction. Raises JournalError where the database cannot be read or
+        written, or takes more than `seconds`."""
+        try:
+            async with asyncio.timeout(self.seconds):
+                return await self._do(work)
+        except TimeoutError:
+            raise JournalError(f"{self}: the database took more than {self.seconds:g} seconds") from None
+
+    async def open(self) -> None:
+        """Makes the tables, if they are not there, however long that takes. Raises JournalError."""
+        await self._do(_nothing)
+
+    @abstractmethod
+    async def _do(self, work: Work[ResultT]) -> ResultT: ...
+
+    @abstractmethod
+    async def aclose(self) -> None: ...
+
+
+def open_database(where: str, seconds: float, tables: Tables) -> Database:
+    """The database that a path (SQLite), a `sqlite://` URL or a `postgresql://` URL names. Nothing is opened yet.
+    Raises UsageError."""
+    scheme, separator, rest = where.partition("://")
+    if not separator:
+        return _Sqlite(Path(where), seconds, tables)
+    if scheme == "sqlite" and rest:
+        return _Sqlite(Path(rest), seconds, tables)
+    if scheme not in ("postgresql", "postgres"):
+        raise UsageError(f"{tables.setting}: {scheme}:// is none; write a file's path or a postgresql:// URL")
+    try:
+        postgres: Any = importlib.import_module("toolspeak.journal.postgres")  # asyncpg is an extra
+    except ImportError as error:
+        raise UsageError(f"{tables.what} in PostgreSQL needs: pip install 'toolspeak[postgres]'") from error
+    return _Postgres(where, seconds, tables, postgres)
+
+
+class _Sqlite(Database):
+    """One thread does everything: a lock of another process is waited for there."""
+
+    def __init__(self, path: Path, seconds: float, tables: Tables) -> None:
+        self.seconds = seconds
+        self._path = path.absolute()
+        self._tables = tables
+        self._db: sqlite3.Connection | None = None
+        self._thread = ThreadPoolExecutor(1, tables.schema)
+
+    def __str__(self) -> str:
+        return f"{self._tables.what} {self._path}"
+
+    async def _do(self, work: Work[ResultT]) -> ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
+
+    def _work(self, work: Work[ResultT]) -> ResultT:
+        try:
+            db = self._db or self._opened()
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                result = at_once(work(SqliteConnection(db)))
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise told(error, self._path, self._tables.what, "") from error
+        return result
+
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(
+                f"{self._tables.what}: the folder {self._path.parent} cannot be made: {error.strerror}"
+            ) from error
+        with suppress(OSError):  # SQLite says what is wrong
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(db)
+        except BaseException:
+            db.close()
+            raise
+        self._db = db
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        tables = self._tables
+        # Half of the time: a transaction that was given up must not be done afterwards.
+        db.execute(f"PRAGMA busy_timeout = {int(self.seconds * 500)}")
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if count and application != tables.application:
+            raise JournalError(f"{self} is a database of another program: name another file")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA secure_delete = FAST")
+        db.create_function("lease_now", 0, time.time)
+        db.execute("BEGIN IMMEDIATE")
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version > len(tables.steps):
+            raise JournalError(tables.newer(str(self), version))
+        for statement in tables.statements_from(version, "INTEGER", "REAL"):
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id = {tables.application}")
+        db.execute(f"PRAGMA user_version = {len(tables.steps)}")
+        db.execute("COMMIT")
+
+    async def aclose(self) -> None:
+        def close() -> None:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+        await asyncio.get_running_loop().run_in_executor(self._thread, close)
+        self._thread.shutdown(wait=False)
+
+
+class _Postgres(Database):
+    """`module` is `toolspeak.journal.postgres`. A transaction that was undone because of another one is done again."""
+
+    def __init__(self, dsn: str, seconds: float, tables: Tables, module: Any) -> None:
+        self.seconds = seconds
+        self._tables = tables
+        self._module = module
+        steps = partial(tables.statements_from, integer="BIGINT", real="DOUBLE PRECISION")
+        self._pool = module.PostgresPool(dsn, tables.what, tables.schema, len(tables.steps), steps, tables.newer)
+
+    def __str__(self) -> str:
+        return f"{self._tables.what} {self._pool}"
+
+    async def _do(self, work: Work[ResultT]) -> ResultT:
+        for _ in range(_TRIES - 1):
+            with suppress(self._module.AgainError):
+                return await self._once(work)
+        return await self._once(work)
+
+    async def _once(self, work: Work[ResultT]) -> ResultT:
+        async with self._pool.connection() as connection, connection.transaction():
+            if self._tables.exclusive:
+                await connection.execute(
+                    "SELECT pg_advisory_xact_lock($1),"
+                    f" set_config('idle_in_transaction_session_timeout', '{_IDLE_MILLISECONDS}', true)",
+                    self._tables.application,
+                )
+            return await work(self._module.PostgresConnection(connection))
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+async def _nothing(_db: Connection) -> None:
+    return None
