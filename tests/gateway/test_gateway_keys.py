@@ -118,6 +118,9 @@ def test_keys_stand_in_the_configuration(tmp_path: Path):
         name = "alice"
         sha256 = "{digest(ALICE).upper()}"
         models = ["coder", "llama-*"]
+        requests_per_minute = 60
+        streams = 4
+        tokens_per_day = 1_000_000
         expires = 2027-01-31
         [[key]]
         name = "ci@build.example"
@@ -128,7 +131,7 @@ def test_keys_stand_in_the_configuration(tmp_path: Path):
     )
     expires = datetime(2027, 1, 31, tzinfo=UTC)
     assert read_config(path, {"CI_KEY": ROOT}).keys == (
-        Key("alice", digest(ALICE), ("coder", "llama-*"), expires.timestamp()),
+        Key("alice", digest(ALICE), ("coder", "llama-*"), 60, 4, 1_000_000, expires.timestamp()),
         Key("ci@build.example", digest(ROOT), expires=(expires + timedelta(hours=10)).timestamp(), metrics=True),
     )
 
@@ -141,8 +144,10 @@ def test_keys_stand_in_the_configuration(tmp_path: Path):
         (f"sha256 = '{'0' * 64}'\nenv = 'CI_KEY'", "either sha256"),
         ("env = 'NOWHERE'", "the variable NOWHERE is not set"),
         ("env = 'SHORT'", "SHORT: an API key has 16 characters"),
-        ("env = 'CI_KEY'\nmodel = 'coder'", r"key\[0\]\.model: unknown key .*Did you mean 'models'"),
-        ("env = 'CI_KEY'\nrequests_per_minute = 60", r"key\[0\]\.requests_per_minute: unknown key"),
+        ("env = 'CI_KEY'\nstream = 3", r"key\[0\]\.stream: unknown key .*Did you mean 'streams'"),
+        ("env = 'CI_KEY'\nstreams = 0", r"key\[0\]\.streams: .*from 1 on, found 0; leave it out"),
+        ("env = 'CI_KEY'\nrequests_per_minute = true", "a whole number"),
+        ("env = 'CI_KEY'\ntokens_per_day = 1.5", "a whole number"),
         ("env = 'CI_KEY'\nmodels = []", "names of models"),
         ("env = 'CI_KEY'\nmodels = ['coder', 3]", "names of models"),
         ("env = 'CI_KEY'\nexpires = 2027-01-31T12:00:00", "with its zone"),

@@ -31,15 +31,23 @@ _SHOWN = 8
 class Key:
     """A client's key. `digest` is its SHA-256 in hex. Logs, metrics and the table of usage call it `name`.
 
-    `models` are exact names or globs. `expires`: Unix seconds from which on the key is refused. `metrics`: it may read
-    `/metrics`, which names all models and keys.
+    `models` are exact names or globs. `requests_per_minute`: in any 60 seconds. `streams`: answers under way at once,
+    streamed or whole. `tokens_per_day`: of input and output together, in a day of UTC. None: no limit. `expires`: Unix
+    seconds from which on the key is refused. `metrics`: it may read `/metrics`, which names all models and keys.
     """
 
     name: str
     digest: str
     models: tuple[str, ...] = ("*",)
+    requests_per_minute: int | None = None
+    streams: int | None = None
+    tokens_per_day: int | None = None
     expires: float | None = None
     metrics: bool = False
+
+    @property
+    def limited(self) -> bool:
+        return (self.requests_per_minute, self.streams, self.tokens_per_day) != (None, None, None)
 
     def allows(self, model: str) -> bool:
         """Whether the key may use a model of this name."""
@@ -105,6 +113,7 @@ def _read_digest(text: str, place: str) -> str:
 # --- tables of the configuration ---------------------------------------------------------------------------------
 
 _FIELDS = {each.name for each in fields(Key)} - {"digest"} | {"sha256", "env"}
+_COUNTS = ("requests_per_minute", "streams", "tokens_per_day")
 
 
 def key_of_table(row: Any, place: str, environ: Mapping[str, str]) -> Key:
@@ -119,6 +128,9 @@ def key_of_table(row: Any, place: str, environ: Mapping[str, str]) -> Key:
     told["digest"] = _digest_of_table(table, place, environ)
     if "models" in table:
         told["models"] = _models(table["models"], f"{place}.models")
+    for name in _COUNTS:
+        if name in table:
+            told[name] = _count(table[name], f"{place}.{name}")
     if "expires" in table:
         told["expires"] = _moment(table["expires"], f"{place}.expires")
     if "metrics" in table:
@@ -159,6 +171,12 @@ def _models(value: Any, place: str) -> tuple[str, ...]:
     if not listed or not all(isinstance(each, str) and each for each in listed):
         raise UsageError(f"{place}: expected names of models, or globs")
     return tuple(listed)
+
+
+def _count(value: Any, place: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UsageError(f"{place}: expected a whole number from 1 on, found {value!r}; leave it out for no limit")
+    return value
 
 
 def _moment(value: Any, place: str) -> float:
