@@ -40,6 +40,16 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 
+# Which folders of its room a folder may import besides itself; the files beside the folders may import all of them.
+FOLDERS: dict[str, dict[str, set[str]]] = {
+    "agent": {
+        "drivers": set(),
+        "state": {"drivers"},
+        "cassettes": {"drivers", "state"},
+        "storage": {"state"},
+    },
+}
+
 # The lowest rooms: the standard library, and besides it only what makes their values.
 LIBRARIES: dict[str, set[str]] = {"lazy": set(), "errors": set(), "data": {"msgspec"}}
 
@@ -87,9 +97,12 @@ def violations(path: str, text: str) -> list[str]:
             found.append(f"{path}:{node.lineno}: an import below the top of the module")
         if isinstance(node, ast.Name | ast.Attribute) and "TYPE_CHECKING" in ast.unparse(node).split("."):
             found.append(f"{path}:{node.lineno}: a TYPE_CHECKING block")
-    room = Path(path).with_suffix("").parts[0]
+    room, *rest_of_path = Path(path).with_suffix("").parts
     if path == "__init__.py":
         return found
+    folder = rest_of_path[0] if len(rest_of_path) == 2 and room in FOLDERS else ""
+    if folder and folder not in FOLDERS[room]:
+        found.append(f"{path}: the folder {folder!r} is not in the table of folders")
     if room not in ALLOWED:
         return [*found, f"{path}: the room {room!r} is not in the table of rooms"]
     for line, name in imported(tree, path):
@@ -98,6 +111,9 @@ def violations(path: str, text: str) -> list[str]:
             other = rest.partition(".")[0]
             if other != room and other not in ALLOWED[room]:
                 found.append(f"{path}:{line}: {room} must not import {name}")
+            inner = rest.partition(".")[2].partition(".")[0]
+            if other == room and folder and inner != folder and inner not in FOLDERS[room].get(folder, set()):
+                found.append(f"{path}:{line}: {room}/{folder} must not import {name}")
         elif room in LIBRARIES and top not in sys.stdlib_module_names and top not in LIBRARIES[room]:
             found.append(f"{path}:{line}: {room} is standard library only, not {name}")
         elif room in SANS_IO and top in IMPURE:
@@ -137,6 +153,9 @@ PLANTED = [
     ("dialects/x.py", "from asyncio import sleep", "sans-IO"),
     ("wire/x.py", "import os.path", "sans-IO"),
     ("wire/x.py", "from toolspeak.dialects.base import Parser", "wire must not import"),
+    ("agent/state/x.py", "from toolspeak.agent.run import Run", "agent/state must not import toolspeak.agent.run"),
+    ("agent/drivers/x.py", "import toolspeak.agent.state.fold", "agent/drivers must not import"),
+    ("agent/x/y.py", "import toolspeak.agent.run", "the folder 'x' is not in the table"),
     ("tools/builtin/x.py", "from ...execute import executor", "tools must not import toolspeak.execute"),
     ("tools/__init__.py", "from ..agent import loop", "tools must not import toolspeak.agent"),
     ("execute/x.py", "from toolspeak import journal", "execute must not import toolspeak.journal"),
@@ -225,7 +244,7 @@ def test_the_package_alone_loads_none_of_its_rooms(tmp_path: Path):
 
 HEAVY = {
     "sqlite3", "tomllib", "httpx2", "pathlib", "pydantic", "pydantic_core", "docstring_parser",
-    "toolspeak.agent.cassette_play", "toolspeak.agent.cassette_record", "toolspeak.dialects.catalogue",
+    "toolspeak.agent.cassettes.player", "toolspeak.agent.cassettes.cassette_writer", "toolspeak.dialects.catalogue",
     "toolspeak.journal.sqlite", "toolspeak.providers.families",
     "click", "rich",
 }  # fmt: skip

@@ -12,8 +12,8 @@ import pytest
 
 from toolspeak import Agent
 from toolspeak.agent import ReActDriver
-from toolspeak.agent.choose import DEFAULT_DIALECT
-from toolspeak.agent.native import NativeDriver
+from toolspeak.agent.drivers.choose import DEFAULT_DIALECT
+from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.data.messages import ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ProviderErrorCode, UnknownProvider

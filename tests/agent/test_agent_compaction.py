@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, Limits, ProviderError, Session, UsageError, Window, tool
 from toolspeak.agent import fold
-from toolspeak.agent.compaction import characters, compacted, plan_compaction, task_after, to_summarise, tokens_of
-from toolspeak.agent.load import load_state
+from toolspeak.agent.state.compaction import characters, compacted, plan_compaction, task_after, to_summarise, tokens_of
+from toolspeak.agent.storage.load import load_state
 from toolspeak.data.events import HistoryCompacted, ModelAsked
 from toolspeak.data.messages import Message, TextPart, ToolCall, ToolResult, Usage
 from toolspeak.journal import MemoryJournal

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolspeak import Agent, Effects, Interceptor, Limits, RunContext, tool
-from toolspeak.agent.memory import remembered
+from toolspeak.agent.state.memory import remembered
 from toolspeak.data.deltas import BatchEnded, CallCompleted, TextDelta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ToolFinished, ToolStarted
 from toolspeak.errors import ProviderError

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolspeak import Agent, Session
-from toolspeak.agent.exports import export_session, import_session
+from toolspeak.agent.storage.exports import export_session, import_session
 from toolspeak.errors import FormatError, JournalError
 from toolspeak.journal import MemoryJournal, SqliteJournal
 from toolspeak.providers.scripted import ScriptedProvider

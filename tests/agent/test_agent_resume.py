@@ -7,9 +7,9 @@ import pytest
 from agent_helpers import WatchedJournal, calling, texts
 
 from toolspeak import Agent, Effects, Happened, RunContext, RunError, Session, UsageError, tool
-from toolspeak.agent.exports import export_session, import_session
-from toolspeak.agent.load import load_state
-from toolspeak.agent.sessions import fork_session
+from toolspeak.agent.storage.exports import export_session, import_session
+from toolspeak.agent.storage.load import load_state
+from toolspeak.agent.storage.sessions import fork_session
 from toolspeak.data.events import ApprovalRequested, RunResumed, RunStarted, ToolFinished, ToolStarted
 from toolspeak.errors import FormatError, RunBusy, RunConflict
 from toolspeak.execute import Decision

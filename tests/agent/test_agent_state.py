@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, Limits, ProviderError, RunError
 from toolspeak.agent import apply, fold, result_of
-from toolspeak.agent.decide import AskModel, AwaitApproval, Finish, RunTools, decide
+from toolspeak.agent.state.decide import AskModel, AwaitApproval, Finish, RunTools, decide
 from toolspeak.data.deltas import BatchEnded, CallCompleted, TextDelta, TurnEnded
 from toolspeak.data.events import (
     ModelAnswered,

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from toolspeak import Agent, Decision, Effects, Limits, ProviderError, RunContext, Session, UsageError, Window, tool
 from toolspeak.agent import Cassette, ReActDriver
-from toolspeak.agent.native import NativeDriver
+from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import ModelTextReceived, RunStarted, ToolStarted
 from toolspeak.data.messages import Usage

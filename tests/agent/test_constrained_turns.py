@@ -10,7 +10,7 @@ import pytest
 from loopback_server import Answer, Exchange, event, says, serve, stream, whole
 
 from toolspeak import Agent, tool
-from toolspeak.agent.driver import TextDriver, TurnRequest
+from toolspeak.agent.drivers.driver import TextDriver, TurnRequest
 from toolspeak.data.messages import Message, ToolChoice
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ProviderError, UsageError

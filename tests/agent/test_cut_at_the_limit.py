@@ -10,8 +10,8 @@ from api_servers import APIS, Api, Reached, each_api, reach, turn
 from loopback_server import event, serve, stream
 
 from toolspeak import Agent, tool
-from toolspeak.agent.driver import TurnRequest
-from toolspeak.agent.native import NativeDriver
+from toolspeak.agent.drivers.driver import TurnRequest
+from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.data.deltas import CallStarted, TextDelta, TurnEnded
 from toolspeak.data.messages import MalformedCall, Message, Usage
 from toolspeak.providers.openai import OpenAIProvider

@@ -12,9 +12,9 @@ from agent_helpers import WatchedJournal
 
 from toolspeak import Agent, Decision, Effects, RunContext, RunError, Session, tool
 from toolspeak.agent import fold
-from toolspeak.agent.exports import export_session, import_session
-from toolspeak.agent.load import load_state
-from toolspeak.agent.suspend import close_run
+from toolspeak.agent.storage.exports import export_session, import_session
+from toolspeak.agent.storage.load import load_state
+from toolspeak.agent.storage.suspend import close_run
 from toolspeak.data.events import CallSuspended, SubRunUsed
 from toolspeak.errors import SubRunPaused
 from toolspeak.execute import ApprovalRequest, Escalate

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from toolspeak import Agent, Effects, Rule, tool
-from toolspeak.agent.react import ReActDriver
+from toolspeak.agent.drivers.react import ReActDriver
 from toolspeak.dialects import DIALECTS
 from toolspeak.execute import Decision
 from toolspeak.execute.rules import may_be_asked

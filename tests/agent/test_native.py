@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolspeak import Agent, tool
-from toolspeak.agent.native import NativeDriver
+from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.data.deltas import LEAKED
 from toolspeak.data.events import ModelAnswered
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, Usage

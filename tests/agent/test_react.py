@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from toolspeak import Agent, tool
 from toolspeak.agent import ReActDriver
-from toolspeak.agent.driver import TurnRequest
-from toolspeak.agent.react_decision import BadDecision, Decision, read_decision
+from toolspeak.agent.drivers.driver import TurnRequest
+from toolspeak.agent.drivers.react_decision import BadDecision, Decision, read_decision
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage

@@ -12,9 +12,9 @@ from loopback_server import Exchange, serve, whole
 from vllm_server import CALL, Vllm
 
 from toolspeak import Agent, tool
-from toolspeak.agent.choose import choose_driver
-from toolspeak.agent.driver import TextDriver
-from toolspeak.agent.server_prompt import ServerPromptDriver
+from toolspeak.agent.drivers.choose import choose_driver
+from toolspeak.agent.drivers.driver import TextDriver
+from toolspeak.agent.drivers.server_prompt import ServerPromptDriver
 from toolspeak.data.messages import Usage
 from toolspeak.errors import ProviderError
 from toolspeak.providers import Provider, capabilities_of

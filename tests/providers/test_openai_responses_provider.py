@@ -12,7 +12,7 @@ from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, drop
 from loopback_server import until_client_leaves as hangs
 
 from toolspeak import Agent, tool
-from toolspeak.agent.native import NativeDriver
+from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.data.deltas import CallCompleted, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import FinishReason, Message, Opaque, ReasoningPart, Usage
 from toolspeak.data.tools import ToolSpec

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from chat_templates import prompt_of
 from conversations import Case
 
-from toolspeak.agent.driver import TextDriver, TurnRequest
+from toolspeak.agent.drivers.driver import TextDriver, TurnRequest
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect
 from toolspeak.providers import Capabilities

@@ -11,7 +11,7 @@ from compared import Found, compared, sent_for
 from conversations import ASK, SYSTEMS, TOOLS, Case, first_requests, requests_with_history
 from template_levels import LEVELS, Expected
 
-from toolspeak.agent.driver import TextDriver
+from toolspeak.agent.drivers.driver import TextDriver
 from toolspeak.dialects import known_dialect
 from toolspeak.gateway.asked import turn_of
 from toolspeak.gateway.config import Settings

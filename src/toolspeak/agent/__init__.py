@@ -1,20 +1,20 @@
 """The agent: pure decisions about a run's state, and the loop that performs them."""
 
 from toolspeak.agent.agent import Agent, RunResult, result_of
-from toolspeak.agent.cassette import Cassette
-from toolspeak.agent.choose import DEFAULT_DIALECT
-from toolspeak.agent.compaction import Window
-from toolspeak.agent.decide import Finish
-from toolspeak.agent.driver import Driver, TextDriver, TurnRequest
-from toolspeak.agent.fold import apply, fold
+from toolspeak.agent.cassettes.cassette import Cassette
+from toolspeak.agent.drivers.choose import DEFAULT_DIALECT
+from toolspeak.agent.drivers.driver import Driver, TextDriver, TurnRequest
+from toolspeak.agent.drivers.native import NativeDriver
+from toolspeak.agent.drivers.react import ReActDriver
 from toolspeak.agent.interceptors import ModelInterceptor, RunInterceptor, RunStart, Step, StepEnd, StepInterceptor
-from toolspeak.agent.native import NativeDriver
-from toolspeak.agent.react import ReActDriver
 from toolspeak.agent.recorder import RunEvent, Watched
 from toolspeak.agent.run import Run
 from toolspeak.agent.session import Session
-from toolspeak.agent.state import RunState
-from toolspeak.agent.steps import RunStep, StepEnded
+from toolspeak.agent.state.compaction import Window
+from toolspeak.agent.state.decide import Finish
+from toolspeak.agent.state.fold import apply, fold
+from toolspeak.agent.state.state import RunState
+from toolspeak.agent.state.steps import RunStep, StepEnded
 
 __all__ = [
     "DEFAULT_DIALECT",

@@ -9,11 +9,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, Self, Unpack, cast, get_args
 
-from toolspeak.agent.cassette import Cassette
-from toolspeak.agent.choose import checked_choice, choose_driver
-from toolspeak.agent.compaction import Window
-from toolspeak.agent.decisions import decisions_of
-from toolspeak.agent.driver import Driver
+from toolspeak.agent.cassettes.cassette import Cassette
+from toolspeak.agent.drivers.choose import checked_choice, choose_driver
+from toolspeak.agent.drivers.driver import Driver
 from toolspeak.agent.family import journal_of_parent, parent_call, sub_run_id
 from toolspeak.agent.given import (
     RunOptions,
@@ -26,18 +24,21 @@ from toolspeak.agent.given import (
     secrets_of,
     toolset_of,
 )
-from toolspeak.agent.history import paired, without_secrets
 from toolspeak.agent.interceptors import AnyInterceptor, by_level
-from toolspeak.agent.output import OutputMode, choose_output, with_output
 from toolspeak.agent.pricing import check_priced
 from toolspeak.agent.recorder import Watched
 from toolspeak.agent.result import RunResult, result_of
-from toolspeak.agent.resume import Place, Resumption, SubRunStart, opening_of
+from toolspeak.agent.resume import Resumption, SubRunStart, opening_of
 from toolspeak.agent.run import Run
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state import RunState
+from toolspeak.agent.state.compaction import Window
+from toolspeak.agent.state.decisions import decisions_of
+from toolspeak.agent.state.history import paired, without_secrets
+from toolspeak.agent.state.output import OutputMode, choose_output, with_output
+from toolspeak.agent.state.state import RunState
+from toolspeak.agent.storage.sessions import Place
+from toolspeak.agent.storage.suspend import suspend_run
 from toolspeak.agent.stored_run import stored_run
-from toolspeak.agent.suspend import suspend_run
 from toolspeak.agent.sync import run_sync
 from toolspeak.data.events import PAUSED, Limits, RunStarted
 from toolspeak.data.messages import Message, ToolChoice

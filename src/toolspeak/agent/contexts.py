@@ -7,7 +7,7 @@ from typing import Any
 
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state import RunState
+from toolspeak.agent.state.state import RunState
 from toolspeak.data.deltas import ToolProgress
 from toolspeak.execute import BatchContext, HookContext, HookNotes, Pause, RunScope, Timers
 

@@ -6,9 +6,9 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
-from toolspeak.agent.memory import Memory
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
+from toolspeak.agent.state.memory import Memory
 from toolspeak.data.events import Event, ToolFinished
 from toolspeak.errors import ToolDefinitionError, UsageError
 from toolspeak.execute import Batch

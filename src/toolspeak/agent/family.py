@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from toolspeak.agent.decisions import decision_of
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state import RunState
+from toolspeak.agent.state.decisions import decision_of
+from toolspeak.agent.state.state import RunState
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import SubRunUsed
 from toolspeak.data.messages import Message, Usage

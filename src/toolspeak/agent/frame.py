@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from toolspeak.agent.decide import Finish
 from toolspeak.agent.interceptors import RunStart, Stage
+from toolspeak.agent.state.decide import Finish
 from toolspeak.data.events import PAUSED, Event
 from toolspeak.data.messages import JSON
 

@@ -7,7 +7,7 @@ from inspect import iscoroutinefunction, signature
 from types import MappingProxyType
 from typing import Any, TypedDict, cast
 
-from toolspeak.agent.compaction import Window
+from toolspeak.agent.state.compaction import Window
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.prices import Price

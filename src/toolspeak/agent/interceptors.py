@@ -13,9 +13,9 @@ from inspect import iscoroutinefunction, isroutine, unwrap
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from toolspeak.agent.decide import Finish
-from toolspeak.agent.driver import TurnRequest
-from toolspeak.agent.state import RunState
+from toolspeak.agent.drivers.driver import TurnRequest
+from toolspeak.agent.state.decide import Finish
+from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import Event, MetadataSet, StopRequested
 from toolspeak.data.messages import JSON, Message, TextPart, Usage, no_extra
 from toolspeak.data.values import quick

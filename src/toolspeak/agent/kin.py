@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from toolspeak.agent.decisions import fact_of
 from toolspeak.agent.family import asked_of_parent
 from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
+from toolspeak.agent.state.decisions import fact_of
 from toolspeak.data.events import ApprovalRequested, CallSuspended, RunPaused
 from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause, StandingRules
 from toolspeak.execute.approval import StandingApprover, ask, ask_together

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from toolspeak.agent.fold import apply
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state import RunState
-from toolspeak.agent.steps import StepEnded, Trail
+from toolspeak.agent.state.fold import apply
+from toolspeak.agent.state.state import RunState
+from toolspeak.agent.state.steps import StepEnded, Trail
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import Event, ModelAnswered, ModelAsked, ModelTextReceived, Record, SubRunUsed, ToolFinished
 from toolspeak.data.messages import Message

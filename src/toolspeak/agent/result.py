@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolspeak.agent.fold import WRAP_UP, fold
-from toolspeak.agent.paused import dump_run
 from toolspeak.agent.run import Run
-from toolspeak.agent.state import RunState
-from toolspeak.agent.steps import RunStep, Trail
+from toolspeak.agent.state.fold import WRAP_UP, fold
+from toolspeak.agent.state.state import RunState
+from toolspeak.agent.state.steps import RunStep, Trail
+from toolspeak.agent.storage.paused import dump_run
 from toolspeak.data.events import PAUSED, ApprovalRequested, RunStatus
 from toolspeak.data.messages import Message, Usage
 from toolspeak.data.values import quick

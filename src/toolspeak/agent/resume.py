@@ -5,32 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from toolspeak.agent.decisions import decided
+from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.agent.family import decided_by_parent
-from toolspeak.agent.load import Loaded, load_whole
-from toolspeak.agent.recording import Recording
-from toolspeak.agent.state import RunState
-from toolspeak.data.events import PAUSED, Event, RunResumed, RunStarted, RunStatus
-from toolspeak.data.messages import Message
+from toolspeak.agent.state.decisions import decided
+from toolspeak.agent.state.state import RunState
+from toolspeak.agent.storage.load import Loaded, load_whole
+from toolspeak.data.events import PAUSED, UNFINISHED, Event, RunResumed, RunStarted
 from toolspeak.data.values import changed, quick
 from toolspeak.errors import RunError
 from toolspeak.execute import Decision, Secrets, StandingRules
 from toolspeak.journal.base import Journal
-
-UNFINISHED: tuple[RunStatus, ...] = ("running", *sorted(PAUSED))
-"""The statuses of runs that can go on."""
-
-
-@quick()
-class Place:
-    """Where a session stands: the next run follows the first `follows_seq` records of run `follows`; `before` are
-    the messages until there."""
-
-    session_id: str
-    version: int = 0
-    follows: str | None = None
-    follows_seq: int = 0
-    before: Sequence[Message] = ()
 
 
 @quick()

@@ -9,22 +9,22 @@ from typing import Any, TypeAlias, cast
 
 from toolspeak.agent.channel import Channel
 from toolspeak.agent.contexts import RunContexts
-from toolspeak.agent.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
-from toolspeak.agent.decisions import decision_of, doubts_of
 from toolspeak.agent.facts import BatchFacts
 from toolspeak.agent.family import Spending, at_rest
 from toolspeak.agent.frame import RunFrame
-from toolspeak.agent.history import without_secrets
-from toolspeak.agent.hold import Hold
 from toolspeak.agent.interceptors import RunStart, Stage, Step, StepEnd, answering
 from toolspeak.agent.kin import ask_for_sub_runs
-from toolspeak.agent.load import Loaded
 from toolspeak.agent.pricing import check_priced
-from toolspeak.agent.record import seconds_left, time_is_over
 from toolspeak.agent.recorder import Recorder, RunEvent, Watched
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state import RunState
-from toolspeak.agent.steps import Trail
+from toolspeak.agent.state.decide import AskModel, AwaitApproval, Compact, Finish, RunTools, decide
+from toolspeak.agent.state.decisions import decision_of, doubts_of
+from toolspeak.agent.state.history import without_secrets
+from toolspeak.agent.state.record import seconds_left, time_is_over
+from toolspeak.agent.state.state import RunState
+from toolspeak.agent.state.steps import Trail
+from toolspeak.agent.storage.hold import Hold
+from toolspeak.agent.storage.load import Loaded
 from toolspeak.agent.turns import TurnLeft, Turns
 from toolspeak.data.events import (
     PAUSED,

@@ -8,7 +8,7 @@ from typing import Unpack, cast
 from toolspeak.agent.agent import Agent, RunResult
 from toolspeak.agent.given import RunOptions
 from toolspeak.agent.run import Run
-from toolspeak.agent.sessions import (
+from toolspeak.agent.storage.sessions import (
     WhenOpen,
     fork_session,
     known_session,
@@ -16,7 +16,7 @@ from toolspeak.agent.sessions import (
     place_of,
     session_messages,
 )
-from toolspeak.agent.suspend import suspend_run
+from toolspeak.agent.storage.suspend import suspend_run
 from toolspeak.data.messages import Message
 from toolspeak.errors import RunError, UsageError
 from toolspeak.journal.base import SessionInfo

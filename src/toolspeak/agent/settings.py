@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
-from toolspeak.agent.compaction import Window
-from toolspeak.agent.driver import Driver
-from toolspeak.agent.output import Output
-from toolspeak.agent.recording import Recording
+from toolspeak.agent.cassettes.recording import Recording
+from toolspeak.agent.drivers.driver import Driver
+from toolspeak.agent.state.compaction import Window
+from toolspeak.agent.state.output import Output
 from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from toolspeak.agent.fold import fold
-from toolspeak.agent.load import load_whole
-from toolspeak.agent.paused import load_run
 from toolspeak.agent.result import RunResult, result_from
-from toolspeak.agent.steps import Trail
+from toolspeak.agent.state.fold import fold
+from toolspeak.agent.state.steps import Trail
+from toolspeak.agent.storage.load import load_whole
+from toolspeak.agent.storage.paused import load_run
 from toolspeak.data.events import RunStarted
 from toolspeak.errors import RunConflict, RunError
 from toolspeak.journal.base import Journal

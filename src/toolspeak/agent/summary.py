@@ -8,10 +8,10 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import cast
 
-from toolspeak.agent.compaction import Plan, to_summarise, tokens_of
-from toolspeak.agent.driver import Driver, TurnRequest
-from toolspeak.agent.recording import TurnCutOff
+from toolspeak.agent.cassettes.recording import TurnCutOff
+from toolspeak.agent.drivers.driver import Driver, TurnRequest
 from toolspeak.agent.settings import RunSettings
+from toolspeak.agent.state.compaction import Plan, to_summarise, tokens_of
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import Message, ToolChoice, Usage

@@ -7,18 +7,18 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from toolspeak.agent.compaction import Plan
-from toolspeak.agent.decide import AskModel, Finish
-from toolspeak.agent.driver import ToolRunner, TurnRequest, text_digest
-from toolspeak.agent.history import call_id, hide_call
+from toolspeak.agent.cassettes.recording import TurnCutOff
+from toolspeak.agent.drivers.driver import ToolRunner, TurnRequest, text_digest
+from toolspeak.agent.drivers.partial import PartialTurn
 from toolspeak.agent.interceptors import Stage, turn_of
-from toolspeak.agent.partial import PartialTurn
-from toolspeak.agent.record import Estimate, answered, seconds_left, time_is_over
 from toolspeak.agent.recorder import Recorder
-from toolspeak.agent.recording import TurnCutOff
 from toolspeak.agent.redact import Shown
 from toolspeak.agent.settings import RunSettings
-from toolspeak.agent.state import RunState
+from toolspeak.agent.state.compaction import Plan
+from toolspeak.agent.state.decide import AskModel, Finish
+from toolspeak.agent.state.history import call_id, hide_call
+from toolspeak.agent.state.record import Estimate, answered, seconds_left, time_is_over
+from toolspeak.agent.state.state import RunState
 from toolspeak.agent.summary import compact
 from toolspeak.data.deltas import CallCompleted, Delta, TurnEnded
 from toolspeak.data.events import ModelAnswered, ModelAsked, ModelFailed

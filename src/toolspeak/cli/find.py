@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from toolspeak.agent.resume import UNFINISHED
-from toolspeak.data.events import RunStarted
+from toolspeak.data.events import UNFINISHED, RunStarted
 from toolspeak.data.messages import JSON
 from toolspeak.errors import UsageError
 from toolspeak.journal import Journal, RunInfo, SessionInfo

@@ -9,13 +9,13 @@ from dataclasses import replace
 import click
 
 from toolspeak.agent import Agent, Run
-from toolspeak.agent.resume import UNFINISHED
 from toolspeak.cli.exits import ANSWERED
 from toolspeak.cli.find import SHORT, find_run, folder_of, setup_of_run, unfinished
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import thoughts_option
 from toolspeak.cli.work import Approve, Setup, Shown, open_streams, recording_of, work
+from toolspeak.data.events import UNFINISHED
 from toolspeak.data.values import quick
 from toolspeak.errors import RunBusy, ToolspeakError, UsageError
 from toolspeak.execute import InDoubt

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from toolspeak.agent import Agent, Cassette, Run, Session
-from toolspeak.agent.sessions import WhenOpen, new_session_id
+from toolspeak.agent.storage.sessions import WhenOpen, new_session_id
 from toolspeak.cli.find import find_session, last_session_of, setup_of
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end

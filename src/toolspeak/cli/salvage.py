@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from toolspeak.agent.resume import UNFINISHED
-from toolspeak.agent.suspend import close_run
+from toolspeak.agent.storage.suspend import close_run
 from toolspeak.cli.find import SHORT
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
+from toolspeak.data.events import UNFINISHED
 from toolspeak.errors import UsageError
 from toolspeak.journal import SqliteJournal
 from toolspeak.ui import printable

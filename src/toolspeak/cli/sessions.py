@@ -13,8 +13,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from toolspeak.agent.exports import export_session, import_closed, import_session
-from toolspeak.agent.sessions import fork_session
+from toolspeak.agent.storage.exports import export_session, import_closed, import_session
+from toolspeak.agent.storage.sessions import fork_session
 from toolspeak.cli.ask import confirmed
 from toolspeak.cli.find import SHORT, find_run, find_session, folder_of, setup_of, setup_of_run, status_of
 from toolspeak.cli.journal_option import journal_of, journal_option

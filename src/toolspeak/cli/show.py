@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from toolspeak.agent import RunState
-from toolspeak.agent.load import load_state
+from toolspeak.agent.storage.load import load_state
 from toolspeak.cli.find import find_run, status_of
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end

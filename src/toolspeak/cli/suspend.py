@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from toolspeak.agent.suspend import suspend_run
+from toolspeak.agent.storage.suspend import suspend_run
 from toolspeak.cli.find import SHORT, find_run, status_of
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end

@@ -28,6 +28,8 @@ RunStatus = Literal["running", "answered", "no_answer", "failed", "awaiting_appr
 PauseReason = Literal["awaiting_approval", "suspended"]
 PAUSED: frozenset[RunStatus] = frozenset({"awaiting_approval", "suspended"})
 """The statuses of runs that have stopped and can be resumed."""
+UNFINISHED: tuple[RunStatus, ...] = ("running", *sorted(PAUSED))
+"""The statuses of runs that can go on."""
 StopReason = Literal["stopped", "tool_failure", "terminated", "blocked", "interceptor_failure"]
 LimitName = Literal["steps", "calls", "seconds", "tokens", "cost", "repeats", "failures"]
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from toolspeak.agent.driver import TextDriver, TurnRequest
-from toolspeak.agent.history import paired
-from toolspeak.agent.native import NativeDriver
+from toolspeak.agent.drivers.driver import TextDriver, TurnRequest
+from toolspeak.agent.drivers.native import NativeDriver
+from toolspeak.agent.state.history import paired
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.gateway.config import Bounds
 from toolspeak.gateway.failures import Failure

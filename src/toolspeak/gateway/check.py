@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from toolspeak.agent.choose import DEFAULT_DIALECT
-from toolspeak.agent.driver import TextDriver
-from toolspeak.agent.server_prompt import ServerPromptDriver, writes_tools
+from toolspeak.agent.drivers.choose import DEFAULT_DIALECT
+from toolspeak.agent.drivers.driver import TextDriver
+from toolspeak.agent.drivers.server_prompt import ServerPromptDriver, writes_tools
 from toolspeak.dialects import known_dialect
 from toolspeak.errors import ProviderError, suggest
 from toolspeak.gateway.config import Settings

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolspeak.agent.choose import choose_driver
-from toolspeak.agent.driver import TextDriver
-from toolspeak.agent.native import NativeDriver
+from toolspeak.agent.drivers.choose import choose_driver
+from toolspeak.agent.drivers.driver import TextDriver
+from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.errors import FormatError, UsageError, suggest
 from toolspeak.gateway.balance import LONGEST_WAIT, Asking, Pool
 from toolspeak.gateway.config import Settings

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Protocol, cast
 
-from toolspeak.agent.driver import Driver, TurnRequest
+from toolspeak.agent.drivers.driver import Driver, TurnRequest
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import (
     MalformedCall,

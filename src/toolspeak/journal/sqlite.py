@@ -364,8 +364,9 @@ class SqliteJournal(SqliteTables):
         """Makes the file usable without what is lost, if its write-ahead log is damaged or missing; the copies that are
         made of the files as they were.
 
-        A run that had not ended may have done more than is recorded: close it (`toolspeak.agent.suspend.close_run`,
-        `doubtful=True`) and look at what it did. Raises JournalError while another process has the file open.
+        A run that had not ended may have done more than is recorded: close it
+        (`toolspeak.agent.storage.suspend.close_run`, `doubtful=True`) and look at what it did. Raises JournalError
+        while another process has the file open.
         """
         self.close()
         try:

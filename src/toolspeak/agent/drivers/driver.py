@@ -11,8 +11,8 @@ from contextlib import aclosing, suppress
 from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias, cast
 
-from toolspeak.agent.cut import with_limit
-from toolspeak.agent.media import Media, marked, restored
+from toolspeak.agent.drivers.cut import with_limit
+from toolspeak.agent.drivers.media import Media, marked, restored
 from toolspeak.data.deltas import BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, Message, TextMessage, ToolCall, ToolChoice, Usage, no_extra
 from toolspeak.data.tools import ToolSpec

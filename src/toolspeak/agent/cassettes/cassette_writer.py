@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import cast
 
-from toolspeak.agent.cassette_lines import (
+from toolspeak.agent.cassettes.cassette_lines import (
     ERROR_FIELDS,
     KIND,
     VERSION,
@@ -27,12 +27,12 @@ from toolspeak.agent.cassette_lines import (
     stop_json,
     without_secrets,
 )
-from toolspeak.agent.cassette_read import read_recording
-from toolspeak.agent.cassette_requests import digest_of, request_json, shortened
-from toolspeak.agent.decisions import fact_of
-from toolspeak.agent.driver import Driver
-from toolspeak.agent.recording import Recording
-from toolspeak.agent.state import RunState
+from toolspeak.agent.cassettes.cassette_reader import read_recording
+from toolspeak.agent.cassettes.cassette_requests import digest_of, request_json, shortened
+from toolspeak.agent.cassettes.recording import Recording
+from toolspeak.agent.drivers.driver import Driver
+from toolspeak.agent.state.decisions import fact_of
+from toolspeak.agent.state.state import RunState
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.codec import dump
 from toolspeak.data.deltas import Delta
@@ -52,7 +52,7 @@ from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
 
 
-class Recorder(Recording, Tape):
+class CassetteRecorder(Recording, Tape):
     """Writes a line as soon as there is something to say. See `Cassette.record`."""
 
     def __init__(self, path: str | PathLike[str], *, go_on: bool = False) -> None:
@@ -262,7 +262,7 @@ class _Asked:
     """An approver whose answers are recorded; None is nobody: the run pauses."""
 
     approver: Approver | None
-    recorder: Recorder
+    recorder: CassetteRecorder
 
     async def __call__(self, request: ApprovalRequest, /) -> Answer:
         try:
@@ -279,7 +279,7 @@ class _AskedTogether:
     """The same for an approver that is shown a whole batch."""
 
     approver: BatchApprover
-    recorder: Recorder
+    recorder: CassetteRecorder
 
     async def together(self, requests: Sequence[ApprovalRequest], /) -> Sequence[Answer]:
         try:
@@ -297,7 +297,7 @@ class _Recorded:
     """A provider whose turns are recorded."""
 
     provider: Provider
-    recorder: Recorder
+    recorder: CassetteRecorder
     number: int
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from os import PathLike
 
-from toolspeak.agent.recording import Recording
+from toolspeak.agent.cassettes.recording import Recording
 from toolspeak.data.values import quick
 from toolspeak.providers.base import Provider
 
@@ -25,7 +25,7 @@ class Cassette:
         """Writes a new recording, in place of one that is there. With `go_on` it goes on with that one, for a run that
         was paused or interrupted and is resumed by another agent or process. Raises UsageError for a file that is
         something else."""
-        return cls(_side("record", "Recorder", path, go_on=go_on))
+        return cls(_side("cassette_writer", "CassetteRecorder", path, go_on=go_on))
 
     @classmethod
     def replay(cls, path: str | PathLike[str], *, pauses: bool = True) -> Cassette:
@@ -34,7 +34,7 @@ class Cassette:
 
         A run that paused pauses again, and goes on with `Agent.resume`; unless `pauses` is False: then what was decided
         later is the answer at once. Raises UsageError for a file that is no recording, naming the line."""
-        return cls(_side("play", "Player", path, pauses=pauses))
+        return cls(_side("player", "Player", path, pauses=pauses))
 
     @property
     def replays(self) -> bool:
@@ -67,4 +67,4 @@ class Cassette:
 
 def _side(module: str, name: str, path: str | PathLike[str], **settings: bool) -> Recording:
     """One of the two; most agents have no cassette, and do not pay for either."""
-    return getattr(importlib.import_module(f"toolspeak.agent.cassette_{module}"), name)(path, **settings)
+    return getattr(importlib.import_module(f"toolspeak.agent.cassettes.{module}"), name)(path, **settings)

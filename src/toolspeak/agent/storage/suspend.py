@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 
-from toolspeak.agent.fold import apply
-from toolspeak.agent.history import unstarted_result
-from toolspeak.agent.hold import Hold
-from toolspeak.agent.load import load_state
-from toolspeak.agent.resume import UNFINISHED
-from toolspeak.agent.state import RunState
-from toolspeak.data.events import Event, Record, RunFinished, RunPaused, ToolFinished
+from toolspeak.agent.state.fold import apply
+from toolspeak.agent.state.history import unstarted_result
+from toolspeak.agent.state.state import RunState
+from toolspeak.agent.storage.hold import Hold
+from toolspeak.agent.storage.load import load_state
+from toolspeak.data.events import UNFINISHED, Event, Record, RunFinished, RunPaused, ToolFinished
 from toolspeak.errors import RunBusy, RunError
 from toolspeak.journal import Journal, Lease
 

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Literal, cast
 
 from toolspeak import dialects
-from toolspeak.agent.cut import NO_CALL_ENDS, LastCall, with_limit
-from toolspeak.agent.driver import TextDriver, TurnRequest
+from toolspeak.agent.drivers.cut import NO_CALL_ENDS, LastCall, with_limit
+from toolspeak.agent.drivers.driver import TextDriver, TurnRequest
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import Message, TextMessage, TextPart, ToolChoice
 from toolspeak.data.values import quick

@@ -11,13 +11,13 @@ from os import PathLike
 from pathlib import Path
 from typing import NoReturn, cast
 
-from toolspeak.agent.cassette_lines import plain
-from toolspeak.agent.cassette_read import PlayedAnswer, PlayedCall, PlayedTurn, in_turn, read_recording
-from toolspeak.agent.cassette_requests import differences, digest_of, request_json
-from toolspeak.agent.decisions import decision_of
-from toolspeak.agent.driver import Driver
-from toolspeak.agent.recording import Recording, TurnCutOff
-from toolspeak.agent.state import RunState
+from toolspeak.agent.cassettes.cassette_lines import plain
+from toolspeak.agent.cassettes.cassette_reader import PlayedAnswer, PlayedCall, PlayedTurn, in_turn, read_recording
+from toolspeak.agent.cassettes.cassette_requests import differences, digest_of, request_json
+from toolspeak.agent.cassettes.recording import Recording, TurnCutOff
+from toolspeak.agent.drivers.driver import Driver
+from toolspeak.agent.state.decisions import decision_of
+from toolspeak.agent.state.state import RunState
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.events import ApprovalDecided, SubRunUsed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from toolspeak.agent.compaction import Plan, Window, plan_compaction
-from toolspeak.agent.state import RunState
+from toolspeak.agent.state.compaction import Plan, Window, plan_compaction
+from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import LimitReached, RunStatus, StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolChoice
 from toolspeak.data.values import quick, value

@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from toolspeak.agent.load import closed, load_state
-from toolspeak.agent.resume import UNFINISHED, Place
-from toolspeak.agent.state import RunState
-from toolspeak.agent.suspend import close_run
-from toolspeak.data.events import PAUSED
+from toolspeak.agent.state.state import RunState
+from toolspeak.agent.storage.load import closed, load_state
+from toolspeak.agent.storage.suspend import close_run
+from toolspeak.data.events import PAUSED, UNFINISHED
 from toolspeak.data.messages import Message
+from toolspeak.data.values import quick
 from toolspeak.errors import RunBusy, RunError, UsageError
 from toolspeak.execute.ids import new_id
 from toolspeak.journal import Journal, SessionInfo
@@ -20,6 +20,18 @@ from toolspeak.journal.rules import is_held
 WhenOpen = Literal["refuse", "close"]
 """What happens if a session's last run waits for approval or is suspended when another task comes: the task is refused,
 or that run is closed for good."""
+
+
+@quick()
+class Place:
+    """Where a session stands: the next run follows the first `follows_seq` records of run `follows`; `before` are
+    the messages until there."""
+
+    session_id: str
+    version: int = 0
+    follows: str | None = None
+    follows_seq: int = 0
+    before: Sequence[Message] = ()
 
 
 def new_session_id() -> str:

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import cast
 
-from toolspeak.agent.driver import Driver, TurnRequest
-from toolspeak.agent.server_prompt import writes_tools
+from toolspeak.agent.drivers.driver import Driver, TurnRequest
+from toolspeak.agent.drivers.server_prompt import writes_tools
 from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import ToolChoice
 from toolspeak.providers.base import Provider

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolspeak.agent.fold import fold
-from toolspeak.agent.history import unstarted_result
-from toolspeak.agent.log import Log
-from toolspeak.agent.memory import remembered
-from toolspeak.agent.state import RunState
+from toolspeak.agent.state.fold import fold
+from toolspeak.agent.state.history import unstarted_result
+from toolspeak.agent.state.log import Log
+from toolspeak.agent.state.memory import remembered
+from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import Event, HistoryCompacted, Record, RunStarted, ToolFinished
 from toolspeak.data.messages import Message
 from toolspeak.data.values import quick

@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import aclosing
 from typing import cast
 
-from toolspeak.agent.driver import TOOK_CALLS, TurnRequest, with_words
-from toolspeak.agent.react_decision import (
+from toolspeak.agent.drivers.driver import TOOK_CALLS, TurnRequest, with_words
+from toolspeak.agent.drivers.react_decision import (
     EXTRACTION,
     BadDecision,
     Decision,

@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import Any, cast, get_args
 
 from toolspeak import dialects
-from toolspeak.agent.asked_tools import AskedDriver
-from toolspeak.agent.driver import Driver, TextDriver
-from toolspeak.agent.native import NativeDriver
-from toolspeak.agent.react import ReActDriver
-from toolspeak.agent.server_prompt import ServerPromptDriver
+from toolspeak.agent.drivers.asked_tools import AskedDriver
+from toolspeak.agent.drivers.driver import Driver, TextDriver
+from toolspeak.agent.drivers.native import NativeDriver
+from toolspeak.agent.drivers.react import ReActDriver
+from toolspeak.agent.drivers.server_prompt import ServerPromptDriver
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import Dialect, Section
 from toolspeak.dialects.base import PromptListing

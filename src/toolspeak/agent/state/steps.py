@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from toolspeak.agent.fold import apply
-from toolspeak.agent.state import RunState
+from toolspeak.agent.state.fold import apply
+from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import ModelAnswered, ModelAsked, ModelTextReceived, Record, ToolFinished, ToolStarted
 from toolspeak.data.messages import FinishReason, JsonPart, Message, TextPart, ToolCall, Usage
 from toolspeak.data.values import changed, quick

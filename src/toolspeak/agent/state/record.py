@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from toolspeak.agent.compaction import characters
-from toolspeak.agent.history import hide_call, without_secrets
-from toolspeak.agent.state import RunState
+from toolspeak.agent.state.compaction import characters
+from toolspeak.agent.state.history import hide_call, without_secrets
+from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import (
     LimitReached,
     ModelAnswered,

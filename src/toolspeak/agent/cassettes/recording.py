@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from toolspeak.agent.driver import Driver
-from toolspeak.agent.state import RunState
+from toolspeak.agent.drivers.driver import Driver
+from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.errors import ReplayDiverged
 from toolspeak.execute import Approver, BatchApprover, Playback, Secrets, Tape

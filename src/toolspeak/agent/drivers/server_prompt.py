@@ -7,8 +7,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import cast
 
-from toolspeak.agent.driver import TOOK_CALLS, TextDriver, TurnRequest, refuses_tool_role, system_text
-from toolspeak.agent.native import with_choice
+from toolspeak.agent.drivers.driver import TOOK_CALLS, TextDriver, TurnRequest, refuses_tool_role, system_text
+from toolspeak.agent.drivers.native import with_choice
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import (
     JSON,

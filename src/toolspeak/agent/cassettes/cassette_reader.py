@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
-from toolspeak.agent.cassette_lines import ERROR_FIELDS, delta_of, fact_of, read_lines, standing_of, stop_of
-from toolspeak.agent.cassette_requests import completed
+from toolspeak.agent.cassettes.cassette_lines import ERROR_FIELDS, delta_of, fact_of, read_lines, standing_of, stop_of
+from toolspeak.agent.cassettes.cassette_requests import completed
 from toolspeak.data.codec import load
 from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ApprovalDecided, SubRunUsed

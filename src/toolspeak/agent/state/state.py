@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from toolspeak.agent.log import Log, nothing
-from toolspeak.agent.progress import Progress
+from toolspeak.agent.state.log import Log, nothing
+from toolspeak.agent.state.progress import Progress
 from toolspeak.data.events import (
     ApprovalDecided,
     ApprovalRequested,

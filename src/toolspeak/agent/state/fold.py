@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from toolspeak.agent.compaction import compacted, task_after, tokens_of
-from toolspeak.agent.history import turns_in
-from toolspeak.agent.log import NOTHING, Log
-from toolspeak.agent.output import FINAL_TOOL
-from toolspeak.agent.state import RunState
+from toolspeak.agent.state.compaction import compacted, task_after, tokens_of
+from toolspeak.agent.state.history import turns_in
+from toolspeak.agent.state.log import NOTHING, Log
+from toolspeak.agent.state.output import FINAL_TOOL
+from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import (
     AnswerRejected,
     ApprovalDecided,

@@ -1,0 +1,1 @@
+"""Runs recorded in a file and played again."""

@@ -1,0 +1,1 @@
+"""Runs and sessions in a journal: reading, holding, suspending and exporting them."""
