@@ -60,7 +60,7 @@ demo: $(VENV)/.runtime
 	$(BIN)/toolspeak demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal $(TESTS)
 
 # xgrammar without torch and transformers (several GB), of which matching text uses nothing (tests/dialects/grammar_xgrammar.py).
 $(GRAMMAR_VENV)/.ready: requirements/xgrammar.txt requirements/dev.txt requirements/runtime.txt pyproject.toml
