@@ -148,7 +148,7 @@ def test_a_run_that_broke_off_in_its_answer_is_taken_up_by_the_next(api: Api, mo
         assert broken.status == "failed"
         return await agent.run("Go on.", history=broken.messages), reached
 
-    result, reached = over(api, *script, silence=0.3)(work)
+    result, reached = over(api, *script, silence=1 if how == "stall" else 20)(work)
     assert (result.status, result.output) == ("answered", ZOE)
     assert "«x» is empty" in heard_by(reached.model)
 
@@ -355,4 +355,4 @@ def test_react_breaks_off_as_any_turn(api: Api, how: str):
             await Agent(reached.provider, [look], dialect="react").run("Look.")
         return caught.value
 
-    assert over(api, Breaks(how), silence=0.3)(work).retryable
+    assert over(api, Breaks(how), silence=1 if how == "stall" else 20)(work).retryable
