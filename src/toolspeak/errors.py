@@ -1,23 +1,31 @@
 """Every exception toolspeak raises, and how a message suggests a name.
 
-    ToolspeakError
-    ├── UsageError               the caller's mistake: a wrong name, option or combination
-    │   ├── UnknownDialect
-    │   ├── UnknownProvider
-    │   ├── UnknownTool
-    │   └── ToolDefinitionError  a function that cannot become a tool
-    ├── FormatError              stored data that this version cannot read
-    ├── ToolError                raised by a tool: its message goes to the model
-    │   └── Unserialisable       (tools/content.py) a value that must be JSON is none
-    ├── AgentStop                raised by a tool or an interceptor: ends the run
-    ├── ToolFailed               (Executor(throw_on_failure=True)) a call failed
-    ├── ProviderError            the model API failed (status, retryable)
-    ├── McpError                 an MCP server cannot be started or reached
-    └── RunError                 a run that cannot go on (for instance resumed without a decision)
-        ├── SubRunPaused         a run that a tool started waits, and its call with it
-        └── ReplayDiverged       it asks for something else than the recording that is played to it
+    ToolspeakError                                                                             again?
+    ├── UsageError               the caller's mistake: a wrong name, option or combination     no
+    │   ├── UnknownDialect       no dialect has this name                                      no
+    │   ├── UnknownProvider      no provider has this name, or it lacks what it needs          no
+    │   ├── UnknownTool          no tool has this name                                         no
+    │   ├── UnknownModel         (gateway/routing.py) the gateway serves no model of this name no
+    │   └── ToolDefinitionError  a function that cannot become a tool                          no
+    ├── FormatError              stored or sent data that this version cannot read             no
+    ├── ToolError                raised by a tool: its message goes to the model               -
+    │   └── Unserialisable       (tools/content.py) a value that must be JSON is none          -
+    ├── AgentStop                raised by a tool or an interceptor: ends the run              -
+    ├── ToolFailed               (Executor(throw_on_failure=True)) a call failed               no
+    ├── ProviderError            the model API failed                                          its `retryable`
+    ├── McpError                 an MCP server cannot be started or reached                    once it can
+    ├── JournalError             the journal cannot be read or written                         once it can
+    │   └── AgainError           (journal/postgres_pool.py) undone because of another one      at once; done inside
+    └── RunError                 a run that cannot go on: resumed without a decision, say      no
+        ├── RunBusy              another process holds the run                                 once it has let go
+        ├── RunConflict          somebody else went on with the run or the session             from where it is now
+        ├── LeaseLost            another process took the run over                             from where it is now
+        ├── SubRunPaused         a run that a tool started waits, and its call with it         when it was decided
+        └── ReplayDiverged       a replayed run asks for something that was not recorded       no
+            └── TurnCutOff       (agent/cassettes/recording.py) the recorded turn has no end   no
 
-A model's mistake is never an exception: it is data (`MalformedCall`, a failed `ToolResult`).
+"again?" says whether the same call may succeed later. A model's mistake is never an exception: it is data
+(`MalformedCall`, a failed `ToolResult`).
 """
 
 from __future__ import annotations
