@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,6 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 from loopback_server import serve
-from postgres_server import postgres
 from serving import Gateway, at, events, gateway, in_turn, texts, written
 
 from toolspeak.errors import JournalError, UsageError
@@ -31,12 +30,6 @@ PATH = "/v1/responses"
 TOOL = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}
 KEYS = (unnamed(digest("a" * 20)), unnamed(digest("b" * 20)))
 A, B = ({"authorization": f"Bearer {letter * 20}"} for letter in "ab")
-
-
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres() as url:
-        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

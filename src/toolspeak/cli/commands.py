@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "suspend": ("suspend:suspend", "Suspend a run, to go on with it later."),
     "tools": ("listing:tools", "List the built-in tools, or those of a file."),
     "translate": ("translate:translate_conversation", "Turn a conversation into another dialect's."),
+    "usage": ("usage:usage", "Show what the keys of the gateway used."),
 }
 """By name: module and attribute below `toolspeak.cli`, and a line for `toolspeak --help`."""
 

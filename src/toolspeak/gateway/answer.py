@@ -58,7 +58,7 @@ async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
 async def _play(answering: Answering, put: Put, asks: Callable[[Route], None]) -> None:
     """The model's turn; with server-side tools, its turns. `asks` is told which upstream is asked from here on."""
     asked = answering.asked
-    size = partial(prompt_size, asked) if asked.usage_wanted else None
+    size = partial(prompt_size, asked)
     if answering.tools is None:
         await _turn(answering, asked, put, answering.report, size, asks=asks)
         return
@@ -71,7 +71,7 @@ async def _turn(
     asked: WireRequest,
     put: Put,
     report: Report,
-    size: Callable[[], int] | None,
+    size: Callable[[], int],
     *,
     hold_calls: bool = False,
     asks: Callable[[Route], None] = lambda _: None,
@@ -99,7 +99,7 @@ async def _turn(
         asks(route)
         driver, request, rules = turn_of(asked, route, answering.wire.name)
         rules = replace(rules, hold_calls=rules.hold_calls or hold_calls)
-        await play(driver, request, rules, leave if asked.stream else hold, report, size, begun)
+        await play(driver, request, rules, leave if asked.stream else hold, report, size, asked.usage_wanted, begun)
 
     await answering.routes.serve(ask, answering.prefix, lambda: has_left, answering.failed)
     if held:
@@ -127,6 +127,8 @@ async def _stream(answering: Answering, response_id: str) -> None:
     async def put(deltas: Sequence[Delta]) -> None:
         if said is not None:
             said.extend(deltas)
+        if deltas and deltas[-1].__class__ is TurnEnded:
+            await answering.account.settled()
         if native is not None:
             await native.put(deltas)
             return
@@ -152,6 +154,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
                 raise
             failure = failure_of(error) if isinstance(error, ToolspeakError) else own_failure(error, answering.id)
             answering.failure = failure
+            await answering.account.settled(failed=True)
             if native is not None:
                 await write(native.failed(failure))
             else:
@@ -192,6 +195,7 @@ async def _whole(answering: Answering, response_id: str) -> None:
         await _keep(answering, body)
     headers = [*answering.headers, *warning_header(report.notes)]
     answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
+    await answering.account.settled()
     told = json_bytes(with_notes(body, report.notes)) if native is None else native.whole(deltas, body)
     await send_whole(answering.send, 200, told, headers, b"application/json")
 

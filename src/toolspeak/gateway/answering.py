@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from toolspeak.data.deltas import Delta, TurnEnded
+from toolspeak.data.messages import Usage
+from toolspeak.gateway.accounts import Account
 from toolspeak.gateway.config import Settings
+from toolspeak.gateway.estimate import BYTES_PER_TOKEN
 from toolspeak.gateway.failures import Failure
 from toolspeak.gateway.hosted_tools import HostedTools
 from toolspeak.gateway.http import Fields, Headers, Receive, Send
 from toolspeak.gateway.memory import Keeping, ResponseMemory
+from toolspeak.gateway.metrics import Metrics
 from toolspeak.gateway.routing import Route, Routes
 from toolspeak.gateway.server_tools import Running, ServerTools
 from toolspeak.gateway.sse import json_bytes
-from toolspeak.gateway.turn import Report
+from toolspeak.gateway.turn import Report, estimated
 from toolspeak.wire.base import WireFormat, WireRequest
 
 
@@ -34,6 +38,7 @@ class Answering:
     send: Send
     id: str
     headers: Headers
+    account: Account
     tools: tuple[ServerTools, Running] | None = None
     hosted: HostedTools | None = None
     report: Report = field(default_factory=Report)
@@ -73,6 +78,23 @@ class Answering:
             "answer": self._told(),
             **(self.tools[1].facts() if self.tools is not None else {}),
         }
+
+    def count(self, metrics: Metrics, endpoint: str, model: str) -> None:
+        """Counts what is known, under these labels."""
+        metrics.chunks.labels(endpoint, model).inc(self.chunks)
+        if self.first_byte is not None:
+            metrics.first_byte.labels(endpoint, model).observe(self.first_byte)
+        if self.failure is not None:
+            metrics.broken.labels(endpoint, model, self.failure.code).inc()
+        metrics.count_turn(model, self.route.dialect, self.report)
+
+    def relayed_usage(self, size: int, failed: bool) -> Usage:
+        """What an answer used that was passed on as it came, to a request of so many bytes: as the server counts, else
+        estimated, at a token a chunk."""
+        usage = self.report.end.usage
+        if usage.total is not None or (failed and not self.status):
+            return usage
+        return estimated(usage, size, self.chunks * BYTES_PER_TOKEN)
 
     def _told(self) -> str | None:
         """What was said, as one answer of the client's API."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from toolspeak.errors import McpError, ToolspeakError
+from toolspeak.gateway.accounts import Account, Accounts
 from toolspeak.gateway.admission import Admission
 from toolspeak.gateway.answer import answer, warning_header
 from toolspeak.gateway.answering import Answering
@@ -42,7 +43,7 @@ from toolspeak.gateway.logs import REQUEST_ID, log
 from toolspeak.gateway.memory import PATH, ResponseMemory
 from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
 from toolspeak.gateway.models import answer_models
-from toolspeak.gateway.passing import KINDS, PASSED, pass_on, read_passed
+from toolspeak.gateway.passing import FORM, KINDS, PASSED, pass_on, read_passed
 from toolspeak.gateway.readiness import OPEN, Readiness
 from toolspeak.gateway.relay import checked_fields, is_relayed, passing_headers, relay
 from toolspeak.gateway.request import Request
@@ -91,6 +92,7 @@ class Gateway:
         self.metrics = Metrics()
         self.current = first_generation(settings, environ, self.metrics)
         self.admission = Admission(settings.bounds)
+        self.accounts = Accounts(settings.usage, self.metrics)
         self.draining = False
         self.memory = None if settings.responses is None else ResponseMemory(settings.responses)
         self._environ = environ
@@ -129,8 +131,8 @@ class Gateway:
             self._finish(request)
 
     async def open(self) -> None:
-        """Connects to the servers whose tools the gateway runs and to the store of responses, if there are any. Raises
-        McpError, JournalError."""
+        """Connects to the stores and to the servers whose tools the gateway runs. Raises JournalError, McpError."""
+        await self.accounts.open()
         if self.memory is not None:
             await self.memory.open()
         if self.current.tools is not None:
@@ -142,6 +144,7 @@ class Gateway:
         for settings that cannot be: nothing changes then."""
         old = self.current
         self.current, tools = next_generation(old, settings, self._environ, self.metrics)
+        self.accounts.begin(self.current.settings.usage)
         if self.current.router is not old.router:
             old.router.retire()
         self.admission.resize(settings.bounds)
@@ -165,7 +168,7 @@ class Gateway:
         log("tools_reloaded", {})
 
     async def aclose(self) -> None:
-        """Closes the connections to the upstreams and to the servers of tools."""
+        """Closes the connections to the upstreams, to the servers of tools and to the stores."""
         if self._connecting is not None:
             self._connecting.cancel()
         if self.memory is not None:
@@ -173,6 +176,7 @@ class Gateway:
         await self.current.router.aclose()
         if self.current.tools is not None:
             await self.current.tools.aclose()
+        await self.accounts.aclose()
         self.metrics.close()
 
     # --- who may ask what --------------------------------------------------------------------------------------
@@ -213,8 +217,8 @@ class Gateway:
     # --- endpoints ---------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _placed(self, request: Request, kinds: Sequence[str]) -> AsyncGenerator[None]:
-        """A place among the requests that are answered, for one whose body is of one of these content types.
+    async def _placed(self, request: Request, kinds: Sequence[str]) -> AsyncGenerator[Account]:
+        """A place among the requests that are answered, and the account, of one whose body is of one of these types.
 
         Raises Failure.
         """
@@ -223,27 +227,30 @@ class Gateway:
         kind = header(request.scope, b"content-type").partition(";")[0].strip().lower()
         if kind not in kinds:  # what a form of any web page may send without asking is not JSON
             raise Failure(415, f"send the request as {kinds[0]}: the header content-type has to say so", "content_type")
-        async with self.admission.place():
+        account = request.account = request.account or self.accounts.account(request.key, request.wire)
+        async with account, self.admission.place():
             self.metrics.show_load(self.admission.active, self.admission.queued)
-            yield
+            yield account
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request, account: Account) -> bytes:
         """The body of a request. Raises Failure, ClientGone."""
         settings = request.current.settings
         body = await read_body(request.scope, request.receive, settings.bounds.body_bytes)
         request.size = len(body)
+        await account.begin(request.size)
         if settings.log_content:
             request.facts["request"] = body.decode("utf-8", "replace")
         return body
 
     @asynccontextmanager
-    async def _routed(self, request: Request) -> AsyncGenerator[Routes]:
+    async def _routed(self, request: Request, account: Account) -> AsyncGenerator[Routes]:
         """The routes to the model of a request that was read. Raises UnknownModel."""
         started = await self.admission.start()
         REQUEST_SENT.set(started)
         try:
             current = request.current = self.current  # as of now, whatever was reloaded since it came
             with current.router.routes(request.model, request.allows) as routes, current.tools_used():
+                account.model = request.model
                 yield routes
         finally:
             started()
@@ -254,29 +261,31 @@ class Gateway:
 
         Raises Failure, ClientGone, FormatError, UnknownModel.
         """
-        async with self._placed(request, ("application/json",)):
-            fields = request.fields
+        async with self._placed(request, ("application/json",)) as account:
+            fields, bounds = request.fields, request.current.settings.bounds
             if not fields:
-                body, bounds = await self._body(request), request.current.settings.bounds
+                body = await self._body(request, account)
                 fields = await self._apart(request, partial(read_fields, body, bounds))
                 if self.memory is not None and request.wire is OPENAI_RESPONSES:
                     fields, request.keeping = await self.memory.composed(fields, request.owner, bounds.body_bytes)
                     request.size = len(body) if request.keeping.previous is None else _LARGE_BYTES
                 request.fields = fields
                 request.model, request.stream = cast("str", fields["model"]), fields.get("stream") is True
-            async with self._routed(request) as routes:
+            async with self._routed(request, account) as routes:
                 yield fields, routes
 
     async def _pass_on(self, request: Request) -> None:
         """An endpoint of the server's own."""
         kind = header(request.scope, b"content-type")
-        async with self._placed(request, KINDS[request.path]):
-            read = partial(read_passed, request.path, kind, await self._body(request), request.current.settings.bounds)
+        async with self._placed(request, KINDS[request.path]) as account:
+            body = await self._body(request, account)
+            read = partial(read_passed, request.path, kind, body, request.current.settings.bounds)
             passed = await self._apart(request, read)
             request.model, request.stream = passed.model or sole_model(self.current.settings), passed.stream
-            async with self._routed(request) as routes:
+            async with self._routed(request, account) as routes:
                 asked = WireRequest(ModelRequest(()), request.model, passed.stream, True)
                 answering = self._answering(request, asked, routes)
+                account.used = partial(answering.relayed_usage, 0 if kind.startswith(FORM) else request.size)
                 await self._answered(request, answering, pass_on(answering, passed, request.path, kind))
 
     async def _apart(self, request: Request, read: Callable[[], T]) -> T:
@@ -323,14 +332,16 @@ class Gateway:
                 answering.tools = (current.tools, running)
             headers = passing_headers(request.scope["headers"])
             answering.came = None if is_own else (fields, headers)
+            if relayed:
+                answering.account.used = partial(answering.relayed_usage, request.size)
             working = relay(answering, fields, headers) if relayed else answer(answering)
             await self._answered(request, answering, working)
 
     def _answering(self, request: Request, asked: WireRequest, routes: Routes) -> Answering:
-        settings = request.current.settings
-        return Answering(
-            request.wire, asked, routes, settings, request.receive, request.send, request.id, request.headers
-        )
+        settings, account = request.current.settings, request.account
+        assert account is not None, "a request that has a place has one"
+        told = (request.wire, asked, routes, settings, request.receive, request.send, request.id, request.headers)
+        return Answering(*told, account, report=account.report)
 
     async def _answered(self, request: Request, answering: Answering, working: Coroutine[Any, Any, None]) -> None:
         """Does the work of an answer, and notes what is known of it."""
@@ -340,7 +351,7 @@ class Gateway:
             request.status = answering.status
             request.ran_tools = answering.tools is not None and answering.tools[1].changed
             request.facts.update((name, fact) for name, fact in answering.facts().items() if fact is not None)
-            self._count(request, answering)
+            answering.count(self.metrics, *self._labels(request))
 
     async def _count_tokens(self, request: Request) -> None:
         async with self._taken(request) as (fields, routes):
@@ -354,15 +365,6 @@ class Gateway:
             request.facts.update(upstream=name, dialect=dialect, input_tokens=found.tokens)
             notes = [*mended, *found.notes]
             await request.respond(200, json_bytes(with_notes(found.body, notes)), warning_header(notes))
-
-    def _count(self, request: Request, answering: Answering) -> None:
-        labels = self._labels(request)
-        self.metrics.chunks.labels(*labels).inc(answering.chunks)
-        if answering.first_byte is not None:
-            self.metrics.first_byte.labels(*labels).observe(answering.first_byte)
-        if answering.failure is not None:
-            self.metrics.broken.labels(*labels, answering.failure.code).inc()
-        self.metrics.count_turn(labels[1], answering.route.dialect, answering.report)
 
     # --- what is told of it ------------------------------------------------------------------------------------
 

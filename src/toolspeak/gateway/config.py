@@ -18,6 +18,7 @@ from toolspeak.gateway.keys import Key, checked_keys, key_of_table
 from toolspeak.gateway.response_settings import ResponseSettings
 from toolspeak.gateway.tables import check_fields, checked_kind
 from toolspeak.gateway.upstream import Upstream, upstreams_of_table
+from toolspeak.gateway.usage.settings import UsageSettings, usage_for, usage_of_table
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -93,6 +94,7 @@ class Settings:
     log_content: bool = False
     tools: ToolSettings | None = None
     responses: ResponseSettings | None = None
+    usage: UsageSettings | None = None
 
 
 _RANGES = (
@@ -123,7 +125,8 @@ def checked(settings: Settings) -> Settings:
             raise UsageError(f"{name}: {value} cannot be; write {told}")
     _check_names([name for names in {each.names: None for each in settings.upstreams} for name in names])
     keys = checked_keys(settings.keys, lambda model: any(each.serves(model) for each in settings.upstreams))
-    return replace(settings, keys=keys, cors=_checked_origins(settings.cors, has_keys=bool(keys)))
+    cors = _checked_origins(settings.cors, has_keys=bool(keys))
+    return replace(settings, keys=keys, cors=cors, usage=usage_for(settings.usage, keys))
 
 
 def _checked_origins(origins: Sequence[str], *, has_keys: bool) -> tuple[str, ...]:
@@ -159,7 +162,7 @@ def _check_names(names: Sequence[str]) -> None:
 # --- the file ----------------------------------------------------------------------------------------------------
 
 _SERVER_FIELDS = {each.name for each in (*fields(Settings), *fields(Bounds))} - {
-    *("upstreams", "keys", "bounds", "tools", "responses")
+    *("upstreams", "keys", "bounds", "tools", "responses", "usage")
 }
 _RESPONSE_FIELDS = {each.name for each in fields(ResponseSettings)}
 _TOOL_FIELDS = {each.name for each in fields(ToolSettings)}
@@ -167,28 +170,24 @@ _TOOL_FIELDS = {each.name for each in fields(ToolSettings)}
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """What a configuration file says: the upstreams, of `[server]` what it holds, `[tools]`, each `[[key]]` and
-    `[responses]`."""
+    """What a configuration file says: the upstreams, of `[server]` what it holds, `[tools]`, each `[[key]]`,
+    `[responses]` and `[usage]`."""
 
     upstreams: tuple[Upstream, ...]
     server: Mapping[str, Any]
     tools: ToolSettings | None = None
     keys: tuple[Key, ...] = ()
     responses: ResponseSettings | None = None
+    usage: UsageSettings | None = None
 
 
 def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType({})) -> FileSettings:
     """The settings of a TOML file; the keys that it names by a variable are those of `environ`. Raises UsageError
     naming file, key and remedy."""
     protect(path, "the gateway's configuration")
+    table = read_toml(path)
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"the configuration {path} cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"the configuration {path} is no TOML: {error}") from error
-    try:
-        check_fields(table, {"server", "model", "tools", "key", "responses"}, "")
+        check_fields(table, {"server", "model", "tools", "key", "responses", "usage"}, "")
         models: Any = table.get("model")
         if not isinstance(models, list) or not models:
             raise UsageError("model: write a table [[model]] for each upstream, with name and upstream")
@@ -202,9 +201,20 @@ def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType(
             raise UsageError("key: write a table [[key]] for each key, with name and sha256")
         keys = tuple(key_of_table(row, f"key[{i}]", environ) for i, row in enumerate(cast("list[Any]", rows)))
         responses = _responses(table["responses"], folder) if "responses" in table else None
-        return FileSettings(upstreams, _server(table.get("server", {}), folder), tools, keys, responses)
+        usage = usage_of_table(table["usage"], folder) if "usage" in table else None
+        return FileSettings(upstreams, _server(table.get("server", {}), folder), tools, keys, responses, usage)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """What a configuration file holds. Raises UsageError."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the configuration {path} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"the configuration {path} is no TOML: {error}") from error
 
 
 def with_server(settings: Settings, told: Mapping[str, Any]) -> Settings:

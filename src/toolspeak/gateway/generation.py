@@ -12,8 +12,9 @@ from toolspeak.gateway.metrics import Metrics
 from toolspeak.gateway.response_store import open_store
 from toolspeak.gateway.routing import Router
 from toolspeak.gateway.server_tools import ServerTools
+from toolspeak.gateway.usage.store import open_usage
 
-_FIXED = ("host", "port", "workers", "responses")
+_FIXED = ("host", "port", "workers", "responses", "usage")
 """Settings that a process cannot change while it runs."""
 
 
@@ -44,6 +45,8 @@ def check_settings(settings: Settings, environ: Mapping[str, str]) -> None:
     Router(settings, environ)
     if settings.responses is not None:
         open_store(settings.responses.store, settings.responses.seconds)
+    if settings.usage is not None:
+        open_usage(settings.usage.store)
     if settings.tools is not None:
         mcp.McpServers.from_file(settings.tools.file)
 
@@ -65,11 +68,16 @@ def next_generation(
 
 def kept_fixed(old: Settings, new: Settings) -> tuple[Settings, tuple[str, ...]]:
     """The new settings with those of the old that stay until a restart, and the names of these that differ."""
+    usage = old.usage or new.usage  # a store that is there stays; the first one may come at any time
     changed = [name for name in _FIXED if getattr(old, name) != getattr(new, name)]
+    if old.usage is None and usage is not None:
+        changed.remove("usage")
     bounds = replace(new.bounds, header_bytes=old.bounds.header_bytes)
     if bounds != new.bounds:
         changed.append("header_bytes")
-    kept = replace(new, host=old.host, port=old.port, workers=old.workers, bounds=bounds, responses=old.responses)
+    kept = replace(
+        new, host=old.host, port=old.port, workers=old.workers, bounds=bounds, responses=old.responses, usage=usage
+    )
     return kept, tuple(changed)
 
 

@@ -62,10 +62,14 @@ async def begin_background(
     encoder = request.wire.encoder(asked, response_id=keeping.response_id, created=int(request.came))
     _, created = encoder.feed(TurnEnded("stop"))[0]
     body = await memory.begin(keeping, created["response"])
-    run = replace(request, receive=_never, send=_nowhere, runs=True, facts={"response": keeping.response_id})
+    assert request.account is not None, "a request that has a place has one"
+    account = request.account.handed_on()
+    facts: dict[str, object] = {"response": keeping.response_id}
+    run = replace(request, receive=_never, send=_nowhere, runs=True, facts=facts, account=account)
     task = asyncio.get_running_loop().create_task(_run(memory, run, keeping, body, work, finish))
     memory.runs[keeping.response_id] = task
     task.add_done_callback(lambda _: memory.runs.pop(keeping.response_id, None))
+    task.add_done_callback(lambda _: account.settle())  # also of one that was cancelled before its first step
     await request.respond(200, json_bytes(body))
 
 

@@ -11,6 +11,7 @@ from prometheus_client.multiprocess import (
 )
 
 from toolspeak.gateway.turn import Report
+from toolspeak.gateway.usage.values import Counts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
@@ -87,6 +88,21 @@ class Metrics:
             registry=registry,
             multiprocess_mode="livemin",
         )
+        self.key_requests = Counter("toolspeak_key_requests", "Requests of a key, let in", ["key"], registry=registry)
+        self.key_refused = Counter(
+            "toolspeak_key_refused", "Requests of a key that its limit refused", ("key", "limit"), registry=registry
+        )
+        self.key_errors = Counter(
+            "toolspeak_key_errors", "Requests of a key that failed or broke off", ["key"], registry=registry
+        )
+        self.key_tokens = Counter("toolspeak_key_tokens", "Tokens of a key", ("key", "kind"), registry=registry)
+        self.key_calls = Counter("toolspeak_key_calls", "Tool calls of a key", ["key"], registry=registry)
+        self.key_malformed = Counter(
+            "toolspeak_key_malformed_calls", "Calls of a key that cannot be read", ["key"], registry=registry
+        )
+        self.usage_failures = Counter(
+            "toolspeak_usage_store_failures", "Transactions that the store of usage failed", registry=registry
+        )
         self.active = Gauge(
             "toolspeak_active_requests", "Requests under way", registry=registry, multiprocess_mode="livesum"
         )
@@ -110,6 +126,20 @@ class Metrics:
         for kind, count in (("input", usage.input), ("output", usage.output)):
             if count:
                 self.tokens.labels(model, kind).inc(count)
+
+    def count_key(self, key: str, counts: Counts) -> None:
+        """What a request of a key used."""
+        for counter, count in (
+            (self.key_requests, counts.requests),
+            (self.key_errors, counts.errors),
+            (self.key_calls, counts.calls),
+            (self.key_malformed, counts.malformed),
+        ):
+            if count:
+                counter.labels(key).inc(count)
+        for kind, count in (("input", counts.input), ("output", counts.output), ("cached", counts.cached)):
+            if count:
+                self.key_tokens.labels(key, kind).inc(count)
 
     def show_load(self, active: int, queued: int) -> None:
         """How much there is to do just now."""

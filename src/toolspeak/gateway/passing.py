@@ -148,11 +148,12 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
     async def work() -> None:
         try:
             await routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
+            await answering.account.settled()
         except Exception as error:
             if stream.begun is None or stream.failed:
                 raise
             failure = failure_of(error) if isinstance(error, ToolspeakError) else own_failure(error, answering.id)
-            answering.failure = failure
+            answering.failure, answering.account.failed = failure, True
             if stream.kind != EVENTS:
                 return  # without an end: the connection is closed, which alone says that bytes are not whole
             told = with_code(answering.wire.encode_error(failure.message, failure.status), failure)

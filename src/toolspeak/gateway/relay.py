@@ -242,11 +242,12 @@ async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, st
     async def work() -> None:
         try:
             await answering.routes.serve(ask, answering.prefix, lambda: stream.has_left, answering.failed)
+            await answering.account.settled()
         except Exception as error:
             if stream.begun is None or stream.failed:
                 raise
             failure = failure_of(error) if isinstance(error, ToolspeakError) else own_failure(error, answering.id)
-            answering.failure = failure
+            answering.failure, answering.account.failed = failure, True
             await stream.write(found.failed(failure))
         await stream.end()
 
@@ -282,6 +283,7 @@ async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str
     working = answering.routes.serve(ask, answering.prefix, failed=answering.failed)
     await watched(working, answering.receive, None, settings.ping_seconds, settings.stall_seconds)
     answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun_at
+    await answering.account.settled()
     await send_whole(answering.send, 200, body, answering.headers, b"application/json")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from toolspeak.data.messages import JSON
+from toolspeak.gateway.accounts import Account
 from toolspeak.gateway.cors import cors_headers
 from toolspeak.gateway.generation import Generation
 from toolspeak.gateway.http import Fields, Headers, Receive, Scope, Send, send_whole
@@ -33,6 +34,7 @@ class Request:
     stream: bool = False
     status: int = 0
     key: Key | None = None
+    account: Account | None = None
     ran_tools: bool = False
     size: int = 0
     fields: Fields = field(default_factory=dict[str, JSON])
@@ -58,7 +60,8 @@ class Request:
 
     @property
     def headers(self) -> Headers:
-        return [(b"x-request-id", self.id.encode()), *cors_headers(self.scope, self.current.settings.cors)]
+        limits = self.account.headers if self.account is not None else []
+        return [(b"x-request-id", self.id.encode()), *cors_headers(self.scope, self.current.settings.cors), *limits]
 
     async def respond(
         self,

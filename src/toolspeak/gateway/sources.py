@@ -62,7 +62,7 @@ class Sources:
         if self.responses is not None:
             told = ResponseSettings(self.responses)
             responses = told if responses is None else replace(responses, store=self.responses)
-        return checked(replace(settings, keys=keys, tools=tools, responses=responses))
+        return checked(replace(settings, keys=keys, tools=tools, responses=responses, usage=found.usage))
 
     def _tools(self, found: ToolSettings | None) -> ToolSettings | None:
         """What the file says, with what the command line says in its place."""

@@ -66,7 +66,7 @@ class AskTurn(Protocol):
         asked: WireRequest,
         put: Put,
         report: Report,
-        size: Callable[[], int] | None,
+        size: Callable[[], int],
         /,
         *,
         hold_calls: bool = False,
@@ -91,7 +91,7 @@ class ToolLoop:
         asked: WireRequest,
         put: Put,
         report: Report,
-        prompt_size: Callable[[], int] | None,
+        prompt_size: Callable[[], int],
     ) -> None:
         """Asks for the turn, runs calls of the server's tools here, and asks again with their results.
 
@@ -136,8 +136,7 @@ class ToolLoop:
                 await self._leave(turn, spent, said, report)
                 return
             more = [turn.message, Message("tool", results)]
-            if prompt_size is not None:
-                prompt_size = partial(_grown, prompt_size, more)
+            prompt_size = partial(_grown, prompt_size, more)
             asked = self._next(asked, more, report)
             said.turn_over(apart=bool(shown))
 
@@ -306,3 +305,4 @@ def _add(report: Report, turn: Report, notes: Sequence[Note]) -> None:
     report.malformed += turn.malformed
     report.forged += turn.forged
     report.end = turn.end
+    report.used = report.used.plus(turn.used)

@@ -18,6 +18,7 @@ from toolspeak.data.messages import (
     failure,
 )
 from toolspeak.dialects import ParsedTurn, TurnCollector
+from toolspeak.errors import ToolspeakError
 from toolspeak.gateway.estimate import tokens_of
 from toolspeak.gateway.gate import Note, Rules, TurnGate
 
@@ -30,7 +31,8 @@ class Put(Protocol):
 
 @dataclass(slots=True)
 class Report:
-    """What came of a turn, for the client's notes, the log and the metrics. `attempts`: how often it was asked."""
+    """What came of a turn, for the client's notes, the log, the metrics and the key's account. `attempts`: how often it
+    was asked. `used`: the tokens of all attempts, also of one that broke off; estimated where nobody counted them."""
 
     notes: list[Note] = field(default_factory=list[Note])
     attempts: int = 0
@@ -38,6 +40,7 @@ class Report:
     malformed: int = 0
     forged: int = 0
     end: TurnEnded = TurnEnded("error")
+    used: Usage = Usage()
 
     def back_to(self, before: Report) -> None:
         """Forgets what came of an attempt of which nothing has left. That there was one stays."""
@@ -51,15 +54,16 @@ async def play(
     rules: Rules,
     put: Put,
     report: Report,
-    prompt_size: Callable[[], int] | None,
+    prompt_size: Callable[[], int],
+    usage_wanted: bool,
     begun: Callable[[], None] | None = None,
 ) -> None:
     """Asks for the turn and puts what leaves of it; `TurnEnded` last, with the usage of all attempts.
 
-    `prompt_size` (bytes) is for the estimate where nobody counts; None: nobody wants one. `report` is filled on the
-    way. `begun` is called once the model has begun to answer. Raises ProviderError, UsageError.
+    `prompt_size` (bytes) is for the estimate where nobody counts; the client gets it if `usage_wanted`. `report` is
+    filled on the way. `begun` is called once the model has begun to answer. Raises ProviderError, UsageError.
     """
-    total, estimated = Usage(), False
+    total, guessed = Usage(), False
     while True:
         gate = TurnGate(rules)
         report.attempts += 1
@@ -67,6 +71,7 @@ async def play(
         collector = TurnCollector(_naming(report.attempts)) if rules.repairs or rules.insists else None
         stream = cast("AsyncGenerator[Delta]", driver.turn(request))
         last: Sequence[Delta] = ()
+        started = True
         try:
             async with aclosing(stream):
                 async for delta in stream:
@@ -80,16 +85,25 @@ async def play(
                         last = leaving
                     elif leaving:
                         await put(leaving)
+        except ToolspeakError:
+            started = gate.size > 0
+            raise
         finally:
+            usage = gate.outcome.end.usage if gate.outcome else Usage()
+            known = usage.total is not None
+            if not known and started:
+                usage = estimated(usage, prompt_size(), gate.size)
+            report.used = report.used.plus(usage)
             report.notes += gate.notes
             report.calls += gate.calls
             report.malformed += gate.malformed
             report.forged += gate.forged
         outcome = gate.outcome
         assert outcome is not None, "a driver ends its turn"
-        usage = outcome.end.usage
-        if usage.total is None and prompt_size is not None:
-            usage, estimated = _estimate(usage, prompt_size(), gate.size), True
+        if known or not usage_wanted:
+            usage = outcome.end.usage
+        else:
+            guessed = True
         total = total.plus(usage)
         if outcome.again is None or collector is None:
             break
@@ -101,13 +115,13 @@ async def play(
             insists=rules.insists - (outcome.again == "no_call"),
         )
         report.notes.append(_again(outcome.again, turn))
-    if estimated:
+    if guessed:
         report.notes.append(Note("usage_estimated", "the server did not count all tokens: the usage is an estimate"))
     report.end = replace(outcome.end, usage=total)
     await put([*last[:-1], report.end])
 
 
-def _estimate(usage: Usage, prompt: int, said: int) -> Usage:
+def estimated(usage: Usage, prompt: int, said: int) -> Usage:
     """A usage in place of one that is not known whole: the stream was closed behind the calls, or the server does not
     count. `prompt` and `said` are bytes."""
     return replace(

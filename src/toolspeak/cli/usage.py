@@ -1,0 +1,69 @@
+"""`toolspeak usage`: what the keys of a gateway used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolspeak.cli.options import write_json
+from toolspeak.errors import UsageError
+from toolspeak.gateway.config import read_toml
+from toolspeak.gateway.usage.settings import default_store, usage_of_table
+from toolspeak.gateway.usage.store import open_usage
+from toolspeak.gateway.usage.values import COLUMNS, COUNTED, Column, Row
+
+
+@click.command
+@click.option(
+    "--store", metavar="FILE|URL", help="Where the gateway counts usage (default: its file in your data folder)."
+)
+@click.option(
+    "--config", metavar="FILE", type=click.Path(dir_okay=False), help="The gateway's configuration, which names it."
+)
+@click.option("--by", multiple=True, type=click.Choice(COLUMNS), help="What a row stands for (key); may be repeated.")
+@click.option(
+    "--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="From this day on (UTC), e.g. 2026-11-01."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def usage(store: str | None, config: str | None, by: tuple[Column, ...], since: datetime | None, as_json: bool) -> None:
+    """Show requests, tokens and calls of each key of the gateway.
+
+    Tokens are those that the model servers count, or estimates where they do not. Days are those of UTC.
+    """
+    if store is not None and config is not None:
+        raise UsageError("say --store or --config, not both: the configuration names the store")
+    if config is not None:
+        store = usage_of_table(read_toml(config).get("usage", {}), Path(config).parent).store
+    where = store or default_store()
+    if not where.startswith(("postgresql://", "postgres://")) and not Path(where.removeprefix("sqlite://")).exists():
+        raise UsageError(f"no usage is counted in {where}: name the gateway's with --config FILE or --store FILE|URL")
+    columns: Sequence[Column] = tuple(dict.fromkeys(by)) or ("key",)
+    rows = asyncio.run(_rows(where, columns, "" if since is None else f"{since:%Y-%m-%d}"))
+    if as_json:
+        write_json([{**{name: getattr(row, name) for name in columns}, **asdict(row.counts)} for row in rows])
+        return
+    table = Table(box=None)
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for name in COUNTED:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        named = [Text(getattr(row, name)) for name in columns]
+        table.add_row(*named, *(f"{getattr(row.counts, name):,}" for name in COUNTED))
+    Console(markup=False, highlight=False).print(table)
+
+
+async def _rows(where: str, by: Sequence[Column], since: str) -> Sequence[Row]:
+    store = open_usage(where)
+    try:
+        return await store.rows(by, since)
+    finally:
+        await store.aclose()

@@ -1,0 +1,1 @@
+"""Usage of the gateway's keys, and their limits."""
