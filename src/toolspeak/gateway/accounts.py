@@ -82,7 +82,7 @@ class Account:
     """What one request is allowed and has used. It is settled when its context ends.
 
     `headers` tell the client of its limits. `model` is the one that is asked, once it is known to be there. `report`
-    says what came of it; `used` its tokens, in place of the report, told whether it `failed`: its answer broke off.
+    says what came of the request. `used` gives its tokens in place of the report; it gets whether the answer `failed`.
     """
 
     def __init__(self, key: Key | None, wire: WireFormat, ledger: Ledger | None, metrics: Metrics) -> None:
