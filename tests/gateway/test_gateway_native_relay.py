@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback_server import STREAM_HEAD, Answer, Server, chunked, dropped, event, serve, stream, whole
-from serving import ENDPOINTS, at, events, gateway, in_turn
+from serving import ENDPOINTS, at, events, gateway, in_turn, read
+
+from toolspeak.data.messages import ToolCall
 
 CHAT, RESPONSES, MESSAGES = ENDPOINTS
 PROVIDERS = {CHAT: "openai", RESPONSES: "openai-responses", MESSAGES: "anthropic"}
@@ -418,6 +420,70 @@ def test_calls_in_the_text_of_one_piece_are_found_and_the_rest_stays():
     assert found["toolspeak"]["warnings"][0]["code"] == "leaked_call"
 
 
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": f"Let me see. {LEAKED}"}]}
+TEXT_STREAMS: dict[str, list[bytes]] = {
+    MESSAGES: [
+        *STREAMS[MESSAGES][:3],
+        *(
+            named({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
+            for text in ("Let me see. ", LEAKED[:30], LEAKED[30:])
+        ),
+        named({"type": "content_block_stop", "index": 0}),
+        named({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}}),
+        named({"type": "message_stop"}),
+    ],
+    RESPONSES: [
+        STREAMS[RESPONSES][0],
+        *(
+            named({"type": "response.output_text.delta", "sequence_number": at, "output_index": 0, "content_index": 0,
+                   "item_id": "msg_up", "delta": text})
+            for at, text in enumerate(("Let me see. ", LEAKED[:30], LEAKED[30:]), 1)
+        ),
+        named({"type": "response.completed", "sequence_number": 4, "response": {**RESPONSE, "output": [SAID]}}),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", TEXT_STREAMS)
+def test_calls_in_the_text_of_other_apis_are_found(path: str):
+    response, _ = asked(in_turn(TEXT_STREAMS[path]), path, stream=True)
+    assert response.content.startswith(b"".join(TEXT_STREAMS[path][:2]))
+    turn = read(ENDPOINTS[path], response.text, stream=True)
+    assert turn.message.text.strip() == "Let me see."
+    assert [(each.name, each.arguments) for each in turn.calls if isinstance(each, ToolCall)] == [
+        ("weather", {"city": "Rome"})
+    ]
+    if path == RESPONSES:
+        numbers = [data["sequence_number"] for data in events(response.text)]
+        assert numbers == sorted(set(numbers))
+        assert "resp_up" in response.text
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+@pytest.mark.parametrize("streams", [True, False], ids=["stream", "whole"])
+def test_calls_that_the_request_does_not_allow_are_left_out(path: str, streams: bool):
+    none = {"type": "none"} if path == MESSAGES else "none"
+    answer = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
+    response, server = asked(answer, path, stream=streams, tool_choice=none)
+    assert server.exchanges[0].json["tool_choice"] == none
+    assert not read(ENDPOINTS[path], response.text, stream=streams).calls
+    assert "call_left_out" in response.text
+
+
+def test_calls_are_held_where_the_configuration_says_so():
+    response, _ = asked(in_turn(CHAT_STREAM), stream=True, upstream={"hold_calls": True})
+    _, calls, found = told(response.text)
+    assert [(each["id"], json.loads(each["arguments"])) for each in calls] == [
+        ("call_a", {"city": "Rome"}),
+        ("call_b", {}),
+    ]
+    assert found[-1]["timings"] == {"x": 1}
+    response, _ = asked(in_turn(CHAT_STREAM), stream=True, parallel_tool_calls=False)
+    _, calls, found = told(response.text)
+    assert [each["id"] for each in calls] == ["call_a"]
+    assert found[-1]["toolspeak"]["warnings"][0]["code"] == "call_left_out"
+
+
 def test_a_text_and_a_call_in_a_message_that_says_it_stopped():
     choice = {**COMPLETION["choices"][0], "finish_reason": "stop"}
     response, _ = asked(whole("200 OK", json.dumps({**COMPLETION, "choices": [choice]}).encode()))
@@ -425,6 +491,16 @@ def test_a_text_and_a_call_in_a_message_that_says_it_stopped():
     assert found["choices"][0]["finish_reason"] == "tool_calls"
     assert found["choices"][0]["message"]["audio"] == {"id": "a"}
     assert found["timings"] == {"x": 1}
+
+
+@pytest.mark.parametrize("sent", [[chunk({"content": "Hm."})], [chunk({"content": "Hm."}, "")], CALLS])
+def test_an_answer_that_does_not_say_how_it_ended_says_so_before_it_is_done(sent: list[bytes]):
+    response, _ = asked(in_turn([*sent, DONE]), stream=True)
+    assert response.content.startswith(b"".join(sent))
+    found = events(response.text)
+    assert found.count("[DONE]") == 1
+    assert found[-1] == "[DONE]"
+    assert found[-2]["choices"][0]["finish_reason"] == ("tool_calls" if sent is CALLS else "stop")
 
 
 def test_arguments_that_were_cut_are_no_json_for_a_client():
@@ -547,15 +623,21 @@ def turn_of(texts: Iterable[str], calls: Iterable[tuple[str, str, bool]], finish
     finish=st.sampled_from(["stop", "tool_calls", "length"]),
     cut=st.integers(0, 200),
     streams=st.booleans(),
+    more=st.sampled_from([{}, {}, {"parallel_tool_calls": False}, {"tool_choice": "none"}]),
 )
 def test_a_client_reads_the_same_as_where_the_answer_is_written_anew(
-    texts: list[str], calls: list[tuple[str, str, bool]], finish: str, cut: int, streams: bool
+    texts: list[str],
+    calls: list[tuple[str, str, bool]],
+    finish: str,
+    cut: int,
+    streams: bool,
+    more: dict[str, Any],
 ):
     sent = turn_of(texts, calls, finish)
 
     async def run() -> tuple[httpx2.Response, httpx2.Response]:
         async with serve(in_turn(sent, sent, cut=cut)) as server, gateway(at(server, dialect="native")) as served:
-            body = {**ASKED[CHAT], "stream": streams}
+            body = {**ASKED[CHAT], "stream": streams, **more}
             passed = await served.client.post(CHAT, json=body)
             # A conversation that has to be healed is asked, and answered, anew.
             broken = {**body, "messages": body["messages"][:3]}

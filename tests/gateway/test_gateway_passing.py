@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import logging
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -299,6 +301,7 @@ FAULTS: list[tuple[Answer, int, str]] = [
     (whole("200 OK", b"<html>Log in at http://10.0.0.5/</html>", "text/html"), 502, "HTML"),
     (whole("200 OK", b'{"error": {"message": "out of memory at http://10.0.0.5/v1", "code": 500}}'), 503, "memory"),
     (whole("200 OK", b'{"error": "no such model"}'), 502, "no such model"),
+    (whole("200 OK", b'{"error": {"message": "see http://10.0.0.5/"}}', "application/problem+json"), 502, "see"),
     (dropped(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{"), 502, "dropped"),
     (dropped(b""), 502, ""),
 ]
@@ -398,6 +401,19 @@ def test_bounds_hold():
             return [response.status_code for response in found]
 
     assert asyncio.run(run()) == [400, 413, 400, 400, 400, 400, 415, 415, 413, 415, 405]
+
+
+def test_the_log_of_contents_holds_no_upload(caplog: pytest.LogCaptureFixture):
+    async def run() -> None:
+        async with serve(whole("200 OK", b"{}")) as server, gateway(at(server), log_content=True) as served:
+            await served.client.post(FORMS[0], **sent_as(FORMS[0]))
+            await served.client.post("/v1/embeddings", json={"model": "m", "input": "said"})
+
+    with caplog.at_level(logging.INFO, "toolspeak.gateway"):
+        asyncio.run(run())
+    form, embedding = (vars(line)["fields"]["request"] for line in caplog.records if line.getMessage() == "request")
+    assert re.fullmatch(r"a form of \d+ bytes", form)
+    assert "said" in embedding
 
 
 def test_places_are_taken_as_by_any_request():

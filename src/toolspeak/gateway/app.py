@@ -25,6 +25,7 @@ from toolspeak.gateway.cors import is_preflight
 from toolspeak.gateway.counting import counted
 from toolspeak.gateway.entrance import answer_preflight, expect, let_in
 from toolspeak.gateway.failures import Failure, failure_body, failure_of, own_failure
+from toolspeak.gateway.forms import FORM
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.generation import first_generation, next_generation
 from toolspeak.gateway.hosted_tools import OPTIONAL_TOOLS, able_routes
@@ -239,7 +240,8 @@ class Gateway:
         request.size = len(body)
         await account.begin(request.size)
         if settings.log_content:
-            request.facts["request"] = body.decode("utf-8", "replace")
+            is_form = header(request.scope, b"content-type").lower().startswith(FORM)
+            request.facts["request"] = f"a form of {len(body)} bytes" if is_form else body.decode("utf-8", "replace")
         return body
 
     @asynccontextmanager

@@ -124,7 +124,7 @@ class NativeRelay:
             return
         if data is not None:
             self._answer.follow(data)
-        self._ending = self._ending or (data is not None and _ends(data))
+        self._ending = self._ending or (b"[DONE]" in part.raw if data is None else _ends(data))
         self._waiting.append(_Waiting(part, deque(filter(None, map(_atom, part.deltas))), self._ending))
         if self._wire is OPENAI_CHAT and not self._calls(data or {}, _size(part.deltas)):
             self._go_on_anew()

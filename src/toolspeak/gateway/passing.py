@@ -192,7 +192,8 @@ class _Passing:
             await self._events(reply, stream, path)
         elif kind == "text/html":
             raise ProviderError("the server answered with a page of HTML: check the base URL", code="ill_formed")
-        elif kind == "application/json":
+        elif kind == "application/json" or kind.endswith("+json"):
+            self.kind = reply.content_header.encode("latin-1") or self.kind
             await self._whole(reply)
             if stream.begun is not None or (self._passed.stream and path == COMPLETIONS):
                 await stream.write(event((None, self.body.decode("utf-8", "replace"))) + event((None, "[DONE]")))
