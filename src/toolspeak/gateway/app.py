@@ -44,7 +44,7 @@ from toolspeak.gateway.logs import REQUEST_ID, log
 from toolspeak.gateway.memory import PATH, ResponseMemory
 from toolspeak.gateway.metrics import CONTENT_TYPE, OTHER_MODEL, Metrics
 from toolspeak.gateway.models import answer_models
-from toolspeak.gateway.passing import FORM, KINDS, PASSED, pass_on, read_passed
+from toolspeak.gateway.passing import KINDS, PASSED, pass_on, read_passed
 from toolspeak.gateway.readiness import OPEN, Readiness
 from toolspeak.gateway.relay import checked_fields, is_relayed, passing_headers, relay
 from toolspeak.gateway.request import Request

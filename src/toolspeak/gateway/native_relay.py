@@ -40,7 +40,9 @@ from toolspeak.wire.openai_chat import OPENAI_CHAT
 _Atom: TypeAlias = tuple[Any, ...]
 """What one delta says, of which the same has to leave: its kind, the call's index, and its text."""
 
-_TEXTS = {TextDelta: "text", ReasoningDelta: "reasoning", ArgumentsDelta: "arguments"}
+_TEXTS = (TextDelta, ReasoningDelta, ArgumentsDelta)
+_PIECES = ("text", "reasoning", "arguments")
+_SPOKEN = ("text", "reasoning")
 _ENDS = ("message_delta", "message_stop", "response.completed", "response.incomplete", "response.failed")
 
 
@@ -78,6 +80,7 @@ class NativeRelay:
         self._encoder: Encoder | None = None
         self._answer = answer
         self._wire = answer.answering.wire
+        self._is_chat = self._wire is OPENAI_CHAT
         self._asked = answer.answering.asked
         self._report = answer.answering.report
         self._fields = fields
@@ -125,10 +128,12 @@ class NativeRelay:
         if data is not None:
             self._answer.follow(data)
         self._ending = self._ending or (b"[DONE]" in part.raw if data is None else _ends(data))
-        self._waiting.append(_Waiting(part, deque(filter(None, map(_atom, part.deltas))), self._ending))
-        if self._wire is OPENAI_CHAT and not self._calls(data or {}, _size(part.deltas)):
+        atoms = deque([atom for atom in map(_atom, part.deltas) if atom is not None])
+        self._waiting.append(_Waiting(part, atoms, self._ending))
+        is_text = len(atoms) == 1 and atoms[0][0] in _SPOKEN and b"_call" not in part.raw
+        if self._is_chat and not is_text and not self._calls(data or {}, _size(part.deltas)):
             self._go_on_anew()
-        else:
+        elif not atoms:
             await self._flush()
 
     # --- what leaves -------------------------------------------------------------------------------------------
@@ -202,13 +207,16 @@ class NativeRelay:
         atom = _atom(delta)
         if atom is None:
             return False
+        if self._waiting and len(atoms := self._waiting[0].atoms) == 1 and atoms[0] == atom:  # the ordinary one
+            atoms.clear()
+            return True
         for waiting in self._waiting:
             while waiting.atoms:
                 head = waiting.atoms[0]
                 if head[:2] != atom[:2]:
                     return False
                 waiting.touched = True
-                if head[0] not in _TEXTS.values():
+                if head[0] not in _PIECES:
                     waiting.atoms.popleft()
                     return head == atom
                 said, left = atom[2], head[2]
@@ -227,12 +235,18 @@ class NativeRelay:
     async def _flush(self) -> None:
         """Has the events leave that are through, unless the next one is so in part: then something of both may have
         left the gate as one."""
-        first = next((each for each in self._waiting if each.atoms), None)
+        waiting = self._waiting
+        if len(waiting) == 1 and not waiting[0].atoms and not waiting[0].ends:  # the ordinary case
+            self._keep(self._owed)
+            self._owed.clear()
+            await self._send(self._answer.leaves(waiting.popleft().part))
+            return
+        first = next((each for each in waiting if each.atoms), None)
         if first is not None and first.touched:
             return
         passing: list[Relayed] = []
-        while self._waiting and self._waiting[0] is not first and not self._waiting[0].ends:
-            passing.append(self._waiting.popleft().part)
+        while waiting and waiting[0] is not first and not waiting[0].ends:
+            passing.append(waiting.popleft().part)
         if passing:
             self._keep(self._owed)
             self._owed = []
@@ -245,7 +259,7 @@ class NativeRelay:
 
     def _keep(self, deltas: Sequence[Delta]) -> None:
         for delta in deltas:
-            if self._wire is OPENAI_CHAT and delta.__class__ in _TEXTS:
+            if self._is_chat and delta.__class__ in _TEXTS:
                 key = (delta.__class__, getattr(delta, "index", 0))
                 if key in self._known:
                     continue
@@ -276,7 +290,7 @@ class NativeRelay:
 
     def _says(self, data: Fields, came: Sequence[Delta], deltas: Sequence[Delta], body: Fields) -> bool:
         """Whether an answer says what is to leave."""
-        if self._wire is OPENAI_CHAT and not self._calls(data, 0):
+        if self._is_chat and not self._calls(data, 0):
             return False
         return _said(came) == _said(deltas) and same_finish(data, body, self._wire)
 
@@ -316,9 +330,9 @@ def _ends(data: Fields) -> bool:
 
 def _atom(delta: Delta) -> _Atom | None:
     """None for what has no part in the answer."""
+    if delta.__class__ is TextDelta:
+        return "text", 0, cast("TextDelta", delta).text
     match delta:
-        case TextDelta(text):
-            return "text", 0, text
         case ReasoningDelta(text):
             return "reasoning", 0, text
         case ArgumentsDelta(index, text):

@@ -85,6 +85,10 @@ class RawEvents:
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
         """The events that end in `chunk`. Raises ProviderError for an event of more than `longest` bytes."""
+        if not self._begun and self._began and chunk.startswith(b"data: ") and chunk.endswith(b"\n\n"):
+            line = chunk[6:-2]
+            if b"\n" not in line and b"\r" not in line:  # the ordinary chunk is one event of one line
+                return [(chunk, line)]
         searched = self._end + chunk  # a blank line may lie across chunks
         self._end = searched[-3:]
         if _BLANK_LINE.search(searched) is None:
