@@ -41,6 +41,8 @@ def test_a_preflight_needs_no_key_and_names_what_the_page_may_send(path: str):
             assert "POST" in answer.headers["access-control-allow-methods"]
             assert answer.headers["vary"] == "origin"
             assert "access-control-allow-credentials" not in answer.headers
+            metrics = await served.client.get("/metrics", headers={"x-api-key": KEY})
+            assert "toolspeak_requests_total{" not in metrics.text  # it is no request of a client's
 
     asyncio.run(run())
 

@@ -80,6 +80,11 @@ def test_whatever_happens_it_comes_back(course: list[tuple[str, float, float, fl
         assert health.is_asked or health.left().is_asked or health.probed().is_asked
 
 
+def test_no_wait_at_all_puts_nothing_aside():
+    """`Retry-After: 0`."""
+    assert HEALTHY.failed(0, 5, 0, 0.0).is_asked
+
+
 def test_failures_of_requests_that_were_begun_before_count_no_more():
     health = HEALTHY
     for _ in range(50):

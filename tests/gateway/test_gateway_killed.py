@@ -109,22 +109,53 @@ def test_of_a_hundred_streams_only_those_that_had_begun_see_that_an_upstream_was
     asyncio.run(run())
 
 
-def test_sighup_with_streams_at_several_upstreams_loses_none(tmp_path: Path):
+def test_an_upstream_that_is_put_aside_stays_so_when_another_model_is_configured(tmp_path: Path):
+    body = OPENAI_CHAT.encode_request(ModelRequest([Message.user("How is it?")]), model="m", stream=True)
+
+    async def run() -> None:
+        config = tmp_path / "gateway.toml"
+        async with upstream("b", 0) as b:
+            await b.release()
+            url, dead = f"http://127.0.0.1:{b.port}/v1", "http://127.0.0.1:9/v1"
+            rows = f'[server]\naside_seconds = 3600\n[[model]]\nname = "m"\nupstreams = ["{dead}", "{url}"]\n'
+            config.write_text(rows)
+
+            async def state() -> str:
+                lines = (await client.get("/metrics")).text.splitlines()
+                name = 'toolspeak_upstream_up{model="m",upstream="127.0.0.1:9"} '
+                return next(line for line in lines if line.startswith(name)).removeprefix(name)
+
+            async with started("--config", str(config)) as process, process.client() as client:
+                assert await state() == "1.0"
+                while await state() == "1.0":
+                    assert "b: one, " in (await client.post(CHAT, json=body)).text
+                config.write_text(f'{rows}[[model]]\nname = "n"\nupstream = "{url}"\n')
+                await process.logged("reloaded", why="file")
+                assert await state() == "0.0"
+                config.write_text(rows.replace("upstreams", "retries = 0\nupstreams"))
+                await process.logged("reloaded", 2, why="file")
+                assert await state() == "1.0"  # it is configured otherwise, which may have mended it
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sighup_with_streams_at_several_upstreams_loses_none(workers: int, tmp_path: Path):
     """Also where one of the upstreams is gone from the configuration."""
     body = OPENAI_CHAT.encode_request(ModelRequest([Message.user("How is it?")]), model="m", stream=True)
 
     async def run() -> None:
         config = tmp_path / "gateway.toml"
-        async with upstream("a", 25) as a, upstream("b", 25) as b:
+        async with upstream("a", 100) as a, upstream("b", 100) as b:
             urls = [f"http://127.0.0.1:{each.port}/v1" for each in (a, b)]
             config.write_text(f'[[model]]\nname = "m"\nupstreams = {urls}\n')
-            async with started("--config", str(config)) as process, process.client() as client:
+            arguments = ("--config", str(config), "--workers", str(workers))
+            async with started(*arguments) as process, process.client() as client:
                 streams = Streams(client, [body] * 100)
-                await a.has_had(50)
-                await b.has_had(50)
+                await streams.until(lambda texts: all("one, " in text for text in texts))
                 config.write_text(f'[[model]]\nname = "m"\nupstreams = {urls[1:]}\n')
                 os.kill(process.process.pid, signal.SIGHUP)
-                await process.logged("reloaded")
+                await process.logged("reloaded", workers, why="signal")
                 await a.release()
                 await b.release()
                 assert all(text.endswith("data: [DONE]\n\n") for text in await streams.ended())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback_server import Server, event, serve
+from loopback_server import Server, event, serve, whole
 from mcp_helpers import http_server, traced, traces
 from serving import ENDPOINTS, TOOLS, USAGE, Gateway, at, events, gateway, in_turn, pieces, texts, written
 
@@ -375,3 +375,30 @@ def test_the_stream_of_an_answer_is_one_answer(tmp_path):
     assert len({chunk["id"] for chunk in found}) == 1
     assert [chunk["choices"][0]["finish_reason"] for chunk in found if chunk["choices"][0]["finish_reason"]] == ["stop"]
     assert sum("role" in chunk["choices"][0]["delta"] for chunk in found) == 1
+
+
+def test_a_turn_behind_a_tool_is_taken_over_by_another_upstream(tmp_path: Path):
+    """The tools ran once, and the other upstream reads what came of them. Till then all turns go to the same one."""
+
+    async def run() -> None:
+        turns = [calling(("s__echo", {"text": "one"})), calling(("s__echo", {"text": "two"}))]
+        first, second = in_turn(*turns), in_turn(texts("Both."))
+
+        async def dies(exchange: Any) -> None:
+            if len(a.exchanges) <= len(turns):
+                await first(exchange)
+            else:
+                await whole("500 X", b"{}")(exchange)
+
+        async with http_server(tmp_path) as server, serve(dies) as a, serve(second) as b:
+            (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"url": server.url}}}), encoding="utf-8")
+            told = ToolSettings(str(tmp_path / "mcp.json"), approve=("*",))
+            async with gateway(at(a, dialect="hermes"), at(b, dialect="tool-call"), tools=told) as found:
+                turn, _ = await found.ask(CHAT, ModelRequest([QUESTION]), stream=True)
+                assert turn.message.text == "Both."
+                assert (len(a.exchanges), len(b.exchanges)) == (3, 1)
+                assert "one" in asked_of(b)
+                assert "two" in asked_of(b)
+                assert traces(tmp_path, "calls") == ["echo", "echo"]
+
+    asyncio.run(run())

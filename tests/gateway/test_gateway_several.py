@@ -13,12 +13,14 @@ import pytest
 from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, says, serve, whole
 from serving import ENDPOINTS, TOOLS, Gateway, at, events, gateway, pieces, texts, written
 
+from toolspeak.data.deltas import ArgumentsDelta, CallStarted, TextDelta, TurnEnded
 from toolspeak.data.messages import Message
 from toolspeak.errors import UsageError
 from toolspeak.gateway.config import read_config
+from toolspeak.gateway.sse import event as sse_event
 from toolspeak.gateway.upstream import Upstream
 from toolspeak.providers.http import Timeouts
-from toolspeak.wire.base import ModelRequest
+from toolspeak.wire.base import ModelRequest, WireRequest
 
 CHAT = "/v1/chat/completions"
 HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
@@ -360,6 +362,60 @@ def test_tokens_are_counted_by_the_next_where_one_fails():
         two(error(503), count, use, rows=rows)
 
 
+@ASKED
+def test_one_that_says_nothing_is_followed_by_the_next_though_pings_have_left(asked):
+    """A ping is no byte of an answer."""
+
+    async def silent(exchange: Exchange) -> None:
+        await exchange.send(HEAD)
+        await exchange.reader.read()
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        body = ENDPOINTS[CHAT].encode_request(asked, model="m", stream=True)
+        answered = await served.client.post(CHAT, json=body)
+        assert answered.status_code == 200
+        assert ": ping" in answered.text
+        assert "Fine." in answered.text
+        assert events(answered.text)[-1] == "[DONE]"
+        assert "error" not in answered.text
+
+    def rows(a: Server, b: Server) -> list[Upstream]:
+        return [at(a, timeouts=Timeouts(5, 0.2, 5)), at(b)]
+
+    two(silent, answers(*texts("Fine.")), use, rows=rows, ping_seconds=0.02)
+
+
+def test_a_trial_whose_client_leaves_is_followed_by_another():
+    mode, reached = ["broken"], asyncio.Event()
+
+    async def model(exchange: Exchange) -> None:
+        if exchange.request_line.startswith("GET") or mode[0] == "fine":
+            await answers(*texts("a"))(exchange)
+        elif mode[0] == "broken":
+            await error(500)(exchange)
+        else:
+            reached.set()
+            await exchange.reader.read()
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        async def says() -> str:
+            return (await served.ask(CHAT, WITH_TOOLS, stream=True))[0].message.text
+
+        for _ in range(6):
+            assert await says() == "b"
+        mode[0] = "hangs"
+        while not reached.is_set():
+            trial = asyncio.create_task(says())
+            await asyncio.wait([trial, asyncio.create_task(reached.wait())], return_when=asyncio.FIRST_COMPLETED)
+        trial.cancel()
+        await asyncio.gather(trial, return_exceptions=True)
+        mode[0] = "fine"
+        while await says() != "a":
+            pass
+
+    two(model, answers(*texts("b")), use, aside_seconds=0.02)
+
+
 EMBEDDED = {"data": [{"embedding": [1]}], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
 
 
@@ -455,3 +511,43 @@ def test_keys_in_addresses_are_shown_nowhere(caplog):
     with caplog.at_level("INFO", "toolspeak.gateway"):
         two(error(503), answers(*texts("Fine.")), use, rows=rows)
     assert "secret" not in str([record.__dict__ for record in caplog.records])
+
+
+@PATHS
+def test_behind_the_head_of_an_answer_that_left_as_it_came_no_other_begins(path):
+    """Of a native call that is held back the events before it have left already."""
+    wire = ENDPOINTS[path]
+    encoder = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r1", created=1)
+    said = [CallStarted(0, "weather", "c1"), ArgumentsDelta(0, '{"city":')]
+    frames = [frame for delta in said for frame in encoder.feed(delta)]
+
+    async def broken(exchange: Exchange) -> None:
+        await exchange.send(HEAD, chunked([b"".join(sse_event(frame) for frame in frames)]))
+        exchange.writer.close()
+
+    async def use(served: Gateway, a: Server, b: Server) -> None:
+        body = wire.encode_request(WITH_TOOLS, model="m", stream=True)
+        answered = await served.client.post(path, json=body)
+        found = events(answered.text)
+        heads = [
+            data for data in found if data != "[DONE]" and data.get("type") in ("message_start", "response.created")
+        ]
+        assert len(heads) == (path != CHAT)
+        if b.exchanges:  # then nothing of the first has left
+            assert "r1" not in answered.text
+        else:
+            assert "dropped" in json.dumps(found[-1])
+
+    def rows(a: Server, b: Server) -> list[Upstream]:
+        kind = {"/v1/messages": "anthropic", "/v1/responses": "openai-responses"}.get(path, "openai")
+        native: Any = {"provider": kind, "key_variable": "KEY", "dialect": "native", "hold_calls": True}
+        return [at(a, **native), at(b, **native)]
+
+    async def second(exchange: Exchange) -> None:
+        own = wire.encoder(WireRequest(WITH_TOOLS, "m", stream=True), response_id="r2", created=1)
+        left = [frame for delta in (TextDelta("Fine."), TurnEnded("stop")) for frame in own.feed(delta)]
+        await exchange.send(HEAD, chunked([b"".join(map(sse_event, left))]), b"0\r\n\r\n")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("KEY", "a-key-0123456789")
+        two(broken, second, use, rows=rows)

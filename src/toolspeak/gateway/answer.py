@@ -55,12 +55,15 @@ async def _keep(answering: Answering, response: dict[str, JSON]) -> None:
         answering.report.notes += notes
 
 
-async def _play(answering: Answering, put: Put, asks: Callable[[Route], None]) -> None:
-    """The model's turn; with server-side tools, its turns. `asks` is told which upstream is asked from here on."""
+async def _play(
+    answering: Answering, put: Put, asks: Callable[[Route], None], has_left: Callable[[], bool] = lambda: False
+) -> None:
+    """The model's turn; with server-side tools, its turns. `asks` is told which upstream is asked from here on.
+    `has_left`: whether something of the answer has left, also past `put`."""
     asked = answering.asked
     size = partial(prompt_size, asked)
     if answering.tools is None:
-        await _turn(answering, asked, put, answering.report, size, asks=asks)
+        await _turn(answering, asked, put, answering.report, size, asks=asks, has_left=has_left)
         return
     asked, loop = await with_tools(answering.tools[0], asked, answering.tools[1], answering.hosted)
     await loop.play(partial(_turn, answering), asked, put, answering.report, size)
@@ -75,18 +78,20 @@ async def _turn(
     *,
     hold_calls: bool = False,
     asks: Callable[[Route], None] = lambda _: None,
+    has_left: Callable[[], bool] = lambda: False,
 ) -> None:
     """One turn, of the first upstream that answers. `hold_calls`: they leave whole, whatever is configured.
 
     Where the client gets all at once, nothing leaves before the turn is over, so that another upstream can be asked
     until then.
     """
-    before, has_left = replace(report, notes=[*report.notes]), False
+    before, is_put = replace(report, notes=[*report.notes]), False
+    is_only = len(answering.routes.pool.labels) == 1
     held: list[Delta] = []
 
     async def leave(deltas: Sequence[Delta]) -> None:
-        nonlocal has_left
-        has_left = True
+        nonlocal is_put
+        is_put = True
         await put(deltas)
 
     async def hold(deltas: Sequence[Delta]) -> None:
@@ -99,9 +104,11 @@ async def _turn(
         asks(route)
         driver, request, rules = turn_of(asked, route, answering.wire.name)
         rules = replace(rules, hold_calls=rules.hold_calls or hold_calls)
-        await play(driver, request, rules, leave if asked.stream else hold, report, size, asked.usage_wanted, begun)
+        leaves = put if is_only else leave if asked.stream else hold
+        await play(driver, request, rules, leaves, report, size, asked.usage_wanted, begun)
 
-    await answering.routes.serve(ask, answering.prefix, lambda: has_left, answering.failed)
+    last = answering.route if answering.report.attempts else None
+    await answering.routes.serve(ask, answering.prefix, lambda: is_put or has_left(), answering.failed, last)
     if held:
         await put(held)
 
@@ -148,7 +155,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
 
     async def work() -> None:
         try:
-            await _play(answering, put, asks)
+            await _play(answering, put, asks, lambda: stream.has_left)
         except Exception as error:
             if stream.begun is None or stream.failed:
                 raise

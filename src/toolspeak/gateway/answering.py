@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from toolspeak.data.deltas import Delta, TurnEnded
@@ -49,7 +49,7 @@ class Answering:
     said: list[Delta] | None = None
     memory: ResponseMemory | None = None
     keeping: Keeping | None = None
-    prefix: Callable[[], str] = str
+    prefix: str = ""
     came: tuple[Fields, Mapping[str, str]] | None = None
     route: Route = field(init=False)
     failed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])

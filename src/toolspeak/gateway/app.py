@@ -147,6 +147,7 @@ class Gateway:
         self.current, tools = next_generation(old, settings, self._environ, self.metrics)
         self.accounts.begin(self.current.settings.usage)
         if self.current.router is not old.router:
+            self.current.router.take_over(old.router)
             old.router.retire()
         self.admission.resize(settings.bounds)
         if self._connecting is not None:
@@ -320,7 +321,9 @@ class Gateway:
             optional = {kind.strip() for kind in header(request.scope, OPTIONAL_TOOLS.encode()).split(",")}
             routes, hosted, left_out = able_routes(asked, routes, request.wire.name, optional, current.tools)
             answering = self._answering(request, asked, routes)
-            answering.prefix, answering.hosted = partial(prefix_of, fields), hosted
+            answering.hosted = hosted
+            if routes.pool.policy == "sticky":
+                answering.prefix = await self._apart(request, partial(prefix_of, fields))
             answering.report.notes += [*notes, *left_out]
             if memory is not None and keeping is not None:
                 answering.memory, answering.keeping = memory, keeping
@@ -391,7 +394,7 @@ class Gateway:
         return endpoint, request.model if request.model in request.current.router.names else OTHER_MODEL
 
     def _finish(self, request: Request) -> None:
-        if request.path not in _ASKING:
+        if request.path not in _ASKING or request.scope["method"] == "OPTIONS":
             return
         self.metrics.show_load(self.admission.active, self.admission.queued)
         seconds = time.perf_counter() - request.begun
@@ -402,18 +405,4 @@ class Gateway:
             streamed = "true" if request.stream else "false"
             self.metrics.requests.labels(*labels, streamed, str(request.status)).inc()
             self.metrics.seconds.labels(*labels).observe(seconds)
-        client = request.scope.get("client")
-        log(
-            "request",
-            {
-                "id": request.id,
-                "endpoint": request.path,
-                "model": request.model or None,
-                "stream": request.stream,
-                "status": request.status,
-                "seconds": round(seconds, 4),
-                "client": client[0] if client else None,
-                "key": request.key.name if request.key else None,
-                **request.facts,
-            },
-        )
+        log("request", request.log_fields(seconds))

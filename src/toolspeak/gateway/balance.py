@@ -49,14 +49,15 @@ class Asking:
 
     `members` are the numbers of those that may answer it. `ask` asks one of them. `has_left`: whether something of the
     answer has left for the client. `prefix` stands for what the request begins with. `failed` gets what did not answer:
-    each upstream, with the error's code.
+    each upstream, with the error's code. `first` answered the request's turn before this one, and comes before others.
     """
 
     members: Sequence[int]
     ask: Ask
     has_left: Callable[[], bool]
-    prefix: Callable[[], str]
+    prefix: str
     failed: list[tuple[str, str]]
+    first: int | None = None
 
 
 def in_order(policy: Policy, labels: Sequence[str], members: Sequence[int], turn: int, prefix: str) -> list[int]:
@@ -140,11 +141,11 @@ class Pool:
         if len(self.labels) == 1:
             await self._only(asking)
             return
-        prefix = asking.prefix() if self.policy == "sticky" else ""
         turn, self._turns = self._turns, self._turns + 1
 
         def ordered(members: Sequence[int]) -> list[int]:
-            return in_order(self.policy, self.labels, members, turn, prefix)
+            order = in_order(self.policy, self.labels, members, turn, asking.prefix)
+            return sorted(order, key=lambda member: member != asking.first)
 
         for attempt in itertools.count(1):
             self._probe_due()
@@ -163,6 +164,13 @@ class Pool:
     def up_first(self, members: Sequence[int]) -> list[int]:
         """The members, those last that are put aside."""
         return sorted(members, key=lambda member: not self._health[member].is_asked)
+
+    def take_over(self, other: Pool) -> None:
+        """Goes on with what another one of the same upstreams knows of them. That one shows nothing of it any more."""
+        self._health = [health.handed_over() for health in other._health]
+        other._metrics = None
+        for label, health in zip(self.labels, self._health, strict=True):
+            self._show(label, is_up=health.state == "up")
 
     def retire(self) -> None:
         """No request asks for it any more. To be called in the event loop."""
@@ -256,14 +264,15 @@ class Pool:
                 task.add_done_callback(self._probing.discard)
 
     async def _probed(self, member: int) -> None:
-        problem = await self._probe(member)
-        health = self._health[member]
-        if health.state != "probing":
-            return
-        if problem:
-            self._failed(member, ProviderError(problem, code="connection"), decides=True)
-        else:
-            self._health[member] = health.probed()
+        problem = "the probe was broken off"
+        try:
+            problem = await self._probe(member)
+        finally:
+            health = self._health[member]
+            if problem and health.state == "probing":
+                self._failed(member, ProviderError(problem, code="connection"), decides=True)
+            else:
+                self._health[member] = health.probed()
 
     def _count(self, member: int, error: ToolspeakError | None = None) -> None:
         if self._metrics is None:

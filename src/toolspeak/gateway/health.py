@@ -68,6 +68,10 @@ class Health:
         """A trial ended without a result: its client went away. The next request is one."""
         return replace(self, state="answers") if self.state == "trial" else self
 
+    def handed_over(self) -> Health:
+        """As those know it that take over from whoever asks it now: what is under way they will not hear of."""
+        return replace(self, state="answers") if self.state in ("probing", "trial") else self
+
     def answered(self) -> Health:
         """A request was answered."""
         return HEALTHY
@@ -84,10 +88,10 @@ class Health:
         if self.state != "up" and not decides:
             return self
         failures = self.failures + 1
-        if self.state == "up" and failures < FAILURES and wait is None:
+        if self.state == "up" and failures < FAILURES and not wait:
             return replace(self, failures=failures)
         seconds = aside * 2 ** min(self.times, DOUBLINGS) * (1 - chance / 2)
-        if wait is not None:
+        if wait:
             seconds = min(LONGEST_WAIT, wait) if self.state == "up" else max(seconds, min(LONGEST_WAIT, wait))
         return Health("aside", 0, self.times + 1, now + seconds)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolspeak.data.messages import JSON
@@ -62,6 +62,21 @@ class Request:
     def headers(self) -> Headers:
         limits = self.account.headers if self.account is not None else []
         return [(b"x-request-id", self.id.encode()), *cors_headers(self.scope, self.current.settings.cors), *limits]
+
+    def log_fields(self, seconds: float) -> Mapping[str, JSON]:
+        """What the log says of the request once it is over."""
+        client = self.scope.get("client")
+        return {
+            "id": self.id,
+            "endpoint": self.path,
+            "model": self.model or None,
+            "stream": self.stream,
+            "status": self.status,
+            "seconds": round(seconds, 4),
+            "client": client[0] if client else None,
+            "key": self.key.name if self.key else None,
+            **self.facts,
+        }
 
     async def respond(
         self,

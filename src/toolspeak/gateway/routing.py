@@ -76,18 +76,20 @@ class Routes:
     async def serve(
         self,
         ask: Callable[[Route, Callable[[], None]], Awaitable[None]],
-        prefix: Callable[[], str],
+        prefix: str = "",
         has_left: Callable[[], bool] = lambda: False,
         failed: list[tuple[str, str]] | None = None,
+        last: Route | None = None,
     ) -> None:
-        """Has one of the upstreams answer: see `Pool.serve`."""
+        """Has one of the upstreams answer: see `Pool.serve`. `last` answered the turn before."""
         routes = {route.number: route for route in self.routes}
 
         def ask_member(number: int, begun: Callable[[], None]) -> Awaitable[None]:
             return ask(routes[number], begun)
 
         failed = [] if failed is None else failed
-        await self.pool.serve(Asking(tuple(routes), ask_member, has_left, prefix, failed))
+        first = None if last is None else last.number
+        await self.pool.serve(Asking(tuple(routes), ask_member, has_left, prefix, failed, first))
 
     def up_first(self) -> Sequence[Route]:
         """The routes, those last whose upstreams are put aside."""
@@ -194,6 +196,13 @@ class Router:
             kept.users -= 1
             if kept.dropped and not kept.users:
                 self._close(kept.routes)
+
+    def take_over(self, other: Router) -> None:
+        """Upstreams that `other` has put aside stay so where nothing of their model differs."""
+        for group in self._groups:
+            for theirs in other._groups:
+                if [upstream for upstream, _ in group.upstreams] == [upstream for upstream, _ in theirs.upstreams]:
+                    group.pool.take_over(theirs.pool)
 
     def retire(self) -> None:
         """Closes what no request uses, and all else with the last request that does. To be called in the event loop."""
