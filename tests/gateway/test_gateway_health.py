@@ -1,14 +1,19 @@
-"""When an upstream is asked, and in which order: pure decisions."""
+"""When an upstream is asked, in which order, and what comes of a request where some fail."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections import Counter
+from collections.abc import Callable, Iterator
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolspeak.gateway.balance import in_order
+from toolspeak.errors import ProviderError
+from toolspeak.gateway.balance import Asking, Pool, in_order
 from toolspeak.gateway.health import DOUBLINGS, FAILURES, HEALTHY, LONGEST_WAIT, Health
+from toolspeak.wire.reported import RETRYABLE
 
 SECONDS = st.floats(0, 1e6, allow_nan=False)
 CHANCE = st.floats(0, 1, exclude_max=True)
@@ -109,3 +114,81 @@ def test_one_that_goes_moves_only_what_was_its_own(labels: list[str], prefixes: 
         before = in_order("sticky", labels, members, turn, prefix)
         assert sorted(before) == members
         assert in_order("sticky", labels, rest, turn + 1, prefix) == [each for each in before if each != gone]
+
+
+class FakeClock:
+    """Sleeping takes no time, and goes by."""
+
+    def __init__(self, chances: Iterator[float]) -> None:
+        self.seconds = 0.0
+        self._chances = chances
+
+    def now(self) -> float:
+        return self.seconds
+
+    def random(self) -> float:
+        return next(self._chances)
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        await asyncio.sleep(0)
+
+
+OUTCOMES = st.sampled_from(["ok", "overloaded", "connection", "rate_limit", "not_found", "bad_request", "left"])
+
+
+@given(
+    st.lists(st.tuples(st.lists(OUTCOMES, min_size=3, max_size=3), st.floats(0, 30), st.booleans()), max_size=15),
+    st.integers(0, 2),
+    st.sampled_from(["round_robin", "sticky"]),
+)
+@settings(max_examples=200)
+def test_no_request_fails_while_an_upstream_that_would_answer_was_not_asked(course, retries, policy):
+    """Each is asked once in a round, and there is one round more than `retries` at most."""
+
+    async def run() -> None:
+        clock, probes = FakeClock(itertools.cycle([0.0, 0.5, 0.9])), [True]
+
+        async def probe(_member: int) -> str:
+            await asyncio.sleep(0)
+            return "" if probes[0] else "nobody answers"
+
+        pool = Pool("m", ["a", "b", "c"], policy, retries, 5.0, probe, clock=clock)
+        for outcomes, pause, probes[0] in course:
+            clock.seconds += pause
+            asked: list[int] = []
+
+            async def ask(
+                member: int, begun: Callable[[], None], outcomes: list[str] = outcomes, asked: list[int] = asked
+            ) -> None:
+                asked.append(member)
+                await asyncio.sleep(0)
+                outcome = outcomes[member]
+                if outcome in ("ok", "left"):
+                    begun()
+                if outcome != "ok":
+                    code = "connection" if outcome == "left" else outcome
+                    wait = 1.0 if outcome == "rate_limit" else None
+                    raise ProviderError(outcome, code=code, retryable=code in RETRYABLE, retry_after=wait)
+
+            def has_left(outcomes: list[str] = outcomes, asked: list[int] = asked) -> bool:
+                return outcomes[asked[-1]] == "left"
+
+            failed: list[tuple[str, str]] = []
+            told = "ok"
+            try:
+                await pool.serve(Asking((0, 1, 2), ask, has_left, "p", failed))
+            except ProviderError as error:
+                told = str(error)
+            last = outcomes[asked[-1]]
+            if told == "ok" or last in ("bad_request", "left"):
+                assert told == last
+            else:
+                assert set(asked) == {0, 1, 2}
+                assert "ok" not in outcomes
+            final = {"ok", "bad_request", "left"}
+            assert all(outcomes[member] not in final for member in asked[:-1])  # nothing is asked behind an answer
+            assert max(Counter(asked).values()) <= retries + 1
+            assert len(failed) == len(asked) - (outcomes[asked[-1]] == "ok")
+
+    asyncio.run(run())
