@@ -511,7 +511,7 @@ def test_a_place_is_neither_lost_nor_given_twice_when_who_waits_for_it_leaves():
         assert (admission.active, admission.queued, order) == (1, 0, ["late"])
         late.cancel()
         await asyncio.wait([late])
-        await admission.emptied()
+        await admission.emptied(20)
         assert admission.active == 0
 
     asyncio.run(run())

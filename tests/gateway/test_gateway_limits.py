@@ -280,8 +280,8 @@ def test_an_answer_in_the_stream_has_its_events_and_its_headers(usage_store: str
 def test_the_tables_of_the_configuration(tmp_path: Path):
     path = tmp_path / "gateway.toml"
     key = f'[[key]]\nname = "alice"\nsha256 = "{digest(ALICE)}"\n'
-    path.write_text(f'{UPSTREAM}{key}streams = 4\n[usage]\nstore = "u.db"\nretention_days = 7\nlease_seconds = 2\n')
-    assert read_config(path).usage == UsageSettings(str(tmp_path / "u.db"), 7, 2.0)
+    path.write_text(f'{UPSTREAM}{key}streams = 4\n[usage]\nstore = "u.db"\nretention_days = 7\nlease_seconds = 6\n')
+    assert read_config(path).usage == UsageSettings(str(tmp_path / "u.db"), 7, 6.0)
     assert read_config(path).keys == (Key("alice", digest(ALICE), streams=4),)
     path.write_text(f"{UPSTREAM}[usage]\n")
     assert read_config(path).usage == UsageSettings(default_store())
@@ -303,7 +303,7 @@ def test_usage_is_counted_where_a_key_has_limits():
         ("[usage]\nstore = 3\n", "usage.store: expected text"),
         ("[usage]\nretention_days = 0\n", "usage.retention_days: expected 1 to 36500 days, found 0"),
         ("[usage]\nlease_seconds = nan\n", "usage.lease_seconds: nan is no number"),
-        ("[usage]\nlease_seconds = 0.5\n", "usage.lease_seconds: expected 1 to 3600 seconds"),
+        ("[usage]\nlease_seconds = 4.5\n", "usage.lease_seconds: expected 5 to 3600 seconds"),
     ],
 )
 def test_a_table_that_cannot_be(tmp_path: Path, text: str, problem: str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from toolspeak.gateway.config import Bounds
 from toolspeak.gateway.failures import Failure
@@ -107,6 +107,8 @@ class Admission:
         overdue = asyncio.get_running_loop().call_later(START_SECONDS, end)
         return end
 
-    async def emptied(self) -> None:
-        """Returns once no place is taken."""
-        await self._emptied.wait()
+    async def emptied(self, seconds: float) -> None:
+        """Returns once no place is taken, or after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._emptied.wait()

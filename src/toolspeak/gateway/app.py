@@ -78,6 +78,7 @@ CLIENT_LEFT = 499
 _LARGE_BYTES = 256 * 1024
 """A body of so many bytes is read in a thread, so that others are answered meanwhile: 10 ms and more."""
 
+_LAST_SECONDS = 1.0  # for answers that were cut off to be counted, when the gateway ends
 _DECODING = 2
 """Large bodies that are read at the same time: each takes several times its size."""
 
@@ -178,6 +179,7 @@ class Gateway:
         await self.current.router.aclose()
         if self.current.tools is not None:
             await self.current.tools.aclose()
+        await self.admission.emptied(_LAST_SECONDS)
         await self.accounts.aclose()
         self.metrics.close()
 

@@ -122,9 +122,7 @@ async def _drained(gateway: Gateway) -> AsyncGenerator[None]:
     async def drain() -> None:
         seconds = gateway.current.settings.drain_seconds
         log("draining", {"active": gateway.admission.active, "seconds": seconds})
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await gateway.admission.emptied()
+        await gateway.admission.emptied(seconds)
         if callable(stop):
             stop(signal.SIGTERM, None)
 

@@ -44,8 +44,8 @@ def usage_of_table(value: Any, folder: Path) -> UsageSettings:
     settings = UsageSettings(**told)
     if not 1 <= settings.retention_days <= 36500:
         raise UsageError(f"usage.retention_days: expected 1 to 36500 days, found {settings.retention_days}")
-    if not 1 <= settings.lease_seconds <= 3600:
-        raise UsageError(f"usage.lease_seconds: expected 1 to 3600 seconds, found {settings.lease_seconds}")
+    if not 5 <= settings.lease_seconds <= 3600:
+        raise UsageError(f"usage.lease_seconds: expected 5 to 3600 seconds, found {settings.lease_seconds}")
     return settings
 
 
