@@ -6,18 +6,23 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
 from serving import ENDPOINTS, Gateway, at, events, gateway
 
 from toolspeak.errors import UsageError
+from toolspeak.gateway.app import Gateway as Application
 from toolspeak.gateway.config import Settings, Upstream, checked, read_config
 from toolspeak.gateway.keys import Key, digest, key_of_table
 from toolspeak.gateway.response_settings import ResponseSettings
 from toolspeak.gateway.usage.settings import UsageSettings, default_store
+from toolspeak.gateway.usage.values import Ask, Load, Standing, decided
 
 ALICE, BOB = "alice" * 5, "bobby" * 5
 CHAT, RESPONSES, MESSAGES = ENDPOINTS
@@ -272,6 +277,63 @@ def test_an_answer_in_the_stream_has_its_events_and_its_headers(usage_store: str
             assert events(answer.text)[-1] == "[DONE]"
 
     asyncio.run(run())
+
+
+def test_an_answer_keeps_its_place_for_longer_than_a_lease(tmp_path: Path):
+    async def run() -> None:
+        model, store = Model(waits=True), tmp_path / "usage.db"
+        async with limited(str(store), model, Key("alice", digest(ALICE), streams=1), lease_seconds=0.2) as (_, served):
+            running = asyncio.create_task(ask(served))
+            await model.begun.acquire()
+            seen: set[float] = set()
+            with closing(sqlite3.connect(store)) as db:
+                async with asyncio.timeout(20):
+                    while len(seen) < 5:
+                        seen.update(until for (until,) in db.execute("SELECT until FROM loads"))
+                        await asyncio.sleep(0.01)
+            assert (await ask(served)).status_code == 429
+            model.go_on.set()
+            assert (await running).status_code == 200
+
+    asyncio.run(run())
+
+
+def test_a_store_that_cannot_be_changes_nothing_when_settings_are_read_again():
+    upstream = Upstream(url="http://127.0.0.1:9/v1", names=("m",))
+    made = Application(Settings((upstream,)), environ={})
+    with pytest.raises(UsageError, match=r"usage\.store: mysql:// is none"):
+        made.reload(Settings((replace(upstream, names=("other",)),), usage=UsageSettings("mysql://x")))
+    assert made.current.router.names == ("m",)
+
+
+LIMITS = st.none() | st.integers(1, 5)
+
+
+@given(
+    st.builds(Key, st.just("k"), st.just(""), requests_per_minute=LIMITS, streams=LIMITS, tokens_per_day=LIMITS),
+    st.integers(0, 5),
+    st.builds(
+        Standing,
+        st.just(1e9),
+        st.integers(0, 6),
+        st.builds(Load, st.integers(0, 6), st.integers(0, 6)),
+        st.integers(0, 6),
+        st.just(1e9 + 30),
+        st.just(1e9 + 50),
+    ),
+)
+def test_who_is_let_in_keeps_every_limit_and_who_is_refused_counts_nowhere(key: Key, tokens: int, standing: Standing):
+    verdict = decided(Ask(key, tokens), standing)
+    after = verdict.standing
+    if verdict.limit is not None:
+        assert after == standing
+        assert getattr(key, verdict.limit) is not None
+        assert 0 <= verdict.seconds <= 86400
+        return
+    assert (after.requests, after.load.streams) == (standing.requests + 1, standing.load.streams + 1)
+    assert after.requests <= (key.requests_per_minute or after.requests)
+    assert after.load.streams <= (key.streams or after.load.streams)
+    assert standing.tokens + standing.load.tokens < (key.tokens_per_day or 10**9)
 
 
 # --- the configuration --------------------------------------------------------------------------------------------

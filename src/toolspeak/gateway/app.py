@@ -145,8 +145,9 @@ class Gateway:
         of tools are connected to in the background, and used then. To be called in the event loop. Raises UsageError
         for settings that cannot be: nothing changes then."""
         old = self.current
-        self.current, tools = next_generation(old, settings, self._environ, self.metrics)
-        self.accounts.begin(self.current.settings.usage)
+        new, tools = next_generation(old, settings, self._environ, self.metrics)
+        self.accounts.begin(new.settings.usage)
+        self.current = new
         if self.current.router is not old.router:
             self.current.router.take_over(old.router)
             old.router.retire()

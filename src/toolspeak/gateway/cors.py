@@ -11,7 +11,15 @@ from toolspeak.gateway.http import Headers, Scope, header
 _TOKENS = re.compile(r"[\w!#$%&'*+.^`|~-]+(?:[ \t]*,[ \t]*[\w!#$%&'*+.^`|~-]+)*", re.ASCII)
 _MOST_HEADERS = 4096
 _METHODS = b"GET, POST, DELETE"
-_EXPOSED = b"x-request-id, x-toolspeak-warning, x-should-retry, retry-after"
+_LIMITS = [
+    *(f"x-ratelimit-{word}-{name}" for name in ("requests", "tokens") for word in ("limit", "remaining", "reset")),
+    *(
+        f"anthropic-ratelimit-{name}-{word}"
+        for name in ("requests", "tokens")
+        for word in ("limit", "remaining", "reset")
+    ),
+]
+_EXPOSED = ", ".join(["x-request-id", "x-toolspeak-warning", "x-should-retry", "retry-after", *_LIMITS]).encode()
 _PREFLIGHT_SECONDS = b"600"
 
 

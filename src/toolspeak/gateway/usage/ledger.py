@@ -222,5 +222,5 @@ class Ledger:
         self._pruned = now
         try:
             await self._store.prune(self._settings.retention_days)
-        except JournalError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, later requests are asked for
             self._failed(error, None)
