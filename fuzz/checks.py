@@ -43,7 +43,8 @@ HELD_PER_CHARACTER = 128
 _READ_OVER = re.compile(
     r"<[^<>\s]+\s[^<>]*>"  # an element's attributes, noted on a call or batch if there is one
     r"|\w+<\|content_invoke_tool_json\|>"  # Inkling's header, which repeats the name
-    r"|<\|(?:start|channel)\|>[^<]*|to=[^\s<]*(?=<\|message\|>)"  # roles, channels, addressees: Harmony's, Muse's
+    r"|<\|(?:start|channel|constrain)\|>(?:[^<]|<(?!\|(?:start|channel|constrain|message|end|call|return)\|>))*"
+    r"|to=[^\s<]*(?=<\|message\|>)"  # the headers of Harmony's messages, and of Muse's
     r"|```[\w+.-]*"  # the language of a fence around calls
 )
 """Framing: it may name things that nobody asks for, and is not text."""

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 from cases import AGAIN, FRAGMENT, GROUPS, WORD, Case, decode, encode, seeds
-from checks import check_case, check_growth
+from checks import check_case, check_growth, kept_bytes
 from findings import Findings
 
 from toolspeak.data.deltas import TextDelta
-from toolspeak.dialects import get_dialect
+from toolspeak.dialects import Section, get_dialect
+from toolspeak.testing import chunks
 
 
 @pytest.mark.parametrize("family", GROUPS)
@@ -78,3 +79,23 @@ def test_memory_that_stays_is_a_fault():
     case = replace(Case(Broken("leak"), "abcd "), stop=0)  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="bytes kept"):
         check_growth(case, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "front", "unit", "starts_in"),
+    [
+        ("functionary-v32", '`>>>pick\n{"', "|eom_id|>x", "text"),
+        ("glm45", "<tool_call>write\n<arg_key>file</arg_key>\n<arg_value>", "a", "reasoning"),
+        ("glm45", "<tool_call>write\n<arg_key>file</arg_key>\n<arg_value>", "\U0001f600", "reasoning"),
+        ("step3p5", "`<tool_call>\n<function=read>\n<parameter=file>", "\U0001f600", "text"),
+        ("hermes", '- <tool_call>{"name": "read", "arguments": {"file": "', "\U0001f600", "text"),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 4])
+def test_what_is_held_takes_a_small_factor_of_its_text(name: str, front: str, unit: str, starts_in: Section, step: int):
+    dialect = get_dialect(name)
+    parser = dialect.parser((), starts_in)
+    text = front + unit * (40_000 // len(unit))
+    for piece in chunks(text, step):
+        parser.feed(piece)
+    assert kept_bytes(parser, dialect) < 160_000 + 12 * len(text)

@@ -190,8 +190,6 @@ WHOLE = [
     # The bracket that closes the call is its end: nothing of the call can come behind it.
     ("llama3-json", '{"name": "write", "parameters": {"path": "b"}}'),
     ("mistral-v3", '[TOOL_CALLS][{"name": "write", "arguments": {"path": "b"}}]'),
-    ("mistral-args", '[TOOL_CALLS]write[ARGS]{"path": "b"}'),
-    ("functionary-v32", '>>>write\n{"path": "b"}'),
     ("pythonic", "[write(path='b')]"),
 ]
 
@@ -219,3 +217,16 @@ def test_a_limit_that_a_client_asks_for_needs_no_provider_that_knows_it():
 
     *_, malformed, batch, ended = asyncio.run(go())
     assert (malformed.code, batch.selected, batch.ok, ended.finish) == ("truncated", (), False, "length")
+
+
+@pytest.mark.parametrize("finish", ["stop", "length"])
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [("mistral-args", '[TOOL_CALLS]write[ARGS]{"path": "b"}'), ("functionary-v32", '>>>write\n{"path": "b"}')],
+)
+def test_in_text_a_call_that_a_bracket_more_would_break_is_cut(dialect: str, text: str, finish: str):
+    """A model that ends by itself leaves nothing out."""
+    disk, _ = run_text(text, dialect=dialect, usage=BELOW)
+    assert disk.written == [("b", "")]
+    disk, _ = run_text(text, dialect=dialect, usage=AT_LIMIT, finish=finish)
+    assert disk.written == []

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from toolspeak import Agent, tool
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
+from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing import check_splits, chunks
 
 TYPES = {"file": {"type": "string"}, "days": {"type": "integer"}}
 TOOLS = [ToolSpec("write", "", {"type": "object", "properties": TYPES})]
 PUBLISHED = [each.name for each in DIALECTS if each.batch.counts != "all_calls"]
-SHOWN = {
-    "muse": {'name="write'},  # behind another message, where its own text is the answer's
-    "pythonic": {"write"},  # a list of what no tool is
-    "command-r-plus": {"```"},  # in front of a call it begins inline code
+FAULTS: dict[str, Callable[[str, int], str]] = {
+    "one too many": lambda text, at: text[: at + 1] + text[at:],
+    "another one": lambda text, at: text[:at] + ("x" if text[at] != "x" else "y") + text[at + 1 :],
+    "a space": lambda text, at: f"{text[:at]} {text[at:]}",
+    "two in each other's place": lambda text, at: text[:at] + text[at + 1 : at + 2] + text[at] + text[at + 2 :],
+}
+UNTOLD = {  # of what two characters in each other's place leave, which markers begin and end in the middle
+    "gigachat3": {"<|role_sep|\n>", '\n"{'},
+    "cohere-command": {"|[>"},
+    "deepseek-v3": {"｜<>｜"},
+    "solar-open": {"|<>|"},
+    "muse": {"tto="},
 }
 
 
@@ -29,28 +41,32 @@ def beside(dialect: Dialect, damaged: str) -> list[tuple[str, int]]:
     return [(damaged, 1), (f"So.\n{damaged}", 1), (f"{damaged}\n{other}", 2), (f"{other}\n{damaged}", 2)]
 
 
-def may_be_text(name: str, head: str, at: int) -> bool:
-    for part in SHOWN.get(name, ()):
-        start = head.find(part)
-        while start >= 0:
-            if start - 1 <= at < start + len(part) + 1:
-                return True
-            start = head.find(part, start + 1)
-    return False
-
-
 @pytest.mark.parametrize("dialect", [d for d in DIALECTS if d.name not in PUBLISHED], ids=lambda dialect: dialect.name)
 def test_a_call_without_one_character_runs_or_is_told(dialect: Dialect):
     whole = written(dialect, file="alpha")
     head = whole[: whole.index("alpha")]
     for at in range(len(head)):
-        if may_be_text(dialect.name, head, at):
-            continue
         for i, (text, calls) in enumerate(beside(dialect, whole[:at] + whole[at + 1 :])):
             turn = read_turn(dialect, text, TOOLS)
             told = any(isinstance(call, MalformedCall) for call in turn.calls)
             assert told or len(turn.calls) >= calls, (text, turn.calls)
             if (at + i) % 7 == 0:
+                check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 7))])
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("dialect", [d for d in DIALECTS if d.name not in PUBLISHED], ids=lambda dialect: dialect.name)
+def test_a_call_with_one_wrong_character_runs_or_is_told(dialect: Dialect, fault: str):
+    whole = written(dialect, file="alpha")
+    for at in range(whole.index("alpha")):
+        damaged = FAULTS[fault](whole, at)
+        if any(part in damaged for part in UNTOLD.get(dialect.name, ())):
+            continue
+        for i, (text, calls) in enumerate(beside(dialect, damaged)):
+            turn = read_turn(dialect, text, TOOLS)
+            told = any(isinstance(call, MalformedCall) for call in turn.calls)
+            assert told or len(turn.calls) >= calls, (text, turn.calls)
+            if (at + i) % 29 == 0:
                 check_splits(dialect, text, TOOLS, splits=[list(text), list(chunks(text, 7))])
 
 
@@ -91,12 +107,71 @@ def test_a_damaged_end_of_a_name_takes_no_other_call(damage: str):
     check_splits(dialect, text, TOOLS)
 
 
+ONE_WRONG = [
+    ("pythonic", """[writ(file='alpha')]"""),
+    ("pythonic", """[wrtie(file='alpha', days=3)]"""),
+    ("pythonic", """[write( (file='alpha')]"""),
+    ("llama4-pythonic", """[writ(file='alpha')]"""),
+    ("llama3-json", '{"name": "write,", "parameters": {"file": "alpha"}}'),
+    ("xlam", '[{"name": "write"", "arguments": {"file": "alpha"}}]'),
+    ("command-r-plus", 'Action: ``json\n[{"tool_name": "write", "parameters": {"file": "alpha"}}]\n```'),
+    ("command-r-plus", 'Action:\n``json\n[{"tool_name": "write", "parameters": {"file": "alpha"}}]\n``'),
+    ("phi4-mini", 'functools{"name": "write", "arguments": {"file": "alpha"}}'),
+    ("phi4-mini", 'functools{write {"file": "alpha"}}'),
+    ("phi4-mini", 'functools[{"name": "write" "arguments": {"file": "alpha"}}'),
+    ("phi4-mini", 'functools([{"name": "write", "arguments": {"file": "alpha"}}])'),
+    ("functionary-v32", '>>write\n{"file": "alpha"}'),
+    ("harmony", '<|start|>assistantto=functions.write<|channel|>commentary json<|message|>{"file": "alpha"}<|call|>'),
+    ("harmony", '<|start|>assistnt<|channel|>commentary to=function.write<|message|>{"file": "alpha"}<|call|>'),
+]
+
+
+@pytest.mark.parametrize(("name", "damaged"), ONE_WRONG)
+def test_a_damaged_call_is_no_answer(name: str, damaged: str):
+    done: list[str] = []
+
+    @tool(read_only=True)
+    def write(file: str, days: int = 0) -> str:
+        """Writes."""
+        done.append(file)
+        return "written"
+
+    result = Agent(ScriptedProvider([damaged, "Done."]), tools=[write], dialect=name).run_sync("Write.")
+    assert result.answer == "Done."
+    check_splits(get_dialect(name), damaged, TOOLS)
+
+
+MUSE = """ to=write<|message|><atem:function_calls>
+<atem:invoke name="write">
+<atem:parameter name="file">alpha</atem:parameter>
+</atem:invoke>
+</atem:function_calls>"""
+
+
+@pytest.mark.parametrize(
+    "fault", ['name=write"', 'nam="write"', 'name="write', "name=write", 'name"write"', '="write"']
+)
+@pytest.mark.parametrize("front", ["", "So.\n", " to=user<|message|>So.<|eom|><|start|>assistant"])
+def test_a_damaged_attribute_of_muse_is_told(fault: str, front: str):
+    dialect = get_dialect("muse")
+    text = front + MUSE.replace('name="write"', fault)
+    turn = read_turn(dialect, text, TOOLS)
+    assert turn.calls, turn.text
+    check_splits(dialect, text, TOOLS)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         'The tool is {"name": "write", "description": "Writes."}.',
         "You call write(file='alpha') for that.",
         "- `write(file='alpha')`\n- [write](docs.md)",
+        "> [writ(file='alpha')]",
+        "`[writ(file='alpha')]`",
+        "Write where the file is, see [1]",
+        "calls = [writ(file='alpha')]",
+        "So:\n\n    [writ(file='alpha')]",
+        "The list is [writer, writes]",
         'As in:\n```json\n[{"name": "write", "arguments": {"file": "alpha"}}]\n```\nSo it is.',
     ],
 )

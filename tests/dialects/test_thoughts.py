@@ -27,7 +27,7 @@ from toolspeak.dialects import (
     repaired,
 )
 from toolspeak.dialects.scan import MAX_CANDIDATE
-from toolspeak.testing import CheckedParser, check_deltas, check_splits, chunks, every_split, join_deltas
+from toolspeak.testing import CheckedParser, check_deltas, check_splits, chunks, every_split, join_deltas, parse_pieces
 
 OPENERS = {
     "harmony": [("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")],
@@ -349,3 +349,27 @@ def test_a_draft_in_reasoning_that_stays_text_is_held_back_and_shown_whole():
         parser.keep_reasoning()
         deltas = [delta for piece in chunks(text, size) for delta in parser.feed(piece)] + parser.close("stop")
         assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "block"),
+    [
+        ("hy-v3", "<tool_calls><tool_call></tool_call>\x02</tool_calls>"),
+        ("k2-horizon", "<ifm|tool_calls><ifm|tool_call>k<</ifm|tool_call>t</ifm|tool_calls>"),
+        ("mimo", "<tool_call><function=read>z</function>\x00</tool_call>"),
+        (
+            "minimax-m2",
+            '<minimax:tool_call><invoke name="read">z</invoke> and <invoke name="read">z</invoke></minimax:tool_call>',
+        ),
+    ],
+)
+@pytest.mark.parametrize("behind", ["", "\n", " More."])
+def test_what_is_told_of_a_block_in_thoughts_is_the_same_in_every_cut(name: str, block: str, behind: str):
+    dialect = get_dialect(name)
+    whole = join_deltas(parse_pieces(dialect, [block + behind], [], starts_in="reasoning"))
+    (told,) = [delta for delta in whole if isinstance(delta, CallMalformed) and delta.code == "in_thoughts"]
+    assert told.raw in block
+    assert told.raw != ""
+    for size in range(1, len(block)):
+        pieces = list(chunks(block + behind, size))
+        assert join_deltas(parse_pieces(dialect, pieces, [], starts_in="reasoning")) == whole, size

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from dialect_strategies import TOOLS
 
-from toolspeak.data.messages import MalformedCall, Message, ToolCall
+from toolspeak.data.messages import FinishReason, MalformedCall, Message, ToolCall
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.testing import check_splits
 
@@ -166,3 +166,22 @@ def test_a_marker_that_stands_twice_behind_a_call_is_read_as_one(dialect: Dialec
         assert [getattr(each, "arguments", each) for each in turn.calls] == [{"file": "a"}], text
         assert end not in turn.text + turn.aside, text
         check_splits(dialect, text, TOOLS, "stop")
+
+
+def runs(dialect: Dialect, reply: str, finish: FinishReason) -> list[Any]:
+    turn = read_turn(dialect, reply, TOOLS, finish=finish)
+    return [(call.name, call.arguments) for call in turn.calls if isinstance(call, ToolCall)]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_what_runs_at_the_token_limit_runs_whatever_would_have_followed(dialect: Dialect):
+    whole = written(dialect, FIRST, SECOND).strip()
+    starts = {0, *(at for part in ("write", "{", "[") if (at := whole.find(part)) > 0)}  # markers are dropped
+    for text in (whole[start:] for start in starts):
+        for stop in range(len(text) + 1):
+            ran = runs(dialect, text[:stop], "length")
+            for behind in (",", "}", "]", ")", ", x") if ran else ():
+                assert [call for call in ran if call not in runs(dialect, text[:stop] + behind, "stop")] == [], (
+                    text[:stop],
+                    behind,
+                )

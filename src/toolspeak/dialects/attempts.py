@@ -29,7 +29,7 @@ _TAG = 64
 """Characters that a tag takes at most."""
 
 _MEANT = re.compile(r"""[ \t]*[\r\n]|(?!s\b)[\w"'\[{(<]""")
-_ESCAPE = re.compile(r"&(?:amp;)*(?:lt|#\d+);|\\u00[0-9a-f]{2}")
+ESCAPE = re.compile(r"&(?:amp;)*(?:lt|#\d+);|\\u00[0-9a-f]{2}")
 _MARKS = tuple("<>[]|")
 _SAMPLE = ToolSpec("tool_name", "", {"type": "object", "properties": {"argument": {}}, "required": ["argument"]})
 
@@ -154,7 +154,7 @@ def unmarked(text: str, names: Collection[str], ends: Iterable[str]) -> bool:
         return False
     for head in _heads(tuple(names)).finditer(said):
         before = said[: head.start()]
-        if _ESCAPE.search(said, max(0, before.rfind("\n") + 1 - _TAG), head.end()):
+        if ESCAPE.search(said, max(0, before.rfind("\n") + 1 - _TAG), head.end()):
             continue  # as a result writes it, which the model repeats
         line = before[before.rfind("\n") + 1 :].lstrip(",;")  # behind another call
         here = Markdown()

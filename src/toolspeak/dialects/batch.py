@@ -15,13 +15,14 @@ NOT_LAST = "only the last call of a turn counts"
 class Batch:
     """The batch of one turn. `begun`: a block was seen, so that the batch has an end; `open`: it is still to come."""
 
+    begun: bool = False
+    open: bool = True
+    _ok: bool = True
+    _notes: tuple[str, ...] = ()
+
     def __init__(self, rule: BatchRule) -> None:
         self.rule = rule
-        self.begun = False
-        self.open = True
         self._candidates: list[int] = []  # what counts so far
-        self._ok = True
-        self._notes: tuple[str, ...] = ()
 
     def add(
         self,

@@ -26,6 +26,7 @@ class BlockParser(TextParser):
     """Implements `Parser`; see `BlockFormat`."""
 
     _tails: tuple[str, ...] = ()  # what is dropped right behind the block that ended
+    _asides: tuple[TextAside, ...] = ()  # of the open block, in a draft's reader, which is over when the block is
 
     @property
     def format(self) -> BlockFormat:
@@ -52,7 +53,7 @@ class BlockParser(TextParser):
                 self._may_end = ""  # it says that what follows is none
             if marker.ends_message:
                 self._read_up().end_message()
-            self._state = self._over if marker.ends_turn else self._text if marker.ends_reasoning else self._state
+            self._state = self._over if marker.ends_turn else self._text_state if marker.ends_reasoning else self._state
             return body_at
         self._may_end = ""
         if marker.kind == "reasoning":
@@ -89,7 +90,11 @@ class BlockParser(TextParser):
                 return self._hold(text, position)
             reader.start = body.start
             block.body = body = reader
+        begun = len(out)
         stop = body.feed(text, position, out)
+        if self._raws is not None:
+            self._asides += tuple(delta for delta in out[begun:] if type(delta) is TextAside)
+            out[begun:] = [delta for delta in out[begun:] if type(delta) is not TextAside]
         if body.problem is not None and (behind := self._skip_frame(block, text, stop)) > stop:
             return behind
         if body.problem is not None:
@@ -208,7 +213,7 @@ class BlockParser(TextParser):
     def _after_block(self, text: str, position: int, out: list[Delta]) -> int:
         """Drops the closing fence of a block that stood in a code fence, what its marker names, and its end marker
         where that stands twice."""
-        self._state = self._text
+        self._state = self._text_state
         limit = 13 + max(map(len, self._tails))  # 13: white space before it
         rest = text[position : position + limit]
         stripped = rest.lstrip()
@@ -217,7 +222,7 @@ class BlockParser(TextParser):
                 if self._quote is not None and tail[0] in "`~":
                     self._quote.closed = True
                 self._tails = self._tails[i + 1 :]
-                self._state = self._after_block if self._tails else self._text
+                self._state = self._after_block if self._tails else self._text_state
                 return position + len(rest) - len(stripped) + len(tail)
         if any(tail.startswith(stripped) for tail in self._tails) and len(rest) < limit:
             self._state = self._after_block
@@ -273,7 +278,7 @@ class BlockParser(TextParser):
         self._begin_section()
         again = (block.marker.end,) if block.marker.end and block.marker.kind == "calls" else ()
         self._tails = (block.fence,) if block.fence else (*block.marker.tails, *again)
-        self._state = self._after_block if self._tails else self._text
+        self._state = self._after_block if self._tails else self._text_state
         if block.marker.kind == "results":
             out.append(ForgedResults(block.body.raw.value()))
             self._hidden = None  # what the model is told of these goes before
@@ -287,12 +292,13 @@ class BlockParser(TextParser):
         self._batch.add(indexes, malformed, block.all_notes, out, broken=block.problem is not None)
         if self._raws is not None:
             self._raws.append(block.body.raw.value() if block.problem is None else None)
+            out += self._asides
+            self._asides = ()
         block.body.release()
 
     def _close_block(self, out: list[Delta], normal: bool) -> None:
         block = self._expect_block()
-        whole = normal or (block.end is None and block.body.is_whole())
-        if whole and block.problem is None and not block.body.done:
+        if normal and block.problem is None and not block.body.done:
             ending = block.end is not None and block.end.viable(self._held, 0)
             if not self._held or ending or block.body.may_end(self._held):
                 block.body.end(out)
@@ -300,7 +306,7 @@ class BlockParser(TextParser):
             self._finish_unclosed(block, out)
             self._close_candidate(out, normal)
             return
-        if block.problem is None and whole and block.body.done:
+        if block.problem is None and normal and block.body.done:
             block.notes = (*block.notes, "missing_closer") if block.end is not None else block.notes
         elif block.problem is None:
             closing = f", then {block.marker.end}" if block.marker.end else ""

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, CallMalformed, Delta
 from toolspeak.dialects.scan import Buffer, Caps, JsonScanner, Problem
 
-MAX_RUN = 1 << 16
-"""Characters that a `Run` takes before they are booked: it keeps chunks, which are small and many."""
+MAX_RUN, PIECE = 1 << 15, 12
+"""Characters that a `Run` takes before they are booked, and how many of them a piece counts for: it keeps chunks, which
+are small and many."""
 
 CUT = (
     "the turn was cut off before the end of this block, so nothing in it ran; "
@@ -58,7 +59,7 @@ class Run:
             chunk, rest = chunk[:-1], "\\"
             if chunk and not self._content(chunk):
                 return None
-        room = self._room - len(chunk)
+        room = self._room - len(chunk) - PIECE
         if room < 0:
             return None
         self._room, self.rest = room, rest
@@ -86,18 +87,19 @@ class Body(ABC):
     sets that. One that is `undecided` has to `choose` its reader first.
     """
 
-    start = 0
-    problem_offset = 0
+    # Of the class until they are set, as most are in few blocks.
+    start: int = 0
+    problem_offset: int = 0
+    done: bool = False
+    problem: Problem | None = None
+    notes: tuple[str, ...] = ()
+    doubted: frozenset[int] = frozenset()
+    undecided: bool = False
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
-        self.done = False
-        self.problem: Problem | None = None
         self.raw = Buffer(caps.characters)
         self.calls: list[CallCompleted | CallMalformed] = []
-        self.notes: tuple[str, ...] = ()
-        self.doubted: frozenset[int] = frozenset()
-        self.undecided = False
 
     @abstractmethod
     def feed(self, text: str, start: int, out: list[Delta]) -> int: ...
@@ -124,11 +126,6 @@ class Body(ABC):
 
     def end(self, out: list[Delta]) -> None:  # noqa: B027 - a body that knows its own end has nothing to add
         """No more text at a normal end of the turn: `done` if nothing but the block's end marker is missing."""
-
-    def is_whole(self) -> bool:
-        """Whether the last call's closing bracket was read. Where nothing ends a block, a turn that was cut off has all
-        of it then, and `end` is asked too."""
-        return False
 
     def may_end(self, rest: str) -> bool:
         """Whether `rest`, which the body did not take, may be part of an end tag of its own: then `end` is asked."""

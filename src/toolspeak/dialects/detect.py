@@ -125,7 +125,7 @@ class AutoParser(BlockParser):
             return len(text)
         if begins or (coming and self._beginner.own):
             return self._hand_over(self._beginner, position)
-        self._state = self._text
+        self._state = self._text_state
         return position
 
     def _foreign(self, text: str, position: int, out: list[Delta]) -> int:

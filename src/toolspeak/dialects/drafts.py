@@ -17,6 +17,7 @@ from toolspeak.data.deltas import (
     TextDelta,
 )
 from toolspeak.data.messages import FinishReason
+from toolspeak.dialects.held import join_pieces, unlimited
 from toolspeak.dialects.markers import Found
 from toolspeak.dialects.open_block import BlockFormat
 
@@ -54,26 +55,26 @@ class Draft(Generic[ReaderT]):
         self.deltas: list[Delta] = []
         self._found = found
         self._over = False  # something stands behind it, or in it
-        self._pieces: list[str] = []
-        self._length = 0
+        self._text = unlimited()
+        self._joined = 0  # of the deltas, those whose pieces are one already
 
     @property
     def text(self) -> str:
-        return "".join(self._pieces)
+        return self._text.value()
 
     def feed(self, text: str) -> bool:
         """Whether all of it may still be calls."""
-        self._pieces.append(text)
-        self._length += len(text)
+        self._text.add(text)
         deltas = self.reader.feed(text)
         stop = next((i for i, delta in enumerate(deltas) if _is_none(delta)), len(deltas))
         self.deltas += deltas[: stop + 1]  # what a longer piece has behind that is none of the draft
+        self._joined = join_pieces(self.deltas, self._joined)
         self._over = stop < len(deltas) or self.reader.broken_at is not None
         return not self._over
 
     def mark(self, found: Found) -> None:
         """The marker of another block begins here, unless it is a part of this one."""
-        self.marked = self._length, found
+        self.marked = self._text.length, found
 
     def close(self, reason: FinishReason) -> bool:
         """The turn is over; whether all of it is calls."""

@@ -43,7 +43,7 @@ class ExampleParser(StrayParser):
     def _begin_quote(self, kind: Kind, found: Found, here: Markdown, text: str, at: int) -> int:
         lead = lead_of(here, self._position + at - self._thought_chars)
         fence = found.fence or (here.fence if kind == "code" else "")
-        quote = Quote(kind, self._position + at, self._keep_place(), self._text, lead, fence, not fence)
+        quote = Quote(kind, self._position + at, self._keep_place(), self._text_state, lead, fence, not fence)
         quote.next_message, quote.quoted = here.goes_on, here.place == "quoted"
         self._quote = quote
         return self._read_quoted(quote, found, text, at)
@@ -51,7 +51,7 @@ class ExampleParser(StrayParser):
     def _read_quoted(self, quote: Quote, found: Found, text: str, at: int) -> int:
         """A block of calls begins at text[at]."""
         stop = self._open(found, at)
-        quote.raw.append(text[at:stop])
+        quote.raw.add(text[at:stop])
         quote.state, quote.over, self._state = self._state, False, self._quoted
         return stop
 
@@ -73,7 +73,8 @@ class ExampleParser(StrayParser):
         failed = self._block is not None and self._block.problem is not None
         stop = self._state(text, position, quote.deltas)
         self._run = None  # what a block's body takes is kept here too
-        quote.raw.append(text[position : stop - len(self._held)])
+        quote.join()
+        quote.raw.add(text[position : stop - len(self._held)])
         quote.state, self._state = self._state, self._quoted
         quote.over = self._block is None and quote.state == self._text
         if self._block is not None and self._block.problem is not None:
@@ -104,7 +105,7 @@ class ExampleParser(StrayParser):
         space = _SPACE.match(text, position)
         stop = space.end() if space else position
         if stop > position:
-            quote.raw.append(text[position:stop])
+            quote.raw.add(text[position:stop])
             quote.deltas.append(TextDelta(text[position:stop]))
             return stop
         verdict = self._table.decide(text[position : position + MAX_CANDIDATE], False)
@@ -112,13 +113,13 @@ class ExampleParser(StrayParser):
             return self._hold(text, position)
         if not quote.closed and text.startswith(quote.fence, position):
             stop = run_end(text, position)
-            quote.raw.append(text[position:stop])
+            quote.raw.add(text[position:stop])
             quote.closed = True
             return stop
         if not isinstance(verdict, Found):
             return self._resolve(quote, False, position, out)
         if verdict.marker.kind == "noise":
-            quote.drops.append(len(quote.raw))
+            quote.drops.append(quote.raw.length)
             return position + verdict.length
         if verdict.marker.kind == "calls" and (verdict.fence or not quote.closed):
             quote.closed, quote.fence = False, verdict.fence or quote.fence
@@ -134,7 +135,7 @@ class ExampleParser(StrayParser):
                 self._doubt(quote)
             self._show(quote, out)
         elif self._runs_quoted(quote):
-            self._quote, self._state = None, self._text
+            self._quote, self._state = None, self._text_state
             out += quote.deltas
         else:
             self._show(quote, out)
@@ -158,9 +159,10 @@ class ExampleParser(StrayParser):
     def _show(self, quote: Quote, out: list[Delta]) -> None:
         """It is an example, which is text."""
         self._take_back_to(quote.before)
-        self._quote, self._state = None, self._text
-        for start, stop in pairwise([0, *quote.drops, len(quote.raw)]):
-            text = "".join(quote.raw[start:stop])
+        self._quote, self._state = None, self._text_state
+        whole = quote.text
+        for start, stop in pairwise([0, *quote.drops, len(whole)]):
+            text = whole[start:stop]
             self.shown_chars += len(text)
             # A fence in a call begins no code block of the text.
             read_as = text if quote.kind in ("fence", "code") else text.replace("`", "'")
@@ -174,16 +176,16 @@ class ExampleParser(StrayParser):
                 self._close_block(quote.deltas, normal)
             elif self._held:
                 self._close_candidate(quote.deltas, normal)
-            quote.raw.append(self._held)
+            quote.raw.add(self._held)
         elif self._held:
-            quote.raw.append(self._held)
+            quote.raw.add(self._held)
             ticks = not quote.closed and self._held.startswith(quote.fence)
             quote.closed = quote.closed or ticks
             if not ticks:
                 quote.deltas.append(self._text_kind(self._held))
         self._held = ""
         if normal and quote.runs_at_end and self._runs_quoted(quote):
-            self._quote, self._state = None, self._text
+            self._quote, self._state = None, self._text_state
             out += quote.deltas
             return
         cut = not normal and quote.kind == "sentence"

@@ -15,7 +15,8 @@ from toolspeak.dialects.grammar.avoid import texts
 from toolspeak.dialects.grammar.ir import Node, choice, optional
 from toolspeak.dialects.grammar.json_frames import named_call
 from toolspeak.dialects.grammar.turn import Frame
-from toolspeak.dialects.harmony_parser import EXAMPLE, HarmonyParser
+from toolspeak.dialects.harmony_header import EXAMPLE
+from toolspeak.dialects.harmony_parser import HarmonyParser
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.named_calls import NamedCalls, NamedShape, plain_name
 from toolspeak.dialects.render import ERROR, dump_json, result_value

@@ -12,6 +12,9 @@ from toolspeak.dialects.scan import MAX_CANDIDATE
 RECIPIENT = "to=functions."
 BEGINNING = re.compile(beginning_of([RECIPIENT]))
 _BEHIND = ("json", "code", "commentary", "analysis")
+WORDS = ("assistant", "analysis", "commentary", "final")
+"""What may stand before a header's first token: the rest of one that the prompt began, or filler."""
+
 FILLER = re.compile(r"\s*(?:assistant)?\s*(?:commentary|analysis|final)?\s*")
 
 
@@ -39,3 +42,12 @@ def decide(stripped: re.Pattern[str] | None, text: str, at: int) -> int | Litera
         return found.end()
     rest = text[at : at + MAX_CANDIDATE]
     return "undecided" if len(rest) < MAX_CANDIDATE and _COMING.fullmatch(rest) else "text"
+
+
+def is_filler(text: str, *, whole: bool) -> bool:
+    """Whether a header may begin so: words of the format, and a recipient. `whole`: nothing more belongs to it."""
+    words = text.split()
+    last = "" if whole or not words or text[-1].isspace() else words.pop()
+    if not all(word in WORDS or word.startswith("to=") for word in words):
+        return False
+    return last.startswith("to=") or any(word.startswith(last) for word in ("to=", *WORDS))

@@ -4,65 +4,52 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from functools import lru_cache, partial
 
 from toolspeak.data.deltas import CallIgnored, CallMalformed, Delta, ForgedResults, ReasoningDelta, TextDelta
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects.base import BatchRule, Section
 from toolspeak.dialects.body import CUT
-from toolspeak.dialects.candidates import NAME
-from toolspeak.dialects.harmony_bare import BEGINNING, FILLER, FILLER_COMING, RECIPIENT, decide, stripped
+from toolspeak.dialects.damaged import one_apart
+from toolspeak.dialects.harmony_bare import (
+    BEGINNING,
+    FILLER,
+    FILLER_COMING,
+    RECIPIENT,
+    WORDS,
+    decide,
+    is_filler,
+    stripped,
+)
+from toolspeak.dialects.harmony_header import (
+    ADDRESSEE,
+    CHANNEL,
+    ENDS,
+    EXAMPLE,
+    ROLE,
+    STARTS,
+    TOKENS,
+    last,
+    shape,
+    stripped_shape,
+)
 from toolspeak.dialects.markers import in_code
-from toolspeak.dialects.named_calls import Header, NamedCalls, NamedShape
+from toolspeak.dialects.named_calls import NamedCalls
 from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer, Caps, Problem
 from toolspeak.dialects.steps import begins
 from toolspeak.dialects.turn_parser import TurnParser
 
-EXAMPLE = "<|start|>assistant<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>"
 NAMELESS = f"a message ends with <|call|>, but its header names no tool, so it did not run; write it so:\n{EXAMPLE}"
 
-_ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|endoftext|>")
-_STARTS = ("<|start|>", "<|channel|>")
-TOKENS = (*_ENDS, *_STARTS, "<|message|>", "<|constrain|>")
 _TOKEN = re.compile("|".join(map(re.escape, TOKENS)))
-_OUTER = re.compile("|".join(map(re.escape, (*_ENDS, *_STARTS))))
+_OUTER = re.compile("|".join(map(re.escape, (*ENDS, *STARTS))))
 # As most are, in one step: a role, a channel, maybe a type of the content, and within each of them a recipient.
 _WHOLE_HEADER = re.compile(
     r"(?:<\|start\|>[^<]{0,100}+)?+<\|channel\|>[^<]{0,100}+(?:<\|constrain\|>[^<]{0,9}+)?+<\|message\|>"
 )
+_ALL = BatchRule("all_calls")
 _NEXT_MESSAGE = "<|end|><|start|>"
 _LONGEST = max(map(len, TOKENS))
 _SPACE = re.compile(r"\s*")
-_WORDS = ("assistant", "analysis", "commentary", "final")
-"""What may stand before a header's first token: the rest of one that the prompt began, or filler."""
-
-_RECIPIENT = re.compile(r"to=(?:(?<=\bto=)|(?<=assistantto=))([^\s<]+)")  # letters in front: found five times as fast
-_CHANNEL = re.compile(r"<\|channel\|>\s*([^\s<]*)")
-_ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
-_NAME = re.compile(NAME)
-
-
-def _read_header(head: str, spaced: Sequence[str] = ()) -> Header | None:
-    """`spaced` are the tools' names that have spaces, where a recipient otherwise ends."""
-    for name in spaced:
-        if f"to=functions.{name}" in head:
-            return Header(name)
-    name = _last(_RECIPIENT, head).removeprefix("functions.")
-    return Header(name) if _NAME.fullmatch(name) else None
-
-
-@lru_cache(64)
-def _shape(names: tuple[str, ...]) -> NamedShape:
-    spaced = [name for name in names if " " in name]
-    return NamedShape(partial(_read_header, spaced=spaced), EXAMPLE, separator="<|message|>", others=_ENDS)
-
-
-@lru_cache(64)
-def _stripped_shape(names: tuple[str, ...]) -> NamedShape:
-    spaced = [name for name in names if " " in name]
-    return NamedShape(partial(_read_header, spaced=spaced), EXAMPLE, others=(*_ENDS, *_STARTS), unended=True)
-
-
 _CANDIDATE = re.compile(f"<|`|{BEGINNING.pattern}")
 """Finds what a chunk of content may hold but content, or what tells where inline code is."""
 
@@ -70,21 +57,23 @@ _CANDIDATE = re.compile(f"<|`|{BEGINNING.pattern}")
 class HarmonyParser(TurnParser):
     """Implements `Parser`. A message to a recipient is a call, on whatever channel and wherever `to=` stands."""
 
+    # Of the class until they are set.
+    _unmarked: bool = False  # whether the open call has no tokens
+    _head: str = ""  # the header being read, from its first token or filler
+    _body: NamedCalls | None = None
+    _forged: Buffer | None = None
+    _problem: Problem | None = None
+    _offset: int = 0
+    _last: str = ""  # of the content, the last character that is no white space
+    _caps: Caps = Caps()
+
     def __init__(self, tools: Sequence[ToolSpec] = (), starts_in: Section = "text") -> None:
-        super().__init__(BatchRule("all_calls"))
+        super().__init__(_ALL)
         self._tools = {spec.name: spec for spec in tools}
         self._stripped = stripped(tuple(self._tools))
-        self._unmarked = False  # whether the open call has no tokens
-        self._caps = Caps()
         self._state = self._between if starts_in == "text" else self._content
         self._kind: type[TextDelta | ReasoningDelta] = TextDelta if starts_in == "text" else ReasoningDelta
         self._thinking = starts_in == "reasoning"
-        self._head = ""  # the header being read, from its first token or filler
-        self._body: NamedCalls | None = None
-        self._forged: Buffer | None = None
-        self._problem: Problem | None = None
-        self._offset = 0
-        self._last = ""  # of the content, the last character that is no white space
 
     def keep_reasoning(self) -> None:
         super().keep_reasoning()
@@ -123,15 +112,15 @@ class HarmonyParser(TurnParser):
                 return self._hold(text, position)
         found = _TOKEN.search(text, position, position + MAX_CANDIDATE)
         stop = found.start() if found else len(text)
-        if _is_filler(text[position : min(stop, position + MAX_CANDIDATE)], whole=found is not None):
+        if is_filler(text[position : min(stop, position + MAX_CANDIDATE)], whole=found is not None):
             if found is None and len(text) - position < MAX_CANDIDATE:
                 return self._hold(text, position)
-            if found is not None and found[0] not in _ENDS:
+            if found is not None and found[0] not in ENDS:
                 self._head, self._state = text[position:stop], self._header
                 return stop
         elif found is None and _cut_token(text, position) < len(text):
             at = _cut_token(text, position)
-            if _is_filler(text[position:at], whole=True) and len(text) - position < MAX_CANDIDATE:
+            if is_filler(text[position:at], whole=True) and len(text) - position < MAX_CANDIDATE:
                 return self._hold(text, position)
         self._state, self._kind, self._quoting = self._content, TextDelta, False
         return position
@@ -145,7 +134,7 @@ class HarmonyParser(TurnParser):
         found = _TOKEN.search(text, position, position + MAX_CANDIDATE + _LONGEST)
         stop = found.end() if found else _cut_token(text, position)
         room = MAX_CANDIDATE - len(self._head)
-        if (stop if found else len(text)) - position > room or (found and found[0] in _ENDS):
+        if (stop if found else len(text)) - position > room or (found and found[0] in ENDS):
             return self._no_header(text, position, out)
         if found and found[0] == "<|start|>":
             before = self._head + text[position : found.start()]
@@ -163,7 +152,7 @@ class HarmonyParser(TurnParser):
     def _no_header(self, text: str, position: int, out: list[Delta]) -> int:
         """The header is none: what was read of it is text, but for bare words of the format."""
         found = _TOKEN.search(text, position, position + MAX_CANDIDATE + _LONGEST)
-        if found and found[0] in _ENDS and _is_remnant(self._head + text[position : found.start()]):
+        if found and found[0] in ENDS and _is_remnant(self._head + text[position : found.start()]):
             position = found.start()
         elif self._head:
             self._say(self._head, out)
@@ -172,12 +161,13 @@ class HarmonyParser(TurnParser):
 
     def _open(self, head: str, at: int, out: list[Delta]) -> None:
         self._head, self._quoting = "", False
-        role, to, channel = (_last(pattern, head) for pattern in (_ROLE, _RECIPIENT, _CHANNEL))
-        if role and role != "assistant" and (to or "assistant") == "assistant":
+        role, to, channel = (last(pattern, head) for pattern in (ROLE, ADDRESSEE, CHANNEL))
+        ours = not role or one_apart(role, "assistant")
+        if not ours and (to or "assistant") == "assistant":
             self._batch.close(out)  # what follows is built on results that the model made up
             self._forged, self._state = Buffer(self._caps.characters), self._forgery
         elif to and to != "assistant":
-            self._body = NamedCalls(_shape(tuple(self._tools)), self._calls, self._caps, self._tools)
+            self._body = NamedCalls(shape(tuple(self._tools)), self._calls, self._caps, self._tools)
             head = head[head.index("<|start|>assistant") + 18 :] if "<|start|>assistant" in head else head
             self._body.start = self._position + at - len(head)
             self._body.feed(head.replace("<|message|>", "") + "<|message|>", 0, out)
@@ -191,7 +181,7 @@ class HarmonyParser(TurnParser):
             self._markup(head, out)
 
     def _open_bare(self, text: str, at: int, stop: int, out: list[Delta]) -> int:
-        self._body = NamedCalls(_stripped_shape(tuple(self._tools)), self._calls, self._caps, self._tools)
+        self._body = NamedCalls(stripped_shape(tuple(self._tools)), self._calls, self._caps, self._tools)
         self._body.start, self._unmarked, self._quoting = self._position + at, True, False
         self._body.feed(text[at:stop], 0, out)
         self._state = self._call
@@ -228,9 +218,9 @@ class HarmonyParser(TurnParser):
             open_thought = quoting and self._thinking
             quoted = quoting and not (open_thought and text.startswith(_NEXT_MESSAGE, at))
             found = None if quoted else _TOKEN.match(text, at)
-            if found and found[0] in (*_ENDS, *_STARTS):
+            if found and found[0] in (*ENDS, *STARTS):
                 self._say(text[start:at], out)
-                if found[0] in _ENDS:
+                if found[0] in ENDS:
                     self._markup(found[0], out)
                 if found[0] == "<|call|>" and self._last == "}":
                     # A message to nobody, with what may be arguments in it.
@@ -238,7 +228,7 @@ class HarmonyParser(TurnParser):
                     self._add([self._calls], (), out, broken=True)
                     self._calls += 1
                 self._thinking, self._last = False, ""
-                if found[0] in _STARTS:
+                if found[0] in STARTS:
                     self._state = self._header
                     self._head = found[0]
                 else:
@@ -282,7 +272,7 @@ class HarmonyParser(TurnParser):
         found = _OUTER.match(text, position)
         if found:
             self._finish(body, out)
-            return found.end() if found[0] in _ENDS else position
+            return found.end() if found[0] in ENDS else position
         if _cut_token(text, position) == position or "```".startswith(text[position : position + 3]):
             return self._hold(text, position)
         self._fail(
@@ -295,7 +285,7 @@ class HarmonyParser(TurnParser):
         body, at = self._expect_body(), position
         while (at := text.find("<|", at)) >= 0:
             found = _TOKEN.match(text, at)
-            if found and found[0] in _ENDS:
+            if found and found[0] in ENDS:
                 body.raw.add(text[position:at])
                 self._finish(body, out)
                 return found.end()
@@ -315,7 +305,7 @@ class HarmonyParser(TurnParser):
             forged.add(text[position : found.start()])
             out.append(ForgedResults(forged.value()))
             self._forged, self._state, self._kind = None, self._between, TextDelta
-            return found.end() if found[0] in _ENDS else found.start()
+            return found.end() if found[0] in ENDS else found.start()
         stop = _cut_token(text, position)
         forged.add(text[position:stop])
         return self._hold(text, stop)
@@ -370,17 +360,12 @@ class HarmonyParser(TurnParser):
 
     def _close_header(self, normal: bool, out: list[Delta]) -> None:
         head = self._head + self._held
-        if not normal and _RECIPIENT.search(head):
+        if not normal and ADDRESSEE.search(head):
             out.append(CallMalformed(self._calls, head, "truncated", CUT, self._position, None, True))
             self._add([self._calls], (), out, broken=True)
             self._calls += 1
         elif not _is_remnant(head):
             self._say(head, out)
-
-
-def _last(pattern: re.Pattern[str], head: str) -> str:
-    found = pattern.findall(head)
-    return found[-1] if found else ""
 
 
 def begins_turn(text: str) -> bool | None:
@@ -393,7 +378,7 @@ def begins_turn(text: str) -> bool | None:
         return None
     found = _TOKEN.search(text)
     stop = found.start() if found else _cut_token(text, 0)
-    if not _is_filler(text[:stop], whole=stop < len(text)):
+    if not is_filler(text[:stop], whole=stop < len(text)):
         return False
     return True if found else None
 
@@ -404,15 +389,6 @@ def _cut_token(text: str, position: int) -> int:
     return at if at >= 0 and any(token.startswith(text[at:]) for token in TOKENS) else len(text)
 
 
-def _is_filler(text: str, *, whole: bool) -> bool:
-    """Whether a header may begin so: words of the format, and a recipient. `whole`: nothing more belongs to it."""
-    words = text.split()
-    last = "" if whole or not words or text[-1].isspace() else words.pop()
-    if not all(word in _WORDS or word.startswith("to=") for word in words):
-        return False
-    return last.startswith("to=") or any(word.startswith(last) for word in ("to=", *_WORDS))
-
-
 def _is_remnant(head: str) -> bool:
     """Whether a header that came to nothing says nothing: tokens and words of the format alone."""
-    return all(word in (*_WORDS, "json") for word in _TOKEN.sub(" ", head).split())
+    return all(word in (*WORDS, "json") for word in _TOKEN.sub(" ", head).split())

@@ -31,6 +31,9 @@ class JsonCalls(Steps):
     _value: Buffer  # of the value or key being scanned
     _key = ""
     _left_out = 0  # characters that the scanner passed over
+    _scanning: bool = False
+    _in_array: bool = False
+    _fault: Problem | None = None  # what the scanner passed over
 
     def __init__(
         self,
@@ -47,9 +50,6 @@ class JsonCalls(Steps):
         self._tools = tools or {}
         self._several = several and shape.alone
         self._state = self._start
-        self._scanning = False
-        self._in_array = False
-        self._fault: Problem | None = None  # what the scanner passed over
 
     def feed(self, text: str, start: int, out: list[Delta]) -> int:
         position, end = start, len(text)
@@ -108,7 +108,8 @@ class JsonCalls(Steps):
         if not shape.keyed and (head := head_of(shape.name_key, shape.arguments_key).match(text, position)):
             call.keys |= {shape.name_key, shape.arguments_key}
             self._key = call.arguments_key = shape.arguments_key
-            call.name = known_name(head[1], self._tools)
+            name = head[1]
+            call.name = name if name in self._tools else known_name(name, self._tools)
             self._announce(out)
             return self._value_start(text, head.end(), out)
         if text[position] == "{":

@@ -27,7 +27,7 @@ from toolspeak.dialects.scan import Caps, Problem, decode_json
 from toolspeak.errors import UsageError
 
 Ids = Literal["none", "behind", "numbers"]
-_BARE = "the JSON of a call"
+BARE = "the JSON of a call"
 WriteResult = Callable[[Live, ToolResult], str]
 THINK = Marker("reasoning", "<think>", "</think>")
 
@@ -113,7 +113,7 @@ def bare_markers(separator: str = "") -> list[Marker]:
     """A call, or an array of calls, without any marker, recognised by its first two keys; with the arguments first by
     the whole of it, which has to end within `MAX_CANDIDATE` characters."""
     kinds = (*_bare_kinds(_NAME), _turned(False), _turned(True))
-    return [Marker("calls", _BARE, None, kind, tails=(separator,) if separator else ()) for kind in kinds]
+    return [Marker("calls", BARE, None, kind, tails=(separator,) if separator else ()) for kind in kinds]
 
 
 def _bare_kinds(name: re.Pattern[str]) -> list[Signature]:
@@ -129,7 +129,7 @@ def _bare_at_start(names: tuple[str, ...]) -> list[Marker]:
     gap = _SPACE
     alone = Signature(("{", gap, '"name"', gap, ":", gap, '"', name, '"', gap, "}"), 0, "{", ("{", ""))
     null = (_bare(array, name=name, null=True) for array in (False, True))
-    return [Marker("calls", _BARE, None, kind, place="start") for kind in (*_bare_kinds(name), *null, alone)]
+    return [Marker("calls", BARE, None, kind, place="start") for kind in (*_bare_kinds(name), *null, alone)]
 
 
 def frames(*texts: str) -> list[Marker]:

@@ -70,7 +70,7 @@ class MuseParser(BlockParser):
             self._held = text[position:]
             return len(text)
         self._to = found[1] if found else "user"
-        self._state = self._text
+        self._state = self._text_state
         if found and self._to == "self":
             self._markup(text, position, position + found.end(), out)
         return position + found.end() if found else position

@@ -153,9 +153,6 @@ class NamedCalls(Steps):
             self._no_arguments("", 0, out)
             self.done = True
 
-    def is_whole(self) -> bool:
-        return self._state == self._behind
-
     # States: each takes what it can from text[position:], and returns where the next begins; one that needs
     # more characters sets `_wait` and returns where they begin.
 

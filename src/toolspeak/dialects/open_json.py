@@ -11,12 +11,13 @@ from toolspeak.dialects.body import Body
 from toolspeak.dialects.candidates import one_of
 from toolspeak.dialects.declared import DeclaredDialect, Tools
 from toolspeak.dialects.json_call import CallShape
-from toolspeak.dialects.json_dialect import EACH_ALONE, ONE_ARRAY, THINK, bare_markers, frames, json_dialect
+from toolspeak.dialects.json_calls import JsonCalls
+from toolspeak.dialects.json_dialect import BARE, EACH_ALONE, ONE_ARRAY, THINK, bare_markers, frames, json_dialect
 from toolspeak.dialects.live import Live
 from toolspeak.dialects.markers import LLAMA_HEAD, Marker
 from toolspeak.dialects.mistral_args import CALLS, new_body
 from toolspeak.dialects.openings import Signature, Starts
-from toolspeak.dialects.pythonic import PythonOrJson
+from toolspeak.dialects.pythonic import PythonOrJson, call_shape
 from toolspeak.dialects.scan import Caps
 
 _ARRAY = CallShape("arguments", array=True, arguments_required=False)
@@ -159,7 +160,10 @@ def _python_calls(names: tuple[str, ...]) -> list[Marker]:
     return [Marker("calls", _PYTHON_TAG, None, opening, tails=(";",))]
 
 
-def _llama3_body(_marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+def _llama3_body(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
+    if marker.text == BARE and isinstance(marker.opening, Signature):  # it need not choose
+        shape = call_shape("parameters", marker.opening.first == "[")
+        return JsonCalls(shape, first_index, caps, tools)
     return PythonOrJson(first_index, caps, tools, several=False, arguments_key="parameters")
 
 

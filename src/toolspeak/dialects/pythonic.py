@@ -21,10 +21,10 @@ from toolspeak.dialects.grammar.ir import Node, Rules, series
 from toolspeak.dialects.grammar.turn import Frame
 from toolspeak.dialects.json_call import CallShape
 from toolspeak.dialects.json_calls import JsonCalls
-from toolspeak.dialects.json_dialect import bare_markers
+from toolspeak.dialects.json_dialect import BARE, bare_markers
 from toolspeak.dialects.live import Live
 from toolspeak.dialects.markers import LLAMA_HEAD, Marker, MarkerTable
-from toolspeak.dialects.openings import Matches
+from toolspeak.dialects.openings import Matches, Signature
 from toolspeak.dialects.python_calls import KEY, NAME, VALUE_START, PythonCalls
 from toolspeak.dialects.render import ERROR, dump_json, escape_text, marker_prefix, result_text, result_value
 from toolspeak.dialects.scan import MAX_CANDIDATE, Caps
@@ -161,7 +161,11 @@ def _bare_list(names: Sequence[str]) -> Marker:
 
 
 def _new_list(marker: Marker, first_index: int, caps: Caps, tools: Tools) -> Body:
-    return PythonOrJson(first_index, caps, tools, several=marker.end is not None)
+    if marker.end is None:  # a bare one says of what it is
+        if marker.text == BARE and isinstance(marker.opening, Signature):
+            return JsonCalls(call_shape("arguments", marker.opening.first == "["), first_index, caps, tools)
+        return PythonCalls(True, first_index, caps, tools)
+    return PythonOrJson(first_index, caps, tools, several=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +229,7 @@ _LFM2 = marker_prefix(
 
 
 @cache
-def _shape(arguments_key: str, array: bool) -> CallShape:
+def call_shape(arguments_key: str, array: bool) -> CallShape:
     return CallShape(arguments_key, array=array, arguments_required=False, arguments_text=True, alone=True)
 
 
@@ -249,7 +253,7 @@ class PythonOrJson(ChosenBody):
         if inner == len(text) and inner - start < MAX_CANDIDATE:
             return None
         if text.startswith("{", inner):
-            shape = _shape(self._arguments_key, array)
+            shape = call_shape(self._arguments_key, array)
             return JsonCalls(shape, self._first_index, self.caps, self._tools, several=self._several)
         return PythonCalls(True, self._first_index, self.caps, self._tools)
 

@@ -15,8 +15,9 @@ from typing import Any, Literal
 
 from toolspeak.data.deltas import CallMalformed, CallStarted, Delta
 from toolspeak.data.values import quick
+from toolspeak.dialects.held import join_pieces, unlimited
 from toolspeak.dialects.markdown import HTML_END, HTML_END_START, Markdown, is_uncased
-from toolspeak.dialects.scan import MAX_CANDIDATE
+from toolspeak.dialects.scan import MAX_CANDIDATE, Buffer
 
 Kind = Literal["fence", "code", "indented", "sentence", "span", "cited"]
 """`fence`: a code block that begins with calls; `code`: one in which something stands before them. `span`: inline code
@@ -57,13 +58,18 @@ class Quote:
     over: bool = False
     next_message: bool = False
     quoted: bool = False
-    raw: list[str] = field(default_factory=list[str])
+    raw: Buffer = field(default_factory=unlimited)
     drops: list[int] = field(default_factory=list[int])
     deltas: list[Delta] = field(default_factory=list[Delta])
+    joined: int = 0  # of the deltas, those whose pieces are one already
 
     @property
     def text(self) -> str:
-        return "".join(self.raw)
+        return self.raw.value()
+
+    def join(self) -> None:
+        """Makes one piece of those that came since."""
+        self.joined = join_pieces(self.deltas, self.joined)
 
     @property
     def gap(self) -> str:

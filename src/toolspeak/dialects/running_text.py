@@ -15,6 +15,7 @@ from toolspeak.dialects.attempts import (
     unmarked_problem,
 )
 from toolspeak.dialects.candidates import WITHIN
+from toolspeak.dialects.damaged import nearly_called
 from toolspeak.dialects.examples import ExampleParser
 from toolspeak.dialects.markdown import Markdown, run_end
 from toolspeak.dialects.markers import Found, Verdict, without_frames
@@ -34,7 +35,7 @@ class TextParser(ExampleParser):
             self._held
             or self._echo
             or not chunk
-            or self._state != self._text_state
+            or self._state is not self._text_state
             or self._candidate.search(chunk) is not None
         ):
             return None
@@ -58,11 +59,16 @@ class TextParser(ExampleParser):
             if found is None:
                 return self._emit(TextDelta, text, start, len(text), out)
             at = found.start()
-            if self._silent and text[start:at].strip():
+            if at > start and self._silent and text[start:at].strip():
                 candidate = self._speak()
+            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], False)
+            if type(verdict) is Found and at == start and self._begins_with(verdict, text, at):
+                return self._open(verdict, at)
             if self._may_end and self._marks.thought_end_starts.match(text, at):
-                here, seen = self._read_on(here, text, seen, at), at
-                closed = self._stray_end(text, at, here)
+                closed = self._thought_end(text, at)
+                if closed > 0:
+                    here, seen = self._read_on(here, text, seen, at), at
+                    closed = self._stray_end(text, closed, here)
                 if closed >= 0:
                     self._emit(TextDelta, text, start, at, out)
                     if closed == 0:
@@ -74,7 +80,6 @@ class TextParser(ExampleParser):
             if runs and at == start and self._ends_in_run(text[at]):
                 position = run_end(text, at)  # of which the beginning was text
                 continue
-            verdict = self._table.decide(text[at : at + MAX_CANDIDATE], False)
             if verdict in ("undecided", "opened") and at == start and not runs and self._is_unsaid():
                 return self._hold(text, at)  # there is nothing to weigh it against
             if isinstance(verdict, Found) or (not runs and (verdict != "text" or self._may_be_attempt(text, at))):
@@ -94,6 +99,19 @@ class TextParser(ExampleParser):
                     return self._drop_end(text, at, stop, out)
             position = run_end(text, at) if runs else at + 1
             candidate = self._speak() if self._silent else candidate
+
+    def _begins_with(self, found: Found, text: str, at: int) -> bool:
+        """Whether the calls at text[at] are nothing else, as nothing stands before them and they begin once: there is
+        nothing to weigh, and so do most turns begin."""
+        marker = found.marker
+        return (
+            self._markdown is None
+            and not self._unread
+            and marker.kind == "calls"
+            and marker.place == "anywhere"
+            and not (found.fence or self._ending)
+            and not marker.text.startswith(text[at + found.length : at + found.length + len(marker.text)])
+        )
 
     def _is_unsaid(self) -> bool:
         """Whether the turn has said nothing since it began, or since the last block or reasoning."""
@@ -156,7 +174,7 @@ class TextParser(ExampleParser):
         kind = self._suspicion(found, here) if calls else None
         if at > start:
             self._emit(TextDelta, text, start, at, out)
-        if calls and kind in (None, "sentence"):
+        if calls and (kind in (None, "sentence") or self._marks.fenced):  # a fence may be the damaged call's end
             self._report_unmarked(self._position + at, out)
         if kind is not None:
             return self._begin_quote(kind, found, here, text, at)
@@ -214,10 +232,13 @@ class TextParser(ExampleParser):
         if self._raws is not None or self._batch.rule.counts != "all_calls" or not (self._seen or self._unread):
             return
         here, fenced = self._read_up(), self._marks.fenced
+        if not fenced and (here.in_block or here.in_inline_code):
+            return
         said = end_of(self._seen).rstrip()
-        if unmarked(said.removesuffix("```") if fenced else said, format.names, self._marks.call_ends):
-            if (not fenced and (here.in_block or here.in_inline_code)) or here.place == "cited":
-                return
+        said = said.rstrip("`\n") if fenced else said
+        ends = self._marks.call_ends
+        lost = here.place != "cited" and unmarked(said, format.names, ends)
+        if lost or nearly_called(said, format.tools, format.example, ends):
             problem = unmarked_problem(format.example(format.tools))
             self._report(CallMalformed(self._calls, "", problem.code, problem.reason, at, None, True), out)
             self._seen.clear()

@@ -47,12 +47,12 @@ class Steps(Body):
     """
 
     _state: State
+    _wait: bool = False
+    _base: int = 0  # the body's offset of the current chunk's character 0
 
     def __init__(self, first_index: int, caps: Caps) -> None:
         super().__init__(caps)
         self._index: int = first_index
-        self._wait = False
-        self._base = 0  # the body's offset of the current chunk's character 0
         self._said: list[str] = []  # of the open call's arguments, not yet told
 
     def feed(self, text: str, start: int, out: list[Delta]) -> int:

@@ -34,19 +34,22 @@ class StrayParser(ThinkingParser):
         self._echo = echo if found == "more" else None
         return stop
 
-    def _stray_end(self, text: str, at: int, here: Markdown) -> int:
-        """Where the end marker of reasoning ends that did not begin in the turn: the prompt has opened it, or it stands
-        twice, if one begins at text[at], which stands `here`. -1 if there is none, 0 if more characters are needed."""
-        if here.in_inline_code or here.in_block:
-            return -1
+    def _thought_end(self, text: str, at: int) -> int:
+        """Where the end marker of reasoning ends that begins at text[at], if one may end something: -1 if there is
+        none, 0 if more characters are needed."""
         if not self._silent and self._may_end == "nothing":
             self._may_end = ""
             return -1
         if at + 1 == len(text):
             return 0  # it begins one, as the caller knows
         closed = max(end.match(text, at) for end in self._thought_ends)
-        if closed < 0:
-            return 0 if any(end.viable(text, at) for end in self._thought_ends) else -1
+        return 0 if closed < 0 and any(end.viable(text, at) for end in self._thought_ends) else closed
+
+    def _stray_end(self, text: str, closed: int, here: Markdown) -> int:
+        """Where the end marker of reasoning ends, up to text[closed], if it did not begin in the turn: the prompt has
+        opened it, or it stands twice. It stands `here`. -1 if it is text, 0 if more characters are needed."""
+        if here.in_inline_code or here.in_block:
+            return -1
         if here.place in ("item", "cited", "quoted"):
             return -1
         line = here.line

@@ -51,6 +51,10 @@ class ThinkingParser(TurnParser):
     _raws: list[str | None] | None = None  # of the blocks that ended, in a draft's reader; None for a broken one
     _spoken: int = 0  # of the start markers that reasoning spoke of, those whose end it has not named
     _ending: Literal["", "cut", "normal"] = ""  # nothing follows what is held
+    _echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
+    _text_kind: type[TextDelta | TextAside] = TextDelta
+    _markdown: Markdown | None = None  # made when it is asked
+    _silent: bool = True  # whether there is no text since the block or the reasoning before it
 
     def __init__(self, format: BlockFormat, starts_in: Section = "text") -> None:  # noqa: A002
         super().__init__(format.batch)
@@ -65,13 +69,9 @@ class ThinkingParser(TurnParser):
         if starts_in == "reasoning":
             self._state = self._label if self._thought.label else self._reasoning
             self._depth, self._restated = 1, True
-        self._echo: Echo | None = None  # of the block that ended, if nothing but white space stands behind it yet
-        self._text_kind: type[TextDelta | TextAside] = TextDelta
         # The text or the reasoning so far, behind whatever was neither: what tells where a marker stands.
-        self._markdown: Markdown | None = None  # made when it is asked
         self._seen: list[str] = []  # of it, what `_markdown` has read
         self._unread: list[str] = []  # and what it has not read yet: most of it nobody asks about
-        self._silent = True  # whether there is no text since then
         # What the end of reasoning would end that was not seen to begin: all of the turn, or nothing behind reasoning.
         self._may_end: Literal["turn", "nothing", ""] = "turn" if starts_in == "text" and self._thought_ends else ""
 
@@ -130,8 +130,9 @@ class ThinkingParser(TurnParser):
     def _begin_section(self) -> None:
         """What follows does not go on from the text so far."""
         self._markdown = None
-        self._unread.clear()
-        self._seen.clear()
+        if self._unread or self._seen:
+            self._unread.clear()
+            self._seen.clear()
 
     def _reasoning(self, text: str, position: int, out: list[Delta]) -> int:
         start = seen = looked = position
@@ -167,7 +168,7 @@ class ThinkingParser(TurnParser):
                     self._leave(out)
                     self._markup(text, at, closed, out)
                     self._begin_section()
-                    self._state, self._spoken = self._text, 0
+                    self._state, self._spoken = self._text_state, 0
                     self._said, self._silent = self._has_text, True
                     if self._reasoning_kind is ReasoningDelta:
                         self._may_end = "nothing"
@@ -249,6 +250,8 @@ class ThinkingParser(TurnParser):
             return self._emit(self._reasoning_kind, text, start, stop, out)
         if stop > start:
             self._unread.append(text[start:stop])
+            if len(self._unread) > MOST_UNREAD:
+                self._read_up()
             self._go_on_drafting(self._draft, text[start:stop], out)
         return stop
 

@@ -25,14 +25,15 @@ class TurnParser(ABC):
 
     _state: State
     _text_state: State  # what `_plain` reads in place of
+    # Of the class until they are set, as some are in few turns: it is made for each.
     _reasoning_kind: type[TextDelta | ReasoningDelta] = ReasoningDelta
+    _held: str = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
+    _quoting: bool = False  # whether the text so far ends inside inline code
+    _position: int = 0  # of the turn, at the start of held + chunk
+    _run: Run | None = None
+    _calls: int = 0
 
     def __init__(self, rule: BatchRule) -> None:
-        self._held: str = ""  # a candidate not yet decided; at most MAX_CANDIDATE characters
-        self._quoting: bool = False  # whether the text so far ends inside inline code
-        self._position: int = 0  # of the turn, at the start of held + chunk
-        self._run: Run | None = None
-        self._calls: int = 0
         self._batch: Batch = Batch(rule)
 
     def feed(self, chunk: str) -> list[Delta]:
