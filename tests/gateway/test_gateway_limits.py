@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
 from serving import ENDPOINTS, Gateway, at, events, gateway
 
-from toolspeak.errors import UsageError
+from toolspeak.errors import JournalError, UsageError
 from toolspeak.gateway.app import Gateway as Application
 from toolspeak.gateway.config import Settings, Upstream, checked, read_config
 from toolspeak.gateway.keys import Key, digest, key_of_table
 from toolspeak.gateway.response_settings import ResponseSettings
 from toolspeak.gateway.usage.settings import UsageSettings, default_store
+from toolspeak.gateway.usage.store import open_usage
 from toolspeak.gateway.usage.values import Ask, Load, Standing, decided
 
 ALICE, BOB = "alice" * 5, "bobby" * 5
@@ -380,3 +381,9 @@ def test_a_limit_that_cannot_be(value: object):
     row = {"name": "alice", "sha256": digest(ALICE), "tokens_per_day": value}
     with pytest.raises(UsageError, match=r"key\[0\].tokens_per_day: expected a whole number from 1 on"):
         key_of_table(row, "key[0]", {})
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match=r"the store of usage: the folder .* cannot be made: .*\(usage\.store\)"):
+        asyncio.run(open_usage(str(tmp_path / "file" / "folder" / "u.db")).open())

@@ -134,7 +134,8 @@ class _Sqlite(Database):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise JournalError(
-                f"{self._tables.what}: the folder {self._path.parent} cannot be made: {error.strerror}"
+                f"{self._tables.what}: the folder {self._path.parent} cannot be made: {error.strerror}; name another"
+                f" file ({self._tables.setting})"
             ) from error
         with suppress(OSError):  # SQLite says what is wrong
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
