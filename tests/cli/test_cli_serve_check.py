@@ -192,3 +192,12 @@ def test_a_wrong_configuration_is_an_error_as_without_the_check(tmp_path: Path):
     assert (code, out) == (2, "")
     assert "model[0].dialect" in err
     assert "hermes" in err
+
+
+def test_a_store_that_cannot_be_is_wrong_before_the_gateway_starts(tmp_path: Path):
+    config = tmp_path / "gateway.toml"
+    model = '[[model]]\nname = "m"\nupstream = "http://127.0.0.1:9/v1"\n'
+    for table in ("usage", "responses"):
+        config.write_text(f'{model}[{table}]\nstore = "mysql://x"\n')
+        code, _, err = asyncio.run(checked(config))
+        assert (code, f"{table}.store: mysql:// is none" in err) == (2, True), err

@@ -13,6 +13,7 @@ from toolspeak.agent.drivers.server_prompt import ServerPromptDriver, writes_too
 from toolspeak.dialects import known_dialect
 from toolspeak.errors import ProviderError, suggest
 from toolspeak.gateway.config import Settings
+from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.probe import probe
 from toolspeak.gateway.routing import Route, Router
 from toolspeak.gateway.upstream import Upstream
@@ -49,8 +50,9 @@ class Finding:
 async def check(settings: Settings, environ: Mapping[str, str]) -> Sequence[Finding]:
     """Asks every upstream for its models, and a server that may write prompts for two answers of one token.
 
-    Raises UsageError where an upstream cannot be asked as it is configured.
+    Raises UsageError where an upstream cannot be asked as it is configured, or a store cannot be.
     """
+    check_settings(settings, environ)
     router = Router(settings, environ)
     try:
         with router.probes() as probes:
