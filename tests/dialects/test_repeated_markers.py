@@ -9,7 +9,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn
 from toolspeak.dialects.blocks import BlockParser
 from toolspeak.dialects.openings import Signature
-from toolspeak.testing import check_splits, chunks
+from toolspeak.testing import CheckedParser, check_splits, chunks
 
 READ = ToolSpec("read", "", {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]})
 TOOLS = [READ]
@@ -80,3 +80,16 @@ def test_every_cut_of_a_start_marker_that_stands_three_times():
         dialect = get_dialect(name)
         start = start_of(dialect)
         check_splits(dialect, f"So.\n{start}\n{start} {written(dialect)}", TOOLS)
+
+
+@pytest.mark.parametrize("name", ["hermes", "minimax-m3", "deepseek-v3", "mistral-v3", "gemma4", "jamba", "auto"])
+def test_many_start_markers_are_held_no_longer_than_one(name: str):
+    dialect = get_dialect(name)
+    start = start_of(get_dialect("hermes") if name == "auto" else dialect)
+    for count in range(256 // len(start) - 1, 256 // len(start) + 3):
+        for behind in ("", "`", "x", "\n", start[:3]):
+            for size in (1, 7):
+                parser = CheckedParser(dialect.parser(TOOLS))
+                for piece in chunks(start * count + behind, size):
+                    parser.feed(piece)
+                parser.close("stop")

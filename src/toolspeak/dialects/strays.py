@@ -69,13 +69,12 @@ class StrayParser(ThinkingParser):
             if not text.startswith(marker, stop, at + MAX_CANDIDATE):
                 break
             last, stop = stop, stop + len(marker)
-        held = text[stop : at + MAX_CANDIDATE]
-        if marker.startswith(held) and not self._ending and stop < at + MAX_CANDIDATE:
+        held, full = text[stop : at + MAX_CANDIDATE], len(text) - at >= MAX_CANDIDATE
+        if marker.startswith(held) and not (self._ending or full):
             return "undecided"
         again = self._table.decide(text[last : at + MAX_CANDIDATE], False) if last > at else "text"
         if isinstance(again, Found) and again.marker.kind == "calls":
             return changed(again, length=last - at + again.length, notes=(*again.notes, "marker_twice"))
-        full = len(text) - at >= MAX_CANDIDATE
         return "text" if isinstance(again, Found) or self._ending or full else again
 
     def _lone_end(self, text: str, start: int, at: int, here: Markdown) -> int:
