@@ -210,6 +210,26 @@ def test_limits_hold_in_all_gateways_with_the_same_store(usage_store: str):
     asyncio.run(run())
 
 
+def test_a_limit_that_is_lowered_holds_at_once(usage_store: str):
+    async def run() -> None:
+        def alice(most: int) -> Key:
+            return Key("alice", digest(ALICE), requests_per_minute=most)
+
+        usage = UsageSettings(usage_store)
+        async with (
+            limited(usage_store, Model(), alice(5)) as (upstream, before),
+            gateway(at(upstream), keys=(alice(2),), usage=usage) as after,
+        ):
+            for _ in range(4):
+                assert (await ask(before)).status_code == 200
+            refused = await ask(after)
+            assert (refused.status_code, refused.headers["x-ratelimit-remaining-requests"]) == (429, "0")
+            assert 0 < int(refused.headers["retry-after"]) <= 60
+            assert (await ask(before)).status_code == 200
+
+    asyncio.run(run())
+
+
 def test_count_tokens_and_bodies_that_cannot_be_read_are_requests_too(usage_store: str):
     async def run() -> None:
         async with limited(usage_store, Model(), Key("alice", digest(ALICE), requests_per_minute=2)) as (_, served):
