@@ -93,6 +93,7 @@ class Gateway:
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self.metrics = Metrics()
         self.current = first_generation(settings, environ, self.metrics)
+        self.current.router.show()
         self.admission = Admission(settings.bounds)
         self.accounts = Accounts(settings.usage, self.metrics)
         self.draining = False
@@ -151,6 +152,7 @@ class Gateway:
         if self.current.router is not old.router:
             self.current.router.take_over(old.router)
             old.router.retire()
+            self.current.router.show()
         self.admission.resize(settings.bounds)
         if self._connecting is not None:
             self._connecting.cancel()

@@ -128,8 +128,6 @@ class Pool:
         self._health = [HEALTHY] * len(self.labels)
         self._turns = 0
         self._probing: set[asyncio.Task[None]] = set()
-        for label in self.labels:
-            self._show(label, is_up=True)
 
     async def serve(self, asking: Asking) -> None:
         """Has one of the upstreams answer.
@@ -166,9 +164,11 @@ class Pool:
         return sorted(members, key=lambda member: not self._health[member].is_asked)
 
     def take_over(self, other: Pool) -> None:
-        """Goes on with what another one of the same upstreams knows of them. That one shows nothing of it any more."""
+        """Goes on with what another one of the same upstreams knows of them."""
         self._health = [health.handed_over() for health in other._health]
-        other._metrics = None
+
+    def show(self) -> None:
+        """Has the metrics say which upstreams are up."""
         for label, health in zip(self.labels, self._health, strict=True):
             self._show(label, is_up=health.state == "up")
 

@@ -197,6 +197,11 @@ class Router:
             if kept.dropped and not kept.users:
                 self._close(kept.routes)
 
+    def show(self) -> None:
+        """Has the metrics say which upstreams are up."""
+        for group in self._groups:
+            group.pool.show()
+
     def take_over(self, other: Router) -> None:
         """Upstreams that `other` has put aside stay so where nothing of their model differs."""
         for group in self._groups:
