@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopback_server import STREAM_HEAD, Answer, Server, chunked, dropped, event, serve, stream, whole
+from loopback_server import STREAM_HEAD, Answer, Exchange, Server, chunked, dropped, event, serve, stream, whole
 from serving import ENDPOINTS, at, events, gateway, in_turn, read
 
 from toolspeak.data.messages import ToolCall
@@ -580,6 +580,64 @@ def test_what_fails_before_anything_was_said_is_asked_again_as_it_came():
             response = await served.client.post(CHAT, json={**ASKED[CHAT], "stream": True, **WANTED[CHAT]})
             assert response.content == b"".join(CHAT_STREAM)
             assert server.exchanges[0].body == server.exchanges[1].body
+
+    asyncio.run(run())
+
+
+HEAD = STREAM_HEAD + b"transfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_where_nothing_has_left_another_server_answers(path: str, streams: bool):
+    begun = {
+        CHAT: [ROLE, chunk({"content": LEAKED[:20]})],
+        MESSAGES: [*STREAMS[MESSAGES][:1], named({"type": "ping"})],
+        RESPONSES: [STREAMS[RESPONSES][0]],
+    }
+    good = stream(*STREAMS[path]) if streams else whole("200 OK", json.dumps(ANSWERS[path]).encode())
+
+    async def run() -> None:
+        here = {"provider": PROVIDERS[path], "dialect": "native", "names": ("m",)}
+        lost = (
+            dropped(HEAD, chunked(begun[path]))
+            if streams
+            else dropped(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{")
+        )
+        async with (
+            serve(lost) as first,
+            serve(good) as second,
+            gateway(at(first, **here), at(second, **here)) as served,
+        ):
+            for _ in range(2):
+                response = await served.client.post(path, json={**ASKED[path], "stream": streams, **WANTED[path]})
+                if streams:
+                    assert response.content == b"".join(STREAMS[path])
+                else:
+                    assert response.json() == ANSWERS[path]
+            assert first.exchanges
+            assert len(second.exchanges) == 2
+
+    asyncio.run(run())
+
+
+def test_sound_leaves_as_it_comes():
+    async def run() -> None:
+        heard = asyncio.Event()
+
+        async def answer(exchange: Exchange) -> None:
+            await exchange.send(HEAD, chunked([ROLE, chunk({"audio": {"data": "AA"}})]))
+            await heard.wait()
+            await exchange.send(chunked([chunk({}, "stop"), DONE]), b"0\r\n\r\n")
+
+        async with serve(answer) as server, gateway(at(server, dialect="native")) as served:
+            async with served.client.stream("POST", CHAT, json={**ASKED[CHAT], "stream": True}) as response:
+                got = b""
+                async for piece in response.aiter_raw():
+                    got += piece
+                    if b'"AA"' in got:
+                        heard.set()
+            assert got == b"".join([ROLE, chunk({"audio": {"data": "AA"}}), chunk({}, "stop"), DONE])
 
     asyncio.run(run())
 

@@ -293,7 +293,7 @@ class Gateway:
             async with self._routed(request, account) as routes:
                 asked = WireRequest(ModelRequest(()), request.model, passed.stream, True)
                 answering = self._answering(request, asked, routes)
-                account.used = partial(answering.relayed_usage, 0 if kind.startswith(FORM) else request.size)
+                account.used = partial(answering.relayed_usage, 0 if FORM in KINDS[request.path] else request.size)
                 await self._answered(request, answering, pass_on(answering, passed, request.path, kind))
 
     async def _apart(self, request: Request, read: Callable[[], T]) -> T:

@@ -33,7 +33,7 @@ from toolspeak.gateway.routing import Route
 from toolspeak.gateway.sse import event, json_bytes, noted, with_notes
 from toolspeak.gateway.unknown_fields import UnknownFields, same_finish, sound_calls, with_unknown_fields
 from toolspeak.providers.api import ApiProvider
-from toolspeak.providers.relayed import Relayed
+from toolspeak.providers.relayed import Relayed, opens
 from toolspeak.wire.base import Encoder, ModelRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
@@ -84,7 +84,7 @@ class NativeRelay:
         self._asked = answer.answering.asked
         self._report = answer.answering.report
         self._fields = fields
-        self._heard = self._ending = False
+        self._heard = self._begun = self._ending = False
         self._waiting: deque[_Waiting] = deque()
         self._owed: list[Delta] = []
         """What has left the gate, of events that still wait."""
@@ -133,7 +133,7 @@ class NativeRelay:
         is_text = len(atoms) == 1 and atoms[0][0] in _SPOKEN and b"_call" not in part.raw
         if self._is_chat and not is_text and not self._calls(data or {}, _size(part.deltas)):
             self._go_on_anew()
-        elif not atoms:
+        elif not atoms and (self._begun or (data is not None and not opens(data))):
             await self._flush()
 
     # --- what leaves -------------------------------------------------------------------------------------------
@@ -144,6 +144,7 @@ class NativeRelay:
 
     async def put(self, deltas: Sequence[Delta]) -> None:
         """Takes what the gate lets through of a stream, and has leave what may."""
+        self._begun = True
         deltas = await self._not_passing(deltas)
         if not deltas:
             return

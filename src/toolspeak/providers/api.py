@@ -16,7 +16,7 @@ from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
 from toolspeak.providers.http import ConnectionOptions, HttpApi
-from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_json, as_object
+from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_json, as_object, opens
 from toolspeak.providers.reply import Reply, drained
 from toolspeak.providers.retry import Attempts
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
@@ -312,7 +312,7 @@ class ApiProvider:
                                 break
                         if kept is not None:
                             kept += parts
-                            if any(part.deltas for part in parts) or len(kept) >= _UNSAID:
+                            if any(map(_speaks, parts)) or len(kept) >= _UNSAID:
                                 parts, kept = kept, None
                         if kept is None and parts:
                             yield parts
@@ -350,6 +350,11 @@ class ApiProvider:
             f"{self._endpoint.hint}",
             code="ill_formed",
         )
+
+
+def _speaks(part: Relayed) -> bool:
+    """Whether a part says something of the answer, known or not."""
+    return bool(part.deltas) or (part.data is not None and not opens(part.data))
 
 
 def _unread_call(written: str) -> list[Delta]:

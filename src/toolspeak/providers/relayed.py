@@ -15,6 +15,8 @@ from toolspeak.data.values import quick
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.reading import without_lone_surrogates
 
+_OPENS = ("message_start", "ping", "response.created", "response.in_progress", "response.queued")
+
 
 @quick()
 class Relayed:
@@ -44,6 +46,16 @@ class Relaying(Protocol):
 
 RELAYING: ContextVar[Relaying | None] = ContextVar("toolspeak_relaying", default=None)
 """How the turns that are asked from here on are asked, where their client speaks the provider's API."""
+
+
+def opens(data: Mapping[str, JSON]) -> bool:
+    """Whether an event says nothing of the answer yet: until something has left, the request may be sent again."""
+    choices = data.get("choices")
+    if not isinstance(choices, list):
+        return data.get("type") in _OPENS
+    rows = [cast("dict[str, JSON]", row) for row in cast("list[JSON]", choices) if isinstance(row, dict)]
+    said = [cast("dict[str, JSON]", row["delta"]) for row in rows if isinstance(row.get("delta"), dict)]
+    return not any(value for delta in said for name, value in delta.items() if name != "role")
 
 
 def as_json(body: Mapping[str, JSON]) -> bytes:
