@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -200,12 +201,12 @@ def unit_value(name: str) -> str:
 
 
 def test_the_unit_starts_a_gateway(tmp_path: Path):
-    (tmp_path / "keys").write_text(f"{KEY}\n", "utf-8")
-    words = shlex.split(unit_value("ExecStart").replace("/etc/toolspeak", str(tmp_path)).replace("%d", str(tmp_path)))
+    words = shlex.split(unit_value("ExecStart").replace("/etc/toolspeak", str(tmp_path)))
 
     async def run() -> list[tuple[str, Any]]:
         async with serve(Model("hermes")) as model:
-            (tmp_path / "gateway.toml").write_text(configured(model), "utf-8")
+            key = f'[[key]]\nname = "alice"\nsha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"\n'
+            (tmp_path / "gateway.toml").write_text(configured(model) + key, "utf-8")
             command = [Path(words[0]).name, *words[1:], "--port", "0"]
             async with started(command, {}, tmp_path) as address:
                 return await calls(address, "m", KEY)

@@ -16,6 +16,7 @@ from toolspeak.errors import UsageError
 from toolspeak.gateway.config import Settings, checked, read_config
 from toolspeak.gateway.keys import Key, digest, key_of_table, unnamed
 from toolspeak.gateway.upstream import Upstream
+from toolspeak.gateway.usage.settings import UsageSettings
 
 ALICE, ROOT = "alice" * 5, "root" * 5
 CHAT = "/v1/chat/completions"
@@ -148,7 +149,6 @@ def test_keys_stand_in_the_configuration(tmp_path: Path):
         ("env = 'CI_KEY'\nstreams = 0", r"key\[0\]\.streams: .*from 1 on, found 0; leave it out"),
         ("env = 'CI_KEY'\nrequests_per_minute = true", "a whole number"),
         ("env = 'CI_KEY'\ntokens_per_day = 1.5", "a whole number"),
-        ("env = 'CI_KEY'\nmodels = []", "names of models"),
         ("env = 'CI_KEY'\nmodels = ['coder', 3]", "names of models"),
         ("env = 'CI_KEY'\nexpires = 2027-01-31T12:00:00", "with its zone"),
         ("env = 'CI_KEY'\nexpires = '2027-01-31'", "a day or a time"),
@@ -165,6 +165,26 @@ def test_a_key_that_cannot_be_is_named_and_never_shown(row: str, problem: str, t
     assert str(path) in str(caught.value)
     assert ROOT not in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_a_key_may_be_for_metrics_alone_and_counters_begin_at_0(tmp_path: Path):
+    async def run() -> None:
+        row = {"name": "prometheus", "sha256": digest(ROOT), "models": [], "metrics": True}
+        keys = (Key("alice", digest(ALICE), requests_per_minute=3), key_of_table(row, "key[0]", {}))
+        usage = UsageSettings(str(tmp_path / "usage.db"))
+        async with serve(in_turn()) as upstream, gateway(at(upstream), keys=keys, usage=usage) as served:
+            told = (await served.client.get("/metrics", headers=bearer(ROOT))).text
+            for line in (
+                'toolspeak_key_requests_total{key="alice"} 0.0',
+                'toolspeak_key_refused_total{key="alice",limit="requests_per_minute"} 0.0',
+            ):
+                assert line in told
+            assert "toolspeak_upstream_failures_total{" in told
+            refused = await served.client.post(CHAT, json=body(CHAT, "m"), headers=bearer(ROOT))
+            assert refused.status_code == 404
+            assert upstream.exchanges == []
+
+    asyncio.run(run())
 
 
 def test_what_is_no_table_of_keys(tmp_path: Path):

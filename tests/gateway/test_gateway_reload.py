@@ -168,6 +168,8 @@ def test_a_worker_that_starts_later_has_the_settings_of_the_others(tmp_path: Pat
                 await process.logged("reload_failed", 2)
                 for worker in {line["pid"] for line in told}:
                     os.kill(worker, signal.SIGKILL)
+                killed = {line["pid"] for line in await process.logged("worker_ended", 2)}
+                assert killed == {line["pid"] for line in told}
                 await process.logged("serving", 4)
                 async with process.client() as client:
                     assert (await client.post(CHAT, json=BODY)).text.endswith("data: [DONE]\n\n")

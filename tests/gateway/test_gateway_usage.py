@@ -231,6 +231,8 @@ def test_the_table_of_usage(usage_store: str, tmp_path: Path):
         ["alice", "2", "1", "0", "1,234,567", "24", "0", "1", "0"],
         ["bob", "1", "0", "1", "0", "0", "0", "0", "0"],
     ]
+    wide = CliRunner().invoke(usage_command, ["--store", usage_store, "--by", "key", "--by", "model", "--by", "day"])
+    assert re.split(r"\s+", wide.output.splitlines()[1].strip())[:3] == ["alice", "coder", day_of(time.time())]
     config = tmp_path / "gateway.toml"
     config.write_text(f'[usage]\nstore = "{usage_store}"\n')
     by = ["--by", "model", "--by", "day", "--json", "--config", str(config)]

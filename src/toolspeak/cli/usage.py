@@ -20,6 +20,9 @@ from toolspeak.gateway.usage.settings import default_store, usage_of_table
 from toolspeak.gateway.usage.store import open_usage
 from toolspeak.gateway.usage.values import COLUMNS, COUNTED, Column, Row
 
+_UNFOLDED = 10_000
+"""Characters of a line in a file or a pipe: nothing is folded there."""
+
 
 @click.command
 @click.option(
@@ -58,7 +61,10 @@ def usage(store: str | None, config: str | None, by: tuple[Column, ...], since: 
     for row in rows:
         named = [Text(getattr(row, name)) for name in columns]
         table.add_row(*named, *(f"{getattr(row.counts, name):,}" for name in COUNTED))
-    Console(markup=False, highlight=False).print(table)
+    out = Console(markup=False, highlight=False)
+    if not out.is_terminal:
+        out.width = _UNFOLDED
+    out.print(table)
 
 
 async def _rows(where: str, by: Sequence[Column], since: str) -> Sequence[Row]:

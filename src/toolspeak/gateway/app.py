@@ -93,6 +93,7 @@ class Gateway:
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self.metrics = Metrics()
         self.current = first_generation(settings, environ, self.metrics)
+        self.metrics.show_keys(settings.keys)
         self.current.router.show()
         self.admission = Admission(settings.bounds)
         self.accounts = Accounts(settings.usage, self.metrics)
@@ -153,6 +154,7 @@ class Gateway:
             self.current.router.take_over(old.router)
             old.router.retire()
             self.current.router.show()
+        self.metrics.show_keys(new.settings.keys)
         self.admission.resize(settings.bounds)
         if self._connecting is not None:
             self._connecting.cancel()
@@ -165,7 +167,7 @@ class Gateway:
             try:
                 await tools.open()
             except McpError as error:
-                problem = f"{error} The tools of before stay."
+                problem = f"{str(error).rstrip('.')}. The tools of before stay."
                 log("reload_failed", {"why": "tools", "problem": problem}, level=logging.ERROR)
                 return
         old, self.current = self.current.tools, replace(self.current, tools=tools)
@@ -410,4 +412,5 @@ class Gateway:
             streamed = "true" if request.stream else "false"
             self.metrics.requests.labels(*labels, streamed, str(request.status)).inc()
             self.metrics.seconds.labels(*labels).observe(seconds)
-        log("request", request.log_fields(seconds))
+        level = logging.WARNING if request.status >= 500 else logging.INFO
+        log("request", request.log_fields(seconds), level=level)

@@ -285,7 +285,7 @@ class Pool:
 
     def _show(self, label: str, *, is_up: bool) -> None:
         if self._metrics is not None:
-            self._metrics.upstream_up.labels(self._model, label).set(is_up)
+            self._metrics.show_upstream(self._model, label, is_up=is_up)
 
 
 def _code(error: ToolspeakError) -> str:

@@ -29,8 +29,9 @@ _ELSEWHERE = frozenset[ProviderErrorCode](
 )
 """Failures that another upstream may not have. The others are the request's own."""
 
-_NO_FAULT = frozenset[ProviderErrorCode]({"not_found", "forgotten"})
-"""Of these, failures that say nothing of an upstream's health: it has not this model, or this response."""
+FAULTS = _ELSEWHERE - {"not_found", "forgotten"}
+"""Those of them that count against the upstream. The others say nothing of its health: it has not this model, or this
+response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def goes_elsewhere(error: ToolspeakError) -> bool:
 
 def is_fault(error: ToolspeakError) -> bool:
     """Whether a failure counts against the upstream."""
-    return isinstance(error, ProviderError) and goes_elsewhere(error) and error.code not in _NO_FAULT
+    return isinstance(error, ProviderError) and error.code in FAULTS
 
 
 def answered_by(error: ToolspeakError) -> bool:

@@ -20,6 +20,9 @@ VARIABLE = "TOOLSPEAK_API_KEYS"
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _COMMENT = re.compile(r"(^|\s)#.*")  # a key may hold the sign
+LIMITS = ("requests_per_minute", "streams", "tokens_per_day")
+"""What a key may be limited by: fields of `Key`."""
+
 SHORTEST = 16
 """Characters that a key has at least: a digest of less is found by trying."""
 
@@ -47,7 +50,12 @@ class Key:
 
     @property
     def limited(self) -> bool:
-        return (self.requests_per_minute, self.streams, self.tokens_per_day) != (None, None, None)
+        return bool(self.limits)
+
+    @property
+    def limits(self) -> Sequence[str]:
+        """The names of the limits that it has."""
+        return [name for name in LIMITS if getattr(self, name) is not None]
 
     def allows(self, model: str) -> bool:
         """Whether the key may use a model of this name."""
@@ -113,7 +121,6 @@ def _read_digest(text: str, place: str) -> str:
 # --- tables of the configuration ---------------------------------------------------------------------------------
 
 _FIELDS = {each.name for each in fields(Key)} - {"digest"} | {"sha256", "env"}
-_COUNTS = ("requests_per_minute", "streams", "tokens_per_day")
 
 
 def key_of_table(row: Any, place: str, environ: Mapping[str, str]) -> Key:
@@ -128,7 +135,7 @@ def key_of_table(row: Any, place: str, environ: Mapping[str, str]) -> Key:
     told["digest"] = _digest_of_table(table, place, environ)
     if "models" in table:
         told["models"] = _models(table["models"], f"{place}.models")
-    for name in _COUNTS:
+    for name in LIMITS:
         if name in table:
             told[name] = _count(table[name], f"{place}.{name}")
     if "expires" in table:
@@ -168,7 +175,7 @@ def _digest_of_table(table: Mapping[str, Any], place: str, environ: Mapping[str,
 
 def _models(value: Any, place: str) -> tuple[str, ...]:
     listed = cast("list[Any]", value if isinstance(value, list) else [value])
-    if not listed or not all(isinstance(each, str) and each for each in listed):
+    if not all(isinstance(each, str) and each for each in listed):
         raise UsageError(f"{place}: expected names of models, or globs")
     return tuple(listed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.multiprocess import (
@@ -10,6 +11,8 @@ from prometheus_client.multiprocess import (
     mark_process_dead,  # pyright: ignore[reportUnknownVariableType] - it has no types
 )
 
+from toolspeak.gateway.health import FAULTS
+from toolspeak.gateway.keys import Key
 from toolspeak.gateway.turn import Report
 from toolspeak.gateway.usage.values import Counts
 
@@ -126,6 +129,21 @@ class Metrics:
         for kind, count in (("input", usage.input), ("output", usage.output)):
             if count:
                 self.tokens.labels(model, kind).inc(count)
+
+    def show_keys(self, keys: Iterable[Key]) -> None:
+        """Has the counters of these keys begin at 0: an increase from nothing to the first would be none."""
+        for key in keys:
+            self.key_requests.labels(key.name)
+            self.key_errors.labels(key.name)
+            for limit in key.limits:
+                self.key_refused.labels(key.name, limit)
+
+    def show_upstream(self, model: str, upstream: str, *, is_up: bool) -> None:
+        """Whether an upstream of a model is up; its counters begin at 0."""
+        self.upstream_up.labels(model, upstream).set(is_up)
+        self.upstream_requests.labels(model, upstream)
+        for code in FAULTS:
+            self.upstream_failures.labels(model, upstream, code)
 
     def count_key(self, key: str, counts: Counts) -> None:
         """What a request of a key used."""

@@ -78,7 +78,7 @@ class Reloader:
             loaded, fixed = await asyncio.to_thread(self.read)
             gateway.reload(loaded.settings)
         except ToolspeakError as error:
-            problem = f"{error} The settings of before stay."
+            problem = f"{str(error).rstrip('.')}. The settings of before stay."
             log("reload_failed", {"why": why, "problem": problem}, level=logging.ERROR)
             return
         self.loaded = loaded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -178,6 +179,8 @@ class _Workers(Multiprocess):
         for pid in before - {process.pid for process in self.processes}:
             if pid is not None:
                 worker_gone(pid)
+                told = "what was under way in it has broken off; another worker is started"
+                log("worker_ended", {"pid": pid, "problem": told}, level=logging.ERROR)
 
     def handle_hup(self) -> None:
         self._reload()
@@ -209,6 +212,7 @@ def serve(sources: Sources, ready: Callable[[str], None] = lambda _address: None
     folder = tempfile.mkdtemp(prefix="toolspeak-metrics-")
     os.environ[MULTIPROCESS] = folder
     try:
+        log_to_stderr()
         workers = _Workers(config, [sock], loaded)
         with on_hangup(lambda: workers.signal_queue.append(signal.SIGHUP)):
             workers.run()
