@@ -383,6 +383,16 @@ def test_calls_in_another_form_come_in_the_apis(first: dict[str, Any]):
     assert response.text.endswith("[DONE]\n\n")
 
 
+@pytest.mark.parametrize("said", [{"content": "Hm."}, call(0, "{}", given="a", name="weather")])
+def test_a_role_that_is_null_is_said_by_no_event(said: dict[str, Any]):
+    """llama-cpp-python says it beside calls; OpenAI's client for Node takes the last role that it reads."""
+    sent = [ROLE, chunk({"role": None, **said}), chunk({}, "stop"), COUNTED, DONE]
+    response, _ = asked(in_turn(sent), stream=True, **WANTED[CHAT])
+    _, _, found = told(response.text)
+    deltas = [each["choices"][0]["delta"] for each in found if each["choices"]]
+    assert [delta["role"] for delta in deltas if "role" in delta] == ["assistant"]
+
+
 LEAKED = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
 
 

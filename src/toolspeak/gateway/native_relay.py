@@ -130,7 +130,7 @@ class NativeRelay:
         self._ending = self._ending or (b"[DONE]" in part.raw if data is None else _ends(data))
         atoms = deque([atom for atom in map(_atom, part.deltas) if atom is not None])
         self._waiting.append(_Waiting(part, atoms, self._ending))
-        is_text = len(atoms) == 1 and atoms[0][0] in _SPOKEN and b"_call" not in part.raw
+        is_text = len(atoms) == 1 and atoms[0][0] in _SPOKEN and b"_call" not in part.raw and b'"role"' not in part.raw
         if self._is_chat and not is_text and not self._calls(data or {}, _size(part.deltas)):
             self._go_on_anew()
         elif not atoms and (self._begun or (data is not None and not opens(data))):

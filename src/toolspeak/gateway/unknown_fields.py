@@ -115,14 +115,16 @@ def same_finish(data: Fields, body: Fields, wire: WireFormat) -> bool:
 
 def sound_calls() -> Callable[[Fields, int], bool]:
     """What tells whether the calls of each chunk, or of an answer in one piece, are as the API has them: numbered on,
-    each with an id and a name of its own, both said once, and with `size` characters of arguments."""
+    each with an id and a name of its own, both said once, and with `size` characters of arguments. The role is
+    `assistant` wherever it is said: llama-cpp-python says null beside calls, and OpenAI's client for Node believes it.
+    """
     ids: dict[int, str] = {}
 
     def sound(data: Fields, size: int) -> bool:
         choice = _first(data)
         whole = "message" in choice
         said = _object(choice.get("message" if whole else "delta"))
-        if said.get("function_call"):
+        if said.get("function_call") or said.get("role", "assistant") != "assistant":
             return False
         calls: JSON = said.get("tool_calls") or []
         written = 0
