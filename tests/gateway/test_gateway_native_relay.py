@@ -383,10 +383,13 @@ def test_calls_in_another_form_come_in_the_apis(first: dict[str, Any]):
     assert response.text.endswith("[DONE]\n\n")
 
 
-@pytest.mark.parametrize("said", [{"content": "Hm."}, call(0, "{}", given="a", name="weather")])
-def test_a_role_that_is_null_is_said_by_no_event(said: dict[str, Any]):
-    """llama-cpp-python says it beside calls; OpenAI's client for Node takes the last role that it reads."""
-    sent = [ROLE, chunk({"role": None, **said}), chunk({}, "stop"), COUNTED, DONE]
+@pytest.mark.parametrize("first", [[ROLE], []], ids=["role", "no role"])
+@pytest.mark.parametrize("said", [{"content": "Hm."}, call(0, "{}", given="a", name="weather")], ids=["text", "call"])
+@pytest.mark.parametrize("role", [{"role": None}, {}], ids=["null", "none"])
+def test_the_role_is_said_once_and_never_null(first: list[bytes], said: dict[str, Any], role: dict[str, Any]):
+    """llama-cpp-python says null beside calls. OpenAI's client for Node takes the last role that it reads, and wants
+    one."""
+    sent = [*first, chunk({**role, **said}), chunk({}, "stop"), COUNTED, DONE]
     response, _ = asked(in_turn(sent), stream=True, **WANTED[CHAT])
     _, _, found = told(response.text)
     deltas = [each["choices"][0]["delta"] for each in found if each["choices"]]
@@ -505,8 +508,8 @@ def test_a_text_and_a_call_in_a_message_that_says_it_stopped():
 
 @pytest.mark.parametrize("sent", [[chunk({"content": "Hm."})], [chunk({"content": "Hm."}, "")], CALLS])
 def test_an_answer_that_does_not_say_how_it_ended_says_so_before_it_is_done(sent: list[bytes]):
-    response, _ = asked(in_turn([*sent, DONE]), stream=True)
-    assert response.content.startswith(b"".join(sent))
+    response, _ = asked(in_turn([ROLE, *sent, DONE]), stream=True)
+    assert response.content.startswith(b"".join([ROLE, *sent]))
     found = events(response.text)
     assert found.count("[DONE]") == 1
     assert found[-1] == "[DONE]"

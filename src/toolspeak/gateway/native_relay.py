@@ -31,7 +31,7 @@ from toolspeak.gateway.http import Fields
 from toolspeak.gateway.relay import RelayedAnswer, known_as
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.sse import event, json_bytes, noted, with_notes
-from toolspeak.gateway.unknown_fields import UnknownFields, same_finish, sound_calls, with_unknown_fields
+from toolspeak.gateway.unknown_fields import UnknownFields, same_finish, says_role, sound_calls, with_unknown_fields
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.relayed import Relayed, opens
 from toolspeak.wire.base import Encoder, ModelRequest
@@ -84,7 +84,7 @@ class NativeRelay:
         self._asked = answer.answering.asked
         self._report = answer.answering.report
         self._fields = fields
-        self._heard = self._begun = self._ending = False
+        self._heard = self._begun = self._ending = self._has_role = False
         self._waiting: deque[_Waiting] = deque()
         self._owed: list[Delta] = []
         """What has left the gate, of events that still wait."""
@@ -131,7 +131,10 @@ class NativeRelay:
         atoms = deque([atom for atom in map(_atom, part.deltas) if atom is not None])
         self._waiting.append(_Waiting(part, atoms, self._ending))
         is_text = len(atoms) == 1 and atoms[0][0] in _SPOKEN and b"_call" not in part.raw and b'"role"' not in part.raw
-        if self._is_chat and not is_text and not self._calls(data or {}, _size(part.deltas)):
+        if self._is_chat and not self._has_role and data is not None and data.get("choices"):
+            self._has_role = says_role(data)
+        has_role = self._has_role or not atoms
+        if self._is_chat and not (has_role and (is_text or self._calls(data or {}, _size(part.deltas)))):
             self._go_on_anew()
         elif not atoms and (self._begun or (data is not None and not opens(data))):
             await self._flush()

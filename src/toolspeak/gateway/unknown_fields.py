@@ -148,6 +148,11 @@ def sound_calls() -> Callable[[Fields, int], bool]:
     return sound
 
 
+def says_role(data: Fields) -> bool:
+    """Whether a chunk says that the assistant speaks. OpenAI's client for Node wants the first one to."""
+    return _object(_first(data).get("delta")).get("role") == "assistant"
+
+
 def _first(data: Fields) -> Fields:
     """The first choice."""
     choices = data.get("choices")
