@@ -196,6 +196,19 @@ def test_a_store_that_was_away_loses_nothing(tmp_path: Path):
     assert counts_of(str(store))["alice"].requests == 2
 
 
+def test_several_workers_that_make_the_store_at_once_make_one(tmp_path: Path):
+    """Again and again, for what happens in one of hundred times. Each store works in a thread of its own."""
+
+    async def run() -> None:
+        for number in range(40):
+            stores = [open_usage(str(tmp_path / str(number) / "usage.db")) for _ in range(8)]
+            await asyncio.gather(*(store.open() for store in stores))
+            for store in stores:
+                await store.aclose()
+
+    asyncio.run(run())
+
+
 def test_old_days_are_removed(usage_store: str):
     async def run() -> None:
         opened = open_usage(usage_store)

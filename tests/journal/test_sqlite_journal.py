@@ -5,6 +5,8 @@ import os
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -132,15 +134,21 @@ def test_a_file_of_a_later_version_is_left_alone(path):
     assert path.read_bytes() == before
 
 
-def test_two_that_make_the_file_at_once_make_one(path):
-    async def main():
-        journals = [SqliteJournal(path) for _ in range(5)]
-        await asyncio.gather(*(write(journal, a_run(f"r{i}")) for i, journal in enumerate(journals)))
-        assert len(await journals[0].runs()) == 5
-        for journal in journals:
+def test_several_that_make_the_file_at_once_make_one(tmp_path):
+    """Each from a thread of its own, as processes do; again and again, for what happens in one of hundred times."""
+
+    def write_one(path: Path, run_id: str) -> None:
+        journal = SqliteJournal(path)
+        try:
+            asyncio.run(write(journal, a_run(run_id)))
+        finally:
             journal.close()
 
-    asyncio.run(main())
+    with ThreadPoolExecutor(8) as threads:
+        for number in range(40):
+            path = tmp_path / str(number) / "toolspeak.db"
+            list(threads.map(partial(write_one, path), [f"r{i}" for i in range(8)]))
+            assert len(use(path, lambda journal: journal.runs())) == 8
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a clock that counts from the machine's start")

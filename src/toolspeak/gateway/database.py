@@ -19,13 +19,16 @@ from typing import Any, TypeAlias, TypeVar
 from toolspeak.errors import JournalError, UsageError
 from toolspeak.journal.leases import Connection
 from toolspeak.journal.sqlite_connection import SqliteConnection, at_once
-from toolspeak.journal.sqlite_faults import told
+from toolspeak.journal.sqlite_faults import is_busy, told
 
 ResultT = TypeVar("ResultT")
 Work: TypeAlias = Callable[[Connection], Coroutine[Any, Any, ResultT]]
 """What is done in one transaction."""
 
 _TRIES = 3
+_WAIT = 0.005
+"""Seconds between two tries of what SQLite refuses at once."""
+
 _IDLE_MILLISECONDS = 5000
 """A process that stops in the middle of an exclusive transaction for so long loses it."""
 
@@ -152,11 +155,12 @@ class _Sqlite(Database):
         tables = self._tables
         # Half of the time: a transaction that was given up must not be done afterwards.
         db.execute(f"PRAGMA busy_timeout = {int(self.seconds * 500)}")
-        (application,) = db.execute("PRAGMA application_id").fetchone()
+        # In this order: another process may make the tables meanwhile, and gives the file its number with them.
         (count,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        (application,) = db.execute("PRAGMA application_id").fetchone()
         if count and application != tables.application:
             raise JournalError(f"{self} is a database of another program: name another file")
-        db.execute("PRAGMA journal_mode = WAL")
+        self._write_ahead(db)
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("PRAGMA secure_delete = FAST")
         db.create_function("lease_now", 0, time.time)
@@ -169,6 +173,18 @@ class _Sqlite(Database):
         db.execute(f"PRAGMA application_id = {tables.application}")
         db.execute(f"PRAGMA user_version = {len(tables.steps)}")
         db.execute("COMMIT")
+
+    def _write_ahead(self, db: sqlite3.Connection) -> None:
+        # SQLite does not wait here while another process makes the same file: two that wait would do so for ever.
+        until = time.monotonic() + self.seconds / 2
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.Error as error:
+                if not is_busy(error) or time.monotonic() >= until:
+                    raise
+            time.sleep(_WAIT)
 
     async def aclose(self) -> None:
         def close() -> None:

@@ -288,8 +288,13 @@ class SqliteJournal(SqliteTables):
         if self._reader is None:
             with self._lock:
                 self._open()
-                self._reader = connected(self._file)
-                clocked(self._reader, self._wall)
+                reader = connected(self._file)
+                try:
+                    clocked(reader, self._wall)
+                except BaseException:  # the file is locked, say, and this is tried again
+                    reader.close()
+                    raise
+                self._reader = reader
                 self._close_later()
         self._check_place()
         self._reader.execute("BEGIN")

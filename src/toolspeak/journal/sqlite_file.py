@@ -346,8 +346,9 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_ours(db: sqlite3.Connection, path: Path, version: int) -> None:
-    (application,) = db.execute("PRAGMA application_id").fetchone()
+    # In this order: another process may make the tables meanwhile, and gives the file its number with them.
     (tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    (application,) = db.execute("PRAGMA application_id").fetchone()
     if tables and application != _APPLICATION:
         raise JournalError(f"the journal {path} is a database of another program: name another file")
     if version > VERSION:
