@@ -11,11 +11,10 @@ from functools import partial
 
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
-from toolspeak.errors import ToolspeakError
-from toolspeak.gateway.answering import Answering
+from toolspeak.gateway.answering import Answering, stream_answer
 from toolspeak.gateway.asked import turn_of
 from toolspeak.gateway.estimate import prompt_size
-from toolspeak.gateway.failures import failure_of, own_failure, with_code
+from toolspeak.gateway.failures import any_failure, with_code
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.http import Headers, send_whole
 from toolspeak.gateway.native_relay import NativeRelay, native_relay
@@ -118,7 +117,6 @@ async def _stream(answering: Answering, response_id: str) -> None:
     stream = EventStream(answering.send, answering.headers)
     encoder = answering.wire.encoder(asked, response_id=response_id, created=int(time.time()))
     feed, write, report = encoder.feed, stream.write, answering.report
-    begun = asyncio.get_running_loop().time()
 
     native: NativeRelay | None = None
 
@@ -159,7 +157,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
         except Exception as error:
             if stream.begun is None or stream.failed:
                 raise
-            failure = failure_of(error) if isinstance(error, ToolspeakError) else own_failure(error, answering.id)
+            failure = any_failure(error, answering.id)
             answering.failure = failure
             await answering.account.settled(failed=True)
             if native is not None:
@@ -169,13 +167,7 @@ async def _stream(answering: Answering, response_id: str) -> None:
                 await write(b"".join([event((name, with_code(data, failure))) for name, data in frames]))
         await stream.end()
 
-    try:
-        await watched(work(), answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
-    finally:
-        stream.close()
-        answering.chunks = stream.chunks
-        if stream.begun is not None:
-            answering.status, answering.first_byte = 200, stream.begun - begun
+    await stream_answer(answering, stream, work())
 
 
 async def _whole(answering: Answering, response_id: str) -> None:

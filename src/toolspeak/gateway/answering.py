@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import Usage
@@ -18,6 +20,7 @@ from toolspeak.gateway.metrics import Metrics
 from toolspeak.gateway.routing import Route, Routes
 from toolspeak.gateway.server_tools import Running, ServerTools
 from toolspeak.gateway.sse import json_bytes
+from toolspeak.gateway.streaming import EventStream, watched
 from toolspeak.gateway.turn import Report, estimated
 from toolspeak.wire.base import WireFormat, WireRequest
 
@@ -104,3 +107,16 @@ class Answering:
         return json_bytes(
             self.wire.encode_response([*self.said, *ended], model=self.asked.model, response_id=self.id, created=0)
         ).decode()
+
+
+async def stream_answer(answering: Answering, stream: EventStream, work: Coroutine[Any, Any, None]) -> None:
+    """Does the work, which writes the stream, and notes what is known of the answer however it ends. Raises what the
+    work raises, ClientGone if nobody is there any more."""
+    settings, begun = answering.settings, asyncio.get_running_loop().time()
+    try:
+        await watched(work, answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
+    finally:
+        stream.close()
+        answering.chunks = stream.chunks
+        if stream.begun is not None:
+            answering.status, answering.first_byte = 200, stream.begun - begun

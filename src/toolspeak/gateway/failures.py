@@ -100,6 +100,11 @@ def own_failure(error: BaseException, request_id: str) -> Failure:
     return Failure(500, f"the gateway failed; its log says more under {request_id}", "gateway_failed")
 
 
+def any_failure(error: Exception, request_id: str) -> Failure:
+    """The failure that ends an answer which has begun: what went wrong, or a bug of ours."""
+    return failure_of(error) if isinstance(error, ToolspeakError) else own_failure(error, request_id)
+
+
 def _for_clients(error: ProviderError) -> str:
     """The error without the upstream's address, and without a page of HTML that a proxy answered with."""
     return _ADDRESS.sub("the upstream", _PAGE.sub("", str(error)))

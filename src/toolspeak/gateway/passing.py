@@ -16,16 +16,16 @@ from pydantic_core import from_json
 
 from toolspeak.data.deltas import TurnEnded
 from toolspeak.data.messages import JSON, Usage
-from toolspeak.errors import FormatError, ProviderError, ToolspeakError
-from toolspeak.gateway.answering import Answering
+from toolspeak.errors import FormatError, ProviderError
+from toolspeak.gateway.answering import Answering, stream_answer
 from toolspeak.gateway.config import Bounds
-from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
+from toolspeak.gateway.failures import Failure, any_failure, with_code
 from toolspeak.gateway.forms import FORM, read_form
 from toolspeak.gateway.http import Fields, check_values, decoded, send_whole
 from toolspeak.gateway.relay import known_as, with_data, with_model
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.sse import event, json_bytes
-from toolspeak.gateway.streaming import EVENTS, EventStream, watched
+from toolspeak.gateway.streaming import EVENTS, EventStream
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.reply import Reply
 from toolspeak.wire.asked import asked_flag, asked_name, asked_object
@@ -132,7 +132,7 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
     passing = _Passing(answering, passed)
     routes = replace(answering.routes, routes=able)
     headers = {"content-type": content_type, "accept": "*/*"}
-    settings, begun = answering.settings, asyncio.get_running_loop().time()
+    begun = asyncio.get_running_loop().time()
     stream = EventStream(answering.send, answering.headers, EVENTS if passed.stream else None)
 
     async def ask(route: Route, _begun: Callable[[], None]) -> None:
@@ -152,7 +152,7 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
         except Exception as error:
             if stream.begun is None or stream.failed:
                 raise
-            failure = failure_of(error) if isinstance(error, ToolspeakError) else own_failure(error, answering.id)
+            failure = any_failure(error, answering.id)
             answering.failure, answering.account.failed = failure, True
             if stream.kind != EVENTS:
                 return  # without an end: the connection is closed, which alone says that bytes are not whole
@@ -161,13 +161,7 @@ async def pass_on(answering: Answering, passed: Passed, path: str, content_type:
         if stream.begun is not None:
             await stream.end()
 
-    try:
-        await watched(work(), answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
-    finally:
-        stream.close()
-        answering.chunks = stream.chunks
-        if stream.begun is not None:
-            answering.status, answering.first_byte = 200, stream.begun - begun
+    await stream_answer(answering, stream, work())
     if stream.begun is None:
         answering.status, answering.first_byte = 200, asyncio.get_running_loop().time() - begun
         await send_whole(answering.send, 200, passing.body, answering.headers, passing.kind)

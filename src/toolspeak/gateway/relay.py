@@ -11,10 +11,10 @@ from typing import cast
 
 from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.messages import JSON
-from toolspeak.errors import FormatError, ToolspeakError
-from toolspeak.gateway.answering import Answering
+from toolspeak.errors import FormatError
+from toolspeak.gateway.answering import Answering, stream_answer
 from toolspeak.gateway.config import Bounds
-from toolspeak.gateway.failures import Failure, failure_of, own_failure, with_code
+from toolspeak.gateway.failures import Failure, any_failure, with_code
 from toolspeak.gateway.http import Fields, send_whole
 from toolspeak.gateway.routing import Route
 from toolspeak.gateway.sse import event, json_bytes
@@ -218,9 +218,7 @@ def _of_route(answering: Answering, route: Route) -> tuple[RelayedAnswer, ApiPro
 
 
 async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
-    settings = answering.settings
     stream = EventStream(answering.send, answering.headers)
-    begun_at = asyncio.get_running_loop().time()
     found = RelayedAnswer(answering, None)
 
     async def ask(route: Route, begun: Callable[[], None]) -> None:
@@ -246,18 +244,12 @@ async def _stream(answering: Answering, fields: Fields, headers: Mapping[str, st
         except Exception as error:
             if stream.begun is None or stream.failed:
                 raise
-            failure = failure_of(error) if isinstance(error, ToolspeakError) else own_failure(error, answering.id)
+            failure = any_failure(error, answering.id)
             answering.failure, answering.account.failed = failure, True
             await stream.write(found.failed(failure))
         await stream.end()
 
-    try:
-        await watched(work(), answering.receive, stream, settings.ping_seconds, settings.stall_seconds)
-    finally:
-        stream.close()
-        answering.chunks = stream.chunks
-        if stream.begun is not None:
-            answering.status, answering.first_byte = 200, stream.begun - begun_at
+    await stream_answer(answering, stream, work())
 
 
 async def _whole(answering: Answering, fields: Fields, headers: Mapping[str, str]) -> None:
