@@ -40,7 +40,13 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 
-# Which folders of its room a folder may import besides itself; the files beside the folders may import all of them.
+# What the formats of `wire` share: files beside their folders.
+WIRE_SHARED = {
+    "asked", "asked_calls", "base", "checks", "fragments", "history", "media", "reading", "reported", "strict_schema",
+}  # fmt: skip
+
+# Which folders and files of its room a folder may import besides itself. A file beside the folders may import all of
+# them, unless it is itself in this table.
 FOLDERS: dict[str, dict[str, set[str]]] = {
     "agent": {
         "drivers": set(),
@@ -48,6 +54,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "cassettes": {"drivers", "state"},
         "storage": {"state"},
     },
+    "wire": dict.fromkeys(("anthropic", "gemini", "ollama", "openai_chat", "openai_responses"), WIRE_SHARED),
 }
 
 # The lowest rooms: the standard library, and besides it only what makes their values.
@@ -103,6 +110,7 @@ def violations(path: str, text: str) -> list[str]:
     folder = rest_of_path[0] if len(rest_of_path) == 2 and room in FOLDERS else ""
     if folder and folder not in FOLDERS[room]:
         found.append(f"{path}: the folder {folder!r} is not in the table of folders")
+    beneath = len(rest_of_path) == 1 and any(rest_of_path[0] in below for below in FOLDERS.get(room, {}).values())
     if room not in ALLOWED:
         return [*found, f"{path}: the room {room!r} is not in the table of rooms"]
     for line, name in imported(tree, path):
@@ -112,6 +120,8 @@ def violations(path: str, text: str) -> list[str]:
             if other != room and other not in ALLOWED[room]:
                 found.append(f"{path}:{line}: {room} must not import {name}")
             inner = rest.partition(".")[2].partition(".")[0]
+            if other == room and beneath and inner in FOLDERS[room]:
+                found.append(f"{path}:{line}: folders of {room} import this file, so it must not import {name}")
             if other == room and folder and inner != folder and inner not in FOLDERS[room].get(folder, set()):
                 found.append(f"{path}:{line}: {room}/{folder} must not import {name}")
         elif room in LIBRARIES and top not in sys.stdlib_module_names and top not in LIBRARIES[room]:
@@ -155,6 +165,12 @@ PLANTED = [
     ("wire/x.py", "from toolspeak.dialects.base import Parser", "wire must not import"),
     ("agent/state/x.py", "from toolspeak.agent.run import Run", "agent/state must not import toolspeak.agent.run"),
     ("agent/drivers/x.py", "import toolspeak.agent.state.fold", "agent/drivers must not import"),
+    (
+        "wire/gemini/x.py",
+        "from toolspeak.wire.ollama import OLLAMA",
+        "wire/gemini must not import toolspeak.wire.ollama",
+    ),
+    ("wire/base.py", "from toolspeak.wire.gemini import GEMINI", "folders of wire import this file"),
     ("agent/x/y.py", "import toolspeak.agent.run", "the folder 'x' is not in the table"),
     ("tools/builtin/x.py", "from ...execute import executor", "tools must not import toolspeak.execute"),
     ("tools/__init__.py", "from ..agent import loop", "tools must not import toolspeak.agent"),

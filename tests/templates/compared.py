@@ -16,7 +16,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider
-from toolspeak.wire.openai_chat_messages import encode_messages
+from toolspeak.wire.openai_chat.request_writer import encode_messages
 
 Level = Literal["whole", "block", "differs", "unwritten", "error"]
 """`whole`: the prompts are equal, byte for byte. `block`: the template writes our text for the tools as it stands, in

@@ -45,7 +45,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError, ProviderError, UsageError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.gemini import GEMINI
-from toolspeak.wire.gemini_request import UNSIGNED
+from toolspeak.wire.gemini.request_writer import UNSIGNED
 
 OLD, NEW = "gemini-2.5-flash", "gemini-3-pro"
 SIGNED = {"thoughtSignature": "c2lnbmF0dXJl"}

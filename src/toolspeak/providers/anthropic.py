@@ -10,7 +10,7 @@ from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.families import capabilities_of
 from toolspeak.providers.http import ConnectionOptions
 from toolspeak.wire.anthropic import ANTHROPIC
-from toolspeak.wire.anthropic_answers import AnthropicDecoder
+from toolspeak.wire.anthropic.response_reader import AnthropicDecoder
 from toolspeak.wire.base import Decoder
 
 ANTHROPIC_URL = "https://api.anthropic.com"

@@ -23,8 +23,8 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
-from toolspeak.wire.anthropic_answers import ERROR_TYPES, STOP_REASONS
-from toolspeak.wire.anthropic_history import NAME, Block, accepted_id
+from toolspeak.wire.anthropic.request_writer import NAME, Block, accepted_id
+from toolspeak.wire.anthropic.response_reader import ERROR_TYPES, STOP_REASONS
 from toolspeak.wire.base import Frame
 from toolspeak.wire.fragments import read_arguments
 

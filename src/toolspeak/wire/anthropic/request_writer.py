@@ -31,7 +31,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.errors import FormatError
-from toolspeak.wire.anthropic_kept import Block, without_unanswered
+from toolspeak.wire.anthropic.kept import Block, without_unanswered
 from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
 from toolspeak.wire.asked_calls import GivenCalls, optional_text
 from toolspeak.wire.history import call_ids, text_of

@@ -26,7 +26,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
 from toolspeak.wire.base import Frame, ModelRequest, OutputSchema, WireRequest
-from toolspeak.wire.openai_chat_messages import decode_messages, opaque_fields
+from toolspeak.wire.openai_chat.request_writer import decode_messages, opaque_fields
 from toolspeak.wire.reading import shortened, shown
 
 DONE = "[DONE]"

@@ -18,8 +18,8 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
-from toolspeak.wire.anthropic_history import NAME
-from toolspeak.wire.anthropic_kept import KeptBlocks, kept_part
+from toolspeak.wire.anthropic.kept import KeptBlocks, kept_part
+from toolspeak.wire.anthropic.request_writer import NAME
 from toolspeak.wire.fragments import CallFragments
 from toolspeak.wire.reading import as_object, as_text, ill_formed
 from toolspeak.wire.reported import reported_error

@@ -9,7 +9,7 @@ from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, T
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.fragments import CallFragments
-from toolspeak.wire.openai_responses_tools import BEFORE_INPUT, BEHIND_INPUT, joined_name, within_json
+from toolspeak.wire.openai_responses.tools import BEFORE_INPUT, BEHIND_INPUT, joined_name, within_json
 from toolspeak.wire.reading import as_list, as_object, as_text, count
 from toolspeak.wire.reported import reported_error
 

@@ -30,7 +30,7 @@ from toolspeak.errors import FormatError
 from toolspeak.wire.asked import asked_list, asked_name, asked_object, wrong
 from toolspeak.wire.asked_calls import Awaiting, asked_bytes, optional_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
-from toolspeak.wire.gemini_request import GENERATION_FIELDS, NAME, short_name
+from toolspeak.wire.gemini.request_writer import GENERATION_FIELDS, NAME, short_name
 
 ANY_IMAGE = "image/*"
 """The media type of an image of which only the address is known."""

@@ -16,7 +16,7 @@ from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, T
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.fragments import CallFragments
-from toolspeak.wire.openai_chat_messages import NAME, REASONING_FIELDS
+from toolspeak.wire.openai_chat.request_writer import NAME, REASONING_FIELDS
 from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed
 from toolspeak.wire.reported import REMEDIES, reported_error
 

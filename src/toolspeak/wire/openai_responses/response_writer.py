@@ -25,8 +25,8 @@ from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import Frame
 from toolspeak.wire.fragments import read_arguments
-from toolspeak.wire.openai_responses_stream import NAME
-from toolspeak.wire.openai_responses_tools import is_freeform, named, search_query, text_input
+from toolspeak.wire.openai_responses.response_reader import NAME
+from toolspeak.wire.openai_responses.tools import is_freeform, named, search_query, text_input
 
 INCOMPLETE: Mapping[FinishReason, str] = {
     "length": "max_output_tokens",

@@ -1,7 +1,7 @@
 """OpenAI Chat Completions: the format, and requests as a client writes them. Sans-IO.
 
-Source: the OpenAI API reference, "Chat Completions". Answers are read in `openai_chat_decoder.py`, conversations
-written and read in `openai_chat_messages.py`, the server role is in `openai_chat_server.py`.
+Source: the OpenAI API reference, "Chat Completions". Answers are read in `response_reader.py`, conversations
+written and read in `request_writer.py`, the server role is in `response_writer.py`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.wire.base import Constraint, ModelRequest, WireRequest
 from toolspeak.wire.checks import check_request
-from toolspeak.wire.openai_chat_decoder import ChunkDecoder
-from toolspeak.wire.openai_chat_messages import NAME, encode_messages
-from toolspeak.wire.openai_chat_server import ChunkEncoder, decode_request, encode_error, encode_response
+from toolspeak.wire.openai_chat.request_writer import NAME, encode_messages
+from toolspeak.wire.openai_chat.response_reader import ChunkDecoder
+from toolspeak.wire.openai_chat.response_writer import ChunkEncoder, decode_request, encode_error, encode_response
 from toolspeak.wire.reading import as_list, as_object, without_lone_surrogates
 from toolspeak.wire.strict_schema import openai_form
 

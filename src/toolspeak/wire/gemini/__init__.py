@@ -6,7 +6,7 @@ Python SDK (google-genai 3.4). What it does otherwise than others: calls come wh
 finish reason is STOP with calls too; a call the model wrote wrongly is a finish reason, MALFORMED_FUNCTION_CALL;
 tokens spent thinking are not in `candidatesTokenCount`; any part may carry a `thoughtSignature`.
 
-Requests are written in `gemini_request` and read in `gemini_asked`; answers, both ways, here.
+Requests are written in `request_writer` and read in `request_reader`; answers, both ways, here.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError
-from toolspeak.wire import gemini_asked, gemini_request
 from toolspeak.wire.base import Decoder, Encoder, Frame, ModelRequest, WireRequest
 from toolspeak.wire.fragments import CallFragments
-from toolspeak.wire.gemini_request import NAME, short_name
+from toolspeak.wire.gemini import request_reader, request_writer
+from toolspeak.wire.gemini.request_writer import NAME, short_name
 from toolspeak.wire.reading import as_list, as_object, as_text, count
 from toolspeak.wire.reported import reported_error
 
@@ -83,7 +83,7 @@ class Gemini:
     def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
         """The body. Model and `stream` stand in the path: `/v1beta/models/{model}:generateContent` or
         `:streamGenerateContent?alt=sse`."""
-        return gemini_request.encode_request(request, model)
+        return request_writer.encode_request(request, model)
 
     def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:
         answer = as_object(body, "the response")
@@ -99,16 +99,16 @@ class Gemini:
     def decode_request(self, body: JSON) -> WireRequest:
         """What the body says; `model` is read if it is there, as in the API's batches, and `stream` is False. Whoever
         knows the request's path asks `decode_request_at`."""
-        return gemini_asked.decode_request(body)
+        return request_reader.decode_request(body)
 
     def decode_request_at(self, path: str, body: JSON) -> WireRequest:
         """The request of a body and the path it was sent to, which names the model and says whether to stream.
 
         Raises FormatError naming the field.
         """
-        model, stream = gemini_asked.read_path(path)
+        model, stream = request_reader.read_path(path)
         fields = {**cast("dict[str, JSON]", body), "model": model} if isinstance(body, dict) else body
-        return replace(gemini_asked.decode_request(fields), stream=stream)
+        return replace(request_reader.decode_request(fields), stream=stream)
 
     def encode_response(
         self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None

@@ -5,7 +5,7 @@ server's `api/types.go`. What it does otherwise than others: calls come whole, t
 recent servers give them ids; the end says `stop` with calls too; an error is a line with `error`; a prompt longer than
 the context (`num_ctx`) is cut at its beginning without a word, unless the request says `truncate: false`.
 
-Requests are written and read in `ollama_request`; answers, both ways, here.
+Requests are written and read in `request_writer`; answers, both ways, here.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, Reasoning
 from toolspeak.data.messages import JSON, FinishReason, Usage
 from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError
-from toolspeak.wire import ollama_request
 from toolspeak.wire.base import Decoder, Encoder, Frame, ModelRequest, WireRequest
 from toolspeak.wire.fragments import CallFragments
-from toolspeak.wire.ollama_request import NAME
+from toolspeak.wire.ollama import request_writer
+from toolspeak.wire.ollama.request_writer import NAME
 from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed
 from toolspeak.wire.reported import reported_error
 
@@ -41,7 +41,7 @@ class Ollama:
     name: str = NAME
 
     def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
-        return ollama_request.encode_request(request, model, stream)
+        return request_writer.encode_request(request, model, stream)
 
     def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:
         answer = as_object(body, "the response")
@@ -58,7 +58,7 @@ class Ollama:
     def decode_request(self, body: JSON) -> WireRequest:
         """What a client asks; without `stream` it wants a stream. A result without an id belongs to the first call of
         its tool that has none. Raises FormatError naming the field."""
-        return ollama_request.decode_request(body)
+        return request_writer.decode_request(body)
 
     def encode_response(
         self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None

@@ -27,8 +27,8 @@ from toolspeak.wire.asked_calls import GivenCalls, optional_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.fragments import read_arguments
 from toolspeak.wire.media import file_of, image_of
-from toolspeak.wire.openai_responses_stream import NAME
-from toolspeak.wire.openai_responses_tools import INPUT, decode_choice, decode_tools, hosted_result, joined_name
+from toolspeak.wire.openai_responses.response_reader import NAME
+from toolspeak.wire.openai_responses.tools import INPUT, decode_choice, decode_tools, hosted_result, joined_name
 
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 

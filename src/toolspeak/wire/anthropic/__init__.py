@@ -13,9 +13,16 @@ from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError, UsageError
-from toolspeak.wire.anthropic_answers import AnthropicDecoder, read_message
-from toolspeak.wire.anthropic_encoder import AnthropicEncoder, error_body, write_message
-from toolspeak.wire.anthropic_history import NAME, Block, HistoryReader, encode_history, mark_cached, split_system
+from toolspeak.wire.anthropic.request_writer import (
+    NAME,
+    Block,
+    HistoryReader,
+    encode_history,
+    mark_cached,
+    split_system,
+)
+from toolspeak.wire.anthropic.response_reader import AnthropicDecoder, read_message
+from toolspeak.wire.anthropic.response_writer import AnthropicEncoder, error_body, write_message
 from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.checks import check_request

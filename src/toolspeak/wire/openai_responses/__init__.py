@@ -1,8 +1,8 @@
 """OpenAI Responses (`POST /v1/responses`), both roles, and requests as a client encodes them. Sans-IO.
 
 Sources: the OpenAI API reference, "Responses", with the types of the `openai` package 3.54; what compatible servers
-(vLLM, LM Studio, llama.cpp, Ollama) make of it. Answers are read in `openai_responses_stream`; the server role reads
-requests in `openai_responses_asked` and writes answers in `openai_responses_server`.
+(vLLM, LM Studio, llama.cpp, Ollama) make of it. Answers are read in `response_reader`; the server role reads
+requests in `request_reader` and writes answers in `response_writer`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.checks import check_request
 from toolspeak.wire.history import call_ids, text_of
 from toolspeak.wire.media import data_url, image_url
-from toolspeak.wire.openai_responses_asked import decode_request
-from toolspeak.wire.openai_responses_server import ResponseEncoder, encode_error, encode_response
-from toolspeak.wire.openai_responses_stream import NAME, ResponseDecoder, decode_response
-from toolspeak.wire.openai_responses_tools import call_item, encode_choice, encode_tools, is_freeform
+from toolspeak.wire.openai_responses.request_reader import decode_request
+from toolspeak.wire.openai_responses.response_reader import NAME, ResponseDecoder, decode_response
+from toolspeak.wire.openai_responses.response_writer import ResponseEncoder, encode_error, encode_response
+from toolspeak.wire.openai_responses.tools import call_item, encode_choice, encode_tools, is_freeform
 from toolspeak.wire.reading import without_lone_surrogates
 from toolspeak.wire.strict_schema import openai_form
 
