@@ -26,7 +26,7 @@ from toolspeak.providers.ollama import OllamaProvider, host_url
 from toolspeak.providers.openai import OPENAI_URL, OpenAIProvider
 from toolspeak.providers.openai_responses import OpenAIResponsesProvider
 from toolspeak.providers.retry import BASE_SECONDS, CAP_SECONDS, LONGEST_SECONDS, RETRIES
-from toolspeak.wire.anthropic import MAX_TOKENS
+from toolspeak.wire.anthropic.request_writer import MAX_TOKENS
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "models.md").read_text("utf-8")
 TEXT = " ".join(GUIDE.split())

@@ -38,7 +38,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import ProviderError, UnknownProvider, UsageError
 from toolspeak.providers import ModelRequest, Provider, get_provider
 from toolspeak.providers.anthropic import API_VERSION, AnthropicProvider
-from toolspeak.wire.anthropic import MAX_TOKENS
+from toolspeak.wire.anthropic.request_writer import MAX_TOKENS
 
 KEY = "sk-ant-test-0123456789abcdef"
 READ = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"p": {"type": "string"}}})

@@ -36,7 +36,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import Message, Opaque, ReasoningPart, TextPart, ToolCall, ToolChoice, ToolResult, Usage
 from toolspeak.providers.anthropic import API_VERSION
 from toolspeak.wire.anthropic import ANTHROPIC
-from toolspeak.wire.anthropic.response_reader import ERROR_TYPES
+from toolspeak.wire.anthropic.common import ERROR_TYPES
 from toolspeak.wire.base import ModelRequest, WireRequest
 from toolspeak.wire.strict_schema import anthropic_form
 

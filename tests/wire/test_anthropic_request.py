@@ -28,7 +28,8 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError, UsageError
-from toolspeak.wire.anthropic import ANTHROPIC, MAX_TOKENS
+from toolspeak.wire.anthropic import ANTHROPIC
+from toolspeak.wire.anthropic.request_writer import MAX_TOKENS
 from toolspeak.wire.base import Earlier, ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.fragments import MAX_DEPTH
 

@@ -24,7 +24,7 @@ from toolspeak.data.messages import (
 )
 from toolspeak.gateway.gate import Note, NoteCode
 from toolspeak.wire.history import text_of
-from toolspeak.wire.openai_chat.request_writer import NAME as OPENAI_CHAT
+from toolspeak.wire.openai_chat.common import NAME as OPENAI_CHAT
 from toolspeak.wire.reading import shortened
 
 _NO_RESULT = "this call has no result in the conversation: it may have run or not"

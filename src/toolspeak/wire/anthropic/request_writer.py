@@ -1,4 +1,4 @@
-"""A conversation as Anthropic's Messages API has it, and back: content blocks, tool results first, ids. Sans-IO.
+"""Requests of Anthropic's Messages API as a client writes them. Sans-IO.
 
 Source: Anthropic's API reference, "Messages", and the types of its Python SDK 2.12. Where the API refuses what a
 conversation holds (text of white space alone, an image of another type, an id with a dot), it is sent in a form that
@@ -8,10 +8,8 @@ the API takes; nothing is left out but white space and reasoning that is not the
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
-from collections.abc import Container, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from toolspeak.data.messages import (
@@ -22,39 +20,68 @@ from toolspeak.data.messages import (
     MalformedCall,
     Message,
     Opaque,
-    Part,
     ReasoningPart,
-    Role,
     TextMessage,
     TextPart,
     ToolCall,
     ToolResult,
 )
-from toolspeak.errors import FormatError
-from toolspeak.wire.anthropic.kept import Block, without_unanswered
-from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
-from toolspeak.wire.asked_calls import GivenCalls, optional_text
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import UsageError
+from toolspeak.wire.anthropic.common import FOREIGN, NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, Block, accepted_id
+from toolspeak.wire.base import ModelRequest, OutputSchema
+from toolspeak.wire.checks import check_request
 from toolspeak.wire.history import call_ids, text_of
-
-NAME = "anthropic"
-"""The format's name, and what its opaque data is marked with."""
+from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.strict_schema import anthropic_form, is_closed
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 ANY_IMAGE = "image/*"
 """The media type of an image that is told by its URL alone."""
 
-PDF, PLAIN_TEXT = "application/pdf", "text/plain"
 
 _MARK = {"type": "ephemeral"}  # of the default life time, 5 minutes, which each use renews
 _MARKED = ("text", "image", "document", "tool_use", "tool_result")  # blocks of ours, which take a cache marker
 
-_ID = re.compile(r"[a-zA-Z0-9_-]+")
-_ID_CHARACTERS = 40  # kept of an id that has to be changed; ids of the API's own have about 30
 _NAME_CHARACTERS = 128
-_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-# --- ours to the API's -------------------------------------------------------------------------------------------
+MAX_TOKENS = 32_000
+"""`max_tokens`, which the API insists on, where the options give none: what every model of 2025 and later may write
+at most or more (Anthropic, "Models overview": 32,000 for Opus 4.1, 64,000 for the 4.5 models, 128,000 since)."""
+
+
+_OWN_FIELDS = ("model", "messages", "system", "tool_choice", "stream")
+
+
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+
+_CHOICES = {"auto": "auto", "required": "any", "none": "none", "specific": "tool"}
+
+
+def encode_request(request: ModelRequest, model: str, stream: bool) -> dict[str, JSON]:
+    """See `AnthropicFormat.encode_request`."""
+    check_request(request, _OWN_FIELDS, format_name=NAME)
+    system, rest = split_system(request.messages)
+    messages = encode_history(rest, model)
+    tools = [_tool(spec) for spec in request.tools]
+    if request.cache:
+        mark_cached(system, tools, messages)
+    body: dict[str, JSON] = {
+        "model": model,
+        "max_tokens": MAX_TOKENS,
+        "system": system or None,
+        "messages": messages,
+        "tools": [*tools, *_api_tools(request)] or None,
+        "tool_choice": _choice(request) if tools else None,
+        "stream": stream,
+    }
+    body.update((name, value) for name, value in request.options.items() if name != "tools")
+    # The API holds to every schema strictly: one that it cannot and need not is left out.
+    if request.output is not None and (request.output.strict or is_closed(request.output.schema)):
+        body["output_config"] = _output_config(request.output, body.get("output_config"))
+    return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
 
 
 def split_system(messages: Sequence[Message | TextMessage]) -> tuple[list[Block], Sequence[Message | TextMessage]]:
@@ -123,19 +150,6 @@ def accepted_ids(ids: dict[str, str]) -> dict[str, str]:
         accepted[own] = sent = accepted_id(given, taken)
         taken.add(sent)
     return accepted
-
-
-def accepted_id(given: str, taken: Container[str]) -> str:
-    """An id that the API takes and that is not among those taken: the one given, if it can be."""
-    sent = given if _ID.fullmatch(given) else _changed(given)
-    while sent in taken:
-        sent = _changed(sent)
-    return sent
-
-
-def _changed(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return f"{_FOREIGN.sub('_', text)[:_ID_CHARACTERS]}_{digest}"
 
 
 def _behind_results(block: Block) -> bool:
@@ -211,7 +225,7 @@ def _assistant(message: Message | TextMessage, ids: dict[str, str], model: str) 
     for part in message.parts:
         match part:
             case ToolCall():
-                name = _FOREIGN.sub("_", part.name)[:_NAME_CHARACTERS] or "_"
+                name = FOREIGN.sub("_", part.name)[:_NAME_CHARACTERS] or "_"
                 blocks.append({"type": "tool_use", "id": ids[part.id], "name": name, "input": dict(part.arguments)})
             case MalformedCall(raw=raw):
                 blocks += text_blocks(raw)
@@ -242,160 +256,68 @@ def _own(opaque: Opaque | None, model: str) -> dict[str, JSON]:
     return cast("dict[str, JSON]", opaque.data)
 
 
-# --- the API's to ours -------------------------------------------------------------------------------------------
+def _tool(spec: ToolSpec) -> Block:
+    if not _TOOL_NAME.fullmatch(spec.name):
+        raise UsageError(
+            f"the tool {spec.name!r} cannot be sent to Anthropic's API: a name is 1 to 128 letters, digits, _ and -; "
+            "rename it"
+        )
+    tool: Block = {"name": spec.name, "input_schema": {"type": "object", **spec.parameters}}
+    if spec.description:
+        tool["description"] = spec.description
+    return {**tool, **{field: spec.extra[field] for field in TOOL_FIELDS if field in spec.extra}}
 
 
-class HistoryReader:
-    """Reads `system` and `messages` of a request. `cached` tells whether a block was marked for the cache.
-
-    Ids of calls that come again are made unique; neighbouring results are one message. A result of no call before it
-    keeps the id that it names, which is "" if it names none."""
-
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._calls = GivenCalls()
-        self._turn = 0
-        self.cached = False
-
-    def system(self, value: JSON) -> list[Message]:
-        if value is None:
-            return []
-        if isinstance(value, str):
-            return [Message.system(value)] if value else []
-        blocks = self._blocks(value, "system")
-        return [Message.system(self._text_block(block, place)) for block, place in blocks]
-
-    def messages(self, value: JSON) -> list[Message]:
-        found: list[tuple[Role, list[Part]]] = []
-        if value is None:
-            raise wrong("messages", "a list", value)
-        for i, item in enumerate(asked_list(value, "messages")):
-            place = f"messages[{i}]"
-            message = asked_object(item, place)
-            role = message.get("role")
-            if role not in ("user", "assistant", "system"):
-                raise FormatError(
-                    f"{place}.role: expected 'user', 'assistant' or 'system'; tool results are the user's"
-                )
-            self._turn = i
-            parts = self._parts(role, message.get("content"), f"{place}.content")
-            if not parts:
-                found.append((role, []))
-            for are_results, group in groupby(parts, lambda part: isinstance(part, ToolResult)):
-                if are_results and found and found[-1][0] == "tool":
-                    found[-1][1].extend(group)
-                else:
-                    found.append(("tool" if are_results else role, [*group]))
-        return [Message(role, tuple(parts)) for role, parts in found]
-
-    def marked(self, block: Block) -> Block:
-        """Notes a cache marker."""
-        if block.get("cache_control") is not None:
-            self.cached = True
-        return block
-
-    def _parts(self, role: Role, content: JSON, place: str) -> list[Part]:
-        if isinstance(content, str):
-            return [TextPart(content)] if content else []
-        if content is None:
-            raise wrong(place, "text or a list of blocks", content)
-        read = self._assistant_part if role == "assistant" else self._user_part
-        return [read(block, at) for block, at in self._blocks(content, place)]
-
-    def _blocks(self, value: JSON, place: str) -> Iterable[tuple[Block, str]]:
-        for i, item in enumerate(asked_list(value, place)):
-            at = f"{place}[{i}]"
-            yield self.marked(asked_object(item, at)), at
-
-    def _user_part(self, block: Block, place: str) -> Part:
-        if block.get("type") != "tool_result":
-            return self._content_part(block, place)
-        given = optional_text(block.get("tool_use_id"), f"{place}.tool_use_id")
-        call = self._calls.answered(given)
-        content = block.get("content")
-        if isinstance(content, str) or content is None:
-            parts: list[ContentPart] = [TextPart(content)] if content else []
-        else:
-            parts = [self._content_part(inner, at) for inner, at in self._blocks(content, f"{place}.content")]
-        failed = asked_flag(block.get("is_error"), f"{place}.is_error")
-        call_id, name = (given, "") if call is None else (call.id, call.name or "")
-        return ToolResult(call_id, name, "failure" if failed else "success", tuple(parts))
-
-    def _content_part(self, block: Block, place: str) -> ContentPart:
-        match block.get("type"):
-            case "text":
-                return TextPart(self._text_block(block, place))
-            case "image":
-                return _image(asked_object(block.get("source"), f"{place}.source"), f"{place}.source")
-            case "document":
-                name = block.get("title") or "document"
-                source = asked_object(block.get("source"), f"{place}.source")
-                return _document(asked_text(name, f"{place}.title"), source, f"{place}.source")
-            case kind:
-                raise _unknown(kind, place)
-
-    def _assistant_part(self, block: Block, place: str) -> Part:
-        match block.get("type"):
-            case "text":
-                return TextPart(self._text_block(block, place))
-            case "thinking":
-                signature = asked_text(block.get("signature") or "", f"{place}.signature")
-                opaque = Opaque(NAME, self._model, {"signature": signature}) if signature else None
-                return ReasoningPart(asked_text(block.get("thinking"), f"{place}.thinking"), opaque)
-            case "redacted_thinking":
-                data = asked_text(block.get("data"), f"{place}.data")
-                return ReasoningPart("", Opaque(NAME, self._model, {"redacted": data}))
-            case "tool_use":
-                return self._call(block, place)
-            case kind:
-                raise _unknown(kind, place)
-
-    def _call(self, block: Block, place: str) -> ToolCall:
-        given = optional_text(block.get("id"), f"{place}.id")
-        name = asked_name(block.get("name"), f"{place}.name")
-        arguments = asked_object(block.get("input"), f"{place}.input")
-        call = ToolCall(self._calls.own_id(given), name, arguments, given or None)
-        self._calls.add(given, call, self._turn)
-        return call
-
-    def _text_block(self, block: Block, place: str) -> str:
-        if block.get("type") != "text":
-            raise _unknown(block.get("type"), place)
-        return asked_text(block.get("text"), f"{place}.text")
+def _api_tools(request: ModelRequest) -> list[JSON]:
+    found = request.options.get("tools")
+    tools = cast("list[JSON]", found) if isinstance(found, list | tuple) else []
+    if found is not None and (found is not tools or not all(_is_api_tool(tool) for tool in tools)):
+        raise UsageError(
+            "the option 'tools' is a list of tools that the API runs itself ({'type': 'web_search_…', 'name': "
+            "'web_search'}); tools of yours are the request's own"
+        )
+    return [*tools]
 
 
-def _image(source: Block, place: str) -> ImagePart:
-    match source.get("type"):
-        case "url":
-            return ImagePart(ANY_IMAGE, url=asked_text(source.get("url"), f"{place}.url"))
-        case "base64":
-            media_type = asked_text(source.get("media_type"), f"{place}.media_type")
-            return ImagePart(media_type, _bytes(source.get("data"), f"{place}.data"))
-        case _:
-            raise FormatError(f"{place}.type: send the image itself ('base64') or its address ('url')")
+def _is_api_tool(tool: JSON) -> bool:
+    return isinstance(tool, Mapping) and cast("Mapping[str, JSON]", tool).get("type") not in (None, "custom")
 
 
-def _document(name: str, source: Block, place: str) -> FilePart:
-    match source.get("type"):
-        case "base64":
-            return FilePart(name, PDF, _bytes(source.get("data"), f"{place}.data"))
-        case "text":
-            return FilePart(
-                name, PLAIN_TEXT, asked_text(source.get("data"), f"{place}.data").encode("utf-8", "replace")
-            )
-        case _:
-            raise FormatError(f"{place}.type: send the document itself ('base64' or 'text')")
+def _choice(request: ModelRequest) -> Block | None:
+    choice: Block = {"type": _CHOICES[request.choice.mode]}
+    if request.choice.mode == "specific":
+        choice["name"] = request.choice.name
+    if request.parallel is not None and request.choice.mode != "none":
+        choice["disable_parallel_tool_use"] = not request.parallel
+    return None if choice == {"type": "auto"} else choice
 
 
-def _bytes(value: JSON, place: str) -> bytes:
-    try:
-        return base64.b64decode(asked_text(value, place), validate=True)
-    except ValueError as error:
-        raise wrong(place, "base64 text", value) from error
+def _output_config(output: OutputSchema, given: JSON) -> Block:
+    config = dict(cast("Mapping[str, JSON]", given)) if isinstance(given, Mapping) else {}
+    if config.get("format") is not None:
+        raise UsageError("the option 'output_config' cannot set a format: the request's own output goes there")
+    schema = anthropic_form(output.schema)
+    if output.description:
+        schema.setdefault("description", output.description)
+    return {**config, "format": {"type": "json_schema", "schema": schema}}
 
 
-def _unknown(kind: JSON, place: str) -> FormatError:
-    return FormatError(
-        f"{place}.type: a block of the type {kind!r} cannot be taken here: nothing of Anthropic's own servers (their "
-        "tools, files and searches) is behind this one; leave it out, or send what it says as text"
-    )
+def without_unanswered(turns: Sequence[tuple[str, list[Block]]]) -> None:
+    """Leaves out calls of the API's own tools that have no result, for it refuses a conversation with one.
+
+    Not at the end of the conversation, nor with the results of our calls behind them: those it goes on with.
+    """
+    answered = {block["tool_use_id"] for _, blocks in turns for block in blocks if _answers(block)}
+    last = max((at for at, (role, _) in enumerate(turns) if role == "assistant"), default=-1)
+    goes_on = all(block["type"] == "tool_result" for _, blocks in turns[last + 1 :] for block in blocks)
+    for at, (role, blocks) in enumerate(turns):
+        if role == "assistant" and not (at == last and goes_on):
+            blocks[:] = [block for block in blocks if not _is_call(block) or block.get("id") in answered]
+
+
+def _is_call(block: Mapping[str, JSON]) -> bool:
+    return block["type"] != "tool_use" and str(block["type"]).endswith("_tool_use")
+
+
+def _answers(block: Mapping[str, JSON]) -> bool:
+    return block["type"] != "tool_result" and isinstance(block.get("tool_use_id"), str)

@@ -1,54 +1,23 @@
-"""Answers of Anthropic's Messages API, read whole and streamed, and the tables of both directions. Sans-IO.
+"""Answers of Anthropic's Messages API as a client reads them, whole and streamed. Sans-IO.
 
 Source: Anthropic's API reference, "Messages", "Streaming messages" and "Errors", and the types of its Python SDK 2.12.
+"Server tools", "Handling stop reasons" (a turn that ended with `pause_turn` goes on when its content is sent back as it
+is) and "Web search tool" (encrypted content and citations go back in later turns).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import cast
 
-from toolspeak.data.deltas import (
-    Delta,
-    PartEnded,
-    ReasoningDelta,
-    TextDelta,
-    TurnEnded,
-)
+from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
-from toolspeak.wire.anthropic.kept import KeptBlocks, kept_part
-from toolspeak.wire.anthropic.request_writer import NAME
+from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, Block
 from toolspeak.wire.fragments import CallFragments
 from toolspeak.wire.reading import as_object, as_text, ill_formed
 from toolspeak.wire.reported import reported_error
-
-STOP_REASONS: Mapping[str, FinishReason] = {
-    "end_turn": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "pause_turn": "pause",
-    "refusal": "refusal",
-    "stop_sequence": "stop",
-    "model_context_window_exceeded": "length",
-}
-"""The API's `stop_reason` as ours, and back (the first one); any other is `error`."""
-
-ERROR_TYPES: Mapping[int, str] = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    409: "conflict_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    504: "timeout_error",
-    529: "overloaded_error",
-}
-"""The HTTP status of an error and the `type` that its body has."""
 
 _ERROR_STATUS = {kind: status for status, kind in ERROR_TYPES.items()}
 _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")  # no token is in two
@@ -262,6 +231,50 @@ class AnthropicDecoder:
             reasoning=self._reasoning,
             cache_write=counts.get("cache_creation_input_tokens"),
         )
+
+
+class KeptBlocks:
+    """Those of one answer while it comes. `opaque` marks data as this model's own."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, tuple[Block, list[str]]] = {}
+        self._citations: dict[int, list[JSON]] = {}
+        self.cites = False
+        """Whether a text of this answer has citations: then every text is a part of its own, as it was written."""
+
+    def start(self, index: int, block: Block) -> None:
+        """A block of a type that is not ours to read."""
+        self._blocks[index] = dict(block), []
+
+    def add(self, index: int, fragment: str) -> None:
+        """A piece of the input of a server's call."""
+        if index in self._blocks:
+            self._blocks[index][1].append(fragment)
+
+    def cite(self, index: int, citations: JSON) -> None:
+        found = cast("Sequence[JSON]", citations) if isinstance(citations, list) else ()
+        if found:
+            self.cites = True
+            self._citations.setdefault(index, []).extend(found)
+
+    def stop(self, index: int) -> tuple[str, JSON] | None:
+        """What of the block that ends here goes back with the conversation: of which part it is, and the data."""
+        if index in self._blocks:
+            block, pieces = self._blocks.pop(index)
+            if pieces and not (block.get("input")):
+                try:
+                    block["input"] = json.loads("".join(pieces))
+                except (ValueError, RecursionError):
+                    return None  # cut off: no server ran it
+            return "reasoning", {"block": block}
+        if self.cites:
+            citations = self._citations.pop(index, None)
+            return "text", {"citations": citations} if citations else {}
+        return None
+
+
+def kept_part(part: str, opaque: Opaque) -> PartEnded:
+    return PartEnded("text" if part == "text" else "reasoning", opaque)
 
 
 def _text(text: str) -> list[Delta]:

@@ -1,4 +1,4 @@
-"""Answers of Anthropic's Messages API, written whole and streamed. Sans-IO.
+"""Answers of Anthropic's Messages API as a server writes them, whole and streamed. Sans-IO.
 
 Source: Anthropic's API reference, "Messages", "Streaming messages" and "Errors", and the types of its Python SDK 2.12.
 """
@@ -23,8 +23,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
-from toolspeak.wire.anthropic.request_writer import NAME, Block, accepted_id
-from toolspeak.wire.anthropic.response_reader import ERROR_TYPES, STOP_REASONS
+from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, Block, accepted_id
 from toolspeak.wire.base import Frame
 from toolspeak.wire.fragments import read_arguments
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import cast
 
 from toolspeak.data.messages import (
@@ -30,7 +31,7 @@ from toolspeak.errors import FormatError
 from toolspeak.wire.asked import asked_list, asked_name, asked_object, wrong
 from toolspeak.wire.asked_calls import Awaiting, asked_bytes, optional_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
-from toolspeak.wire.gemini.request_writer import GENERATION_FIELDS, NAME, short_name
+from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
 
 ANY_IMAGE = "image/*"
 """The media type of an image of which only the address is known."""
@@ -49,6 +50,13 @@ def read_path(path: str) -> tuple[str, bool]:
     if found is None:
         raise FormatError(f"no path of this API: {path!r}; POST to /v1beta/models/<model>:generateContent")
     return found[1], found[2] == "streamGenerateContent"
+
+
+def decode_request_at(path: str, body: JSON) -> WireRequest:
+    """See `Gemini.decode_request_at`."""
+    model, stream = read_path(path)
+    fields = {**cast("dict[str, JSON]", body), "model": model} if isinstance(body, dict) else body
+    return replace(decode_request(fields), stream=stream)
 
 
 def decode_request(body: JSON) -> WireRequest:

@@ -1,4 +1,4 @@
-"""Requests of Gemini's generateContent API, written and read: contents, tools and settings. Sans-IO.
+"""Requests of Gemini's generateContent API as a client writes them. Sans-IO.
 
 Source: the Gemini API reference (v1beta, `GenerateContentRequest`) and the types of its published Python SDK
 (google-genai 3.4): `FunctionDeclaration.parametersJsonSchema` takes plain JSON Schema and excludes `parameters`, a
@@ -32,23 +32,13 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.checks import check_request
+from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
 from toolspeak.wire.history import call_ids, text_of
 from toolspeak.wire.reading import without_lone_surrogates
-
-NAME = "gemini"
 
 OWN_FIELDS = ("contents", "systemInstruction", "tools", "toolConfig", "model")
 """Fields of a request that no option may set."""
 
-GENERATION_FIELDS = frozenset(
-    {
-        "audioTranscriptionConfig", "candidateCount", "enableEnhancedCivicAnswers", "frequencyPenalty", "imageConfig",
-        "logprobs", "maxOutputTokens", "mediaResolution", "presencePenalty", "responseJsonSchema", "responseLogprobs",
-        "responseMimeType", "responseModalities", "responseSchema", "seed", "speechConfig", "stopSequences",
-        "temperature", "thinkingConfig", "topK", "topP",
-    }
-)  # fmt: skip
-"""Options that stand in `generationConfig` (google-genai 3.4, `GenerateContentConfig`); others stand beside it."""
 
 RESULT_KEYS = frozenset({"result", "output", "error"})
 """Keys that say what a function's response is; an object with one of them is wrapped."""
@@ -62,11 +52,6 @@ come from another model: this text, or `context_engineering_is_the_way_to_go`, s
 model can do. Google's own gemini-cli and vercel/ai (#15550) send this one, as it is: it is base64 already."""
 
 _OLD = re.compile(r"gemini-[12](?:\D|$)")
-
-
-def short_name(model: str) -> str:
-    """`models/gemini-3-pro` is `gemini-3-pro`."""
-    return model.removeprefix("models/")
 
 
 def third_generation(model: str) -> bool:

@@ -1,4 +1,4 @@
-"""The `messages` of OpenAI Chat Completions, read and written. Sans-IO.
+"""Requests of OpenAI Chat Completions as a client writes them. Sans-IO.
 
 Source: the OpenAI API reference, "Chat Completions". Besides it: `reasoning_content` goes back to APIs that ask for it
 (DeepSeek, "Thinking Mode"; Moonshot), `reasoning_details` to OpenRouter ("Reasoning Tokens"), `extra_content` of a call
@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from toolspeak.data.messages import (
     JSON,
@@ -20,28 +20,90 @@ from toolspeak.data.messages import (
     ImagePart,
     MalformedCall,
     Message,
-    Opaque,
     Part,
     ReasoningPart,
-    Role,
     TextMessage,
     TextPart,
     ToolCall,
     ToolResult,
 )
-from toolspeak.errors import FormatError
-from toolspeak.wire.asked import asked_list, asked_name, asked_object, asked_text, wrong
-from toolspeak.wire.asked_calls import GivenCalls, optional_text
-from toolspeak.wire.fragments import read_arguments
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import UsageError
+from toolspeak.wire.base import Constraint, ModelRequest
+from toolspeak.wire.checks import check_request
 from toolspeak.wire.history import call_ids, is_native, text_of
-from toolspeak.wire.media import ANY_IMAGE, data_url, read_data_url
-from toolspeak.wire.reading import shown
+from toolspeak.wire.media import data_url
+from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS, opaque_fields
+from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.strict_schema import openai_form
 
-NAME = "openai-chat"
-REASONING_FIELDS = ("reasoning_content", "reasoning")
+_OWN_FIELDS = ("model", "messages", "tools")
 
 
-# --- writing -----------------------------------------------------------------------------------------------------
+_FIELDS_OF_THE_REQUEST = {"tool_choice": "choice", "parallel_tool_calls": "parallel"}
+
+
+def encode_request(
+    request: ModelRequest, model: str, stream: bool, *, short_ids: bool = False, keep_reasoning: bool = False
+) -> dict[str, JSON]:
+    """See `OpenAIChat`. A lone surrogate, which UTF-8 cannot carry, is sent as U+FFFD."""
+    _check_options(request)
+    body: dict[str, JSON] = {
+        "model": model,
+        "messages": encode_messages(request.messages, model, short_ids=short_ids, keep_reasoning=keep_reasoning),
+        "stream": stream,
+    }
+    if stream:
+        body["stream_options"] = {"include_usage": True}
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        choice = request.choice
+        if choice.mode == "specific":
+            body["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+        elif choice.mode != "auto":
+            body["tool_choice"] = choice.mode
+        if request.parallel is not None:
+            body["parallel_tool_calls"] = request.parallel
+    if request.output is not None:
+        output = openai_form(request.output)
+        described = {"description": output.description} if output.description else {}
+        schema = {"name": output.name, **described, "schema": output.schema, "strict": output.strict}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    if request.constraint is not None:
+        body.update(_constraint(request.constraint))
+    body.update(request.options)
+    return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
+
+
+def _check_options(request: ModelRequest) -> None:
+    check_request(request, _OWN_FIELDS, format_name=NAME, grammars=True)
+    for name, field in _FIELDS_OF_THE_REQUEST.items():
+        if request.options.get(name) is not None:
+            raise UsageError(f"the option {name!r} cannot be set: the request's own {field!r} says it")
+    if request.output is not None and request.options.get("response_format") is not None:
+        raise UsageError("the option 'response_format' cannot be set beside an output schema, which goes there")
+    if request.constraint is not None:
+        for name in ("grammar", "response_format"):
+            if request.options.get(name) is not None:
+                raise UsageError(f"the option {name!r} cannot be set beside a constraint, which goes there")
+
+
+def _constraint(constraint: Constraint) -> dict[str, JSON]:
+    """Where a grammar goes: llama.cpp's README of its server, vLLM's and SGLang's `StructuralTagResponseFormat`."""
+    if constraint.target == "gbnf":
+        return {"grammar": constraint.source}
+    return {"response_format": json.loads(constraint.source)}
+
+
+def _tool(tool: ToolSpec) -> JSON:
+    function: dict[str, JSON] = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = tool.parameters
+    # vLLM holds a required or named call to its schema only with it.
+    if isinstance(tool.extra.get("strict"), bool):
+        function["strict"] = tool.extra["strict"]
+    return {"type": "function", "function": function}
 
 
 def encode_messages(
@@ -132,14 +194,6 @@ def _give_back(part: ReasoningPart, model: str, fields: dict[str, JSON]) -> None
         fields["reasoning_details"] = [*fields.get("reasoning_details", ()), *details]
 
 
-def opaque_fields(opaque: Opaque | None, model: str | None = None) -> Mapping[str, JSON]:
-    """What a part brought with it: from this format, and from `model` if it is given."""
-    if opaque is None or opaque.provider != NAME or model not in (None, opaque.model):
-        return {}
-    found: JSON = opaque.data
-    return cast("Mapping[str, JSON]", found) if isinstance(found, Mapping) else {}
-
-
 def _call(call: ToolCall, sent_id: str, model: str) -> JSON:
     arguments = json.dumps(call.arguments, ensure_ascii=False)
     function = {"name": call.name, "arguments": arguments}
@@ -178,171 +232,3 @@ def _short(given: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9]{9}", given):
         return given
     return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:9]
-
-
-# --- reading -----------------------------------------------------------------------------------------------------
-
-
-def decode_messages(value: JSON, model: str) -> list[Message]:
-    """The conversation of a request to `model`. Raises FormatError naming the place.
-
-    Ids that come again are made unique; neighbouring results are one message. A result of no call before it keeps the
-    id that it names, which is "" if it names none. Fields of a message that have no place elsewhere stand in its
-    `extra`, under the format's name.
-    """
-    items = asked_list(value, "messages")
-    if not items:
-        raise FormatError("messages: at least one message is needed")
-    reader = _Conversation(model)
-    for i, item in enumerate(items):
-        reader.add(asked_object(item, f"messages[{i}]"), f"messages[{i}]")
-    reader.end_results()
-    return reader.messages
-
-
-class _Conversation:
-    def __init__(self, model: str) -> None:
-        self.messages: list[Message] = []
-        self._model = model
-        self._calls = GivenCalls()
-        self._results: list[Part] = []
-
-    def add(self, item: dict[str, JSON], place: str) -> None:
-        role = asked_text(item.get("role"), f"{place}.role")
-        if role not in ("tool", "function"):
-            self.end_results()
-        match role:
-            case "system" | "developer":
-                self._add("system", _read_content(item.get("content"), f"{place}.content", media=False), item)
-            case "user":
-                self._add("user", _read_content(item.get("content"), f"{place}.content"), item)
-            case "assistant":
-                self._add("assistant", self._assistant(item, place), item)
-            case "tool":
-                self._add_result(optional_text(item.get("tool_call_id"), f"{place}.tool_call_id"), item, place)
-            case "function":
-                self._add_result("", item, place)
-            case _:
-                raise FormatError(
-                    f"{place}.role: {shown(role)} is none; write system, developer, user, assistant or tool"
-                )
-
-    def _add(self, role: Role, parts: Sequence[Part], item: dict[str, JSON]) -> None:
-        self.messages.append(Message(role, tuple(parts), _extra(item, _KNOWN_FIELDS)))
-
-    def _assistant(self, item: dict[str, JSON], place: str) -> list[Part]:
-        parts: list[Part] = list(self._reasoning(item, place))
-        parts += _read_content(item.get("content"), f"{place}.content", media=False)
-        if item.get("refusal") is not None:
-            parts.append(TextPart(asked_text(item["refusal"], f"{place}.refusal")))
-        for i, call in enumerate(asked_list(item.get("tool_calls"), f"{place}.tool_calls")):
-            parts.append(self._call(call, f"{place}.tool_calls[{i}]"))
-        if item.get("function_call") is not None:  # as before 2023-11: one call, and no id
-            parts.append(self._function("", item["function_call"], {}, f"{place}.function_call"))
-        return parts
-
-    def end_results(self) -> None:
-        """What was read of results is a message."""
-        if self._results:
-            self.messages.append(Message("tool", tuple(self._results)))
-            self._results.clear()
-
-    def _reasoning(self, item: dict[str, JSON], place: str) -> list[ReasoningPart]:
-        found: list[ReasoningPart] = []
-        for field in REASONING_FIELDS:
-            if item.get(field) is not None:
-                text = asked_text(item[field], f"{place}.{field}")
-                found.append(ReasoningPart(text, Opaque(NAME, self._model, {"field": field})))
-        details = asked_list(item.get("reasoning_details"), f"{place}.reasoning_details")
-        if details:
-            found.append(ReasoningPart("", Opaque(NAME, self._model, {"reasoning_details": details})))
-        return found
-
-    def _call(self, value: JSON, place: str) -> ToolCall | MalformedCall:
-        item = asked_object(value, place)
-        if item.get("type", "function") != "function":
-            raise FormatError(f"{place}.type: only 'function' is supported, found {shown(item['type'])}")
-        rest = {key: each for key, each in item.items() if key not in _CALL_FIELDS and each is not None}
-        return self._function(optional_text(item.get("id"), f"{place}.id"), item.get("function"), rest, place)
-
-    def _function(self, given: str, value: JSON, rest: dict[str, JSON], place: str) -> ToolCall | MalformedCall:
-        at = place if place.endswith(".function_call") else f"{place}.function"
-        function = asked_object(value, at)
-        name = asked_name(function.get("name"), f"{at}.name")
-        raw = function.get("arguments")
-        if isinstance(raw, dict):
-            raw = json.dumps(raw, ensure_ascii=False)
-        raw = asked_text(raw if raw is not None else "", f"{at}.arguments")
-        own = self._calls.own_id(given)
-        arguments, notes, reason = read_arguments(raw)
-        if arguments is None:
-            call = MalformedCall(own, raw, "invalid_arguments", reason, name)
-        else:
-            opaque = Opaque(NAME, self._model, rest) if rest else None
-            call = ToolCall(own, name, arguments, given or None, notes, opaque)
-        self._calls.add(given, call, len(self.messages))
-        return call
-
-    def _add_result(self, given: str, item: dict[str, JSON], place: str) -> None:
-        call = self._calls.answered(given)
-        content = _read_content(item.get("content"), f"{place}.content", media=False)
-        if call is None:
-            name = optional_text(item.get("name"), f"{place}.name")
-            self._results.append(ToolResult(given, name, "success", tuple(content)))
-        else:
-            self._results.append(ToolResult(call.id, call.name or "", "success", tuple(content)))
-
-
-_KNOWN_FIELDS = frozenset(
-    ("role", "content", "refusal", "tool_calls", "function_call", *REASONING_FIELDS, "reasoning_details")
-)
-_CALL_FIELDS = frozenset(("id", "type", "function", "index"))
-
-
-def _extra(item: Mapping[str, JSON], known: frozenset[str]) -> dict[str, JSON]:
-    rest = {name: value for name, value in item.items() if name not in known and value is not None}
-    return {NAME: rest} if rest else {}
-
-
-def _read_content(value: JSON, place: str, *, media: bool = True) -> list[ContentPart]:
-    """Text, or parts: of text alone, unless `media`."""
-    if value is None or value == "":
-        return []
-    if isinstance(value, str):
-        return [TextPart(value)]
-    if not isinstance(value, list):
-        raise wrong(place, "text or a list of parts", value)
-    return [_read_part(part, f"{place}[{i}]", media) for i, part in enumerate(cast("list[Any]", value))]
-
-
-def _read_part(value: JSON, place: str, media: bool) -> ContentPart:
-    part = asked_object(value, place)
-    kind = part.get("type")
-    if kind == "text":
-        return TextPart(asked_text(part.get("text"), f"{place}.text"), extra=_extra(part, frozenset(("type", "text"))))
-    if kind == "refusal" and not media:
-        return TextPart(asked_text(part.get("refusal"), f"{place}.refusal"))
-    if kind == "image_url" and media:
-        return _read_image(part.get("image_url"), f"{place}.image_url")
-    if kind == "file" and media:
-        return _read_file(asked_object(part.get("file"), f"{place}.file"), f"{place}.file")
-    allowed = "text, image_url and file" if media else "text"
-    raise FormatError(f"{place}.type: {shown(kind)} cannot stand here; parts may be {allowed}")
-
-
-def _read_image(value: JSON, place: str) -> ImagePart:
-    image = {"url": value} if isinstance(value, str) else asked_object(value, place)
-    url = asked_name(image.get("url"), f"{place}.url")
-    extra = _extra(image, frozenset(("url",)))
-    if not url.startswith("data:"):
-        return ImagePart(ANY_IMAGE, url=url, extra=extra)
-    media_type, data = read_data_url(url, f"{place}.url")
-    return ImagePart(media_type or ANY_IMAGE, data, extra=extra)
-
-
-def _read_file(file: dict[str, JSON], place: str) -> FilePart:
-    if file.get("file_data") is None:
-        raise FormatError(f"{place}: send the file itself, as file_data; files kept at OpenAI are not known here")
-    media_type, data = read_data_url(asked_text(file["file_data"], f"{place}.file_data"), f"{place}.file_data")
-    name = asked_text(file.get("filename") or "file", f"{place}.filename")
-    return FilePart(name, media_type or "application/octet-stream", data)

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: answers as a client reads them, streamed or whole. Sans-IO.
+"""Answers of OpenAI Chat Completions as a client reads them, whole and streamed. Sans-IO.
 
 Source: the OpenAI API reference, "Chat Completions", and what compatible servers (llama.cpp, llama-cpp-python, vLLM,
 SGLang, LM Studio, Ollama, OpenRouter, Groq, Mistral, Gemini) send besides: reasoning next to `content`, `error` objects
@@ -16,7 +16,7 @@ from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, T
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.fragments import CallFragments
-from toolspeak.wire.openai_chat.request_writer import NAME, REASONING_FIELDS
+from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
 from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed
 from toolspeak.wire.reported import REMEDIES, reported_error
 
@@ -39,6 +39,34 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
 
 FAILED = frozenset({"error", "insufficient_system_resource"})
 """Finish reasons that say the turn failed: OpenRouter's and vLLM's, DeepSeek's."""
+
+
+def decode_response(body: JSON, model: str | None = None, *, keep_reasoning: bool = False) -> list[Delta]:
+    """See `WireFormat.decode_response`."""
+    answer = as_object(body, "the response")
+    choices = answer.get("choices")
+    if isinstance(choices, list):
+        answer = {**answer, "choices": [_message_as_delta(choice) for choice in cast("list[Any]", choices)]}
+    decoder = ChunkDecoder(model, keep_reasoning=keep_reasoning)
+    deltas = decoder.feed(answer)
+    if not choices:
+        raise ProviderError("the response has no choices: is this an OpenAI-compatible chat API?", code="ill_formed")
+    return deltas + decoder.close()
+
+
+def _message_as_delta(choice: JSON) -> JSON:
+    """A whole answer's choice as one chunk's: the same reader serves both."""
+    if not isinstance(choice, dict):
+        return choice
+    known = cast("dict[str, JSON]", choice)
+    message = known.get("message")
+    if isinstance(message, dict):
+        found = cast("dict[str, JSON]", message)
+        calls = as_list(found.get("tool_calls"), "'tool_calls'")
+        # Each is a call of its own, whatever ids and indexes say.
+        numbered = [{**as_object(call, "a call"), "index": i} for i, call in enumerate(calls)]
+        message = {**found, "tool_calls": numbered}
+    return {**known, "delta": message}
 
 
 @dataclass(slots=True)

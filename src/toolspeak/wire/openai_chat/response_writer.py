@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions, the server role: requests from JSON, deltas to answers. Sans-IO.
+"""Answers of OpenAI Chat Completions as a server writes them, whole and streamed. Sans-IO.
 
 Source: the OpenAI API reference, "Chat Completions". Clients disagree about what a stream may repeat: id, type and
 name of a call are sent once (the openai package's stream helper, LangChain and others join them otherwise).
@@ -21,20 +21,14 @@ from toolspeak.data.deltas import (
     TextDelta,
     TurnEnded,
 )
-from toolspeak.data.messages import JSON, FinishReason, ToolChoice, Usage
-from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import FormatError
-from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
-from toolspeak.wire.base import Frame, ModelRequest, OutputSchema, WireRequest
-from toolspeak.wire.openai_chat.request_writer import decode_messages, opaque_fields
-from toolspeak.wire.reading import shortened, shown
+from toolspeak.data.messages import JSON, FinishReason, Usage
+from toolspeak.wire.base import Frame
+from toolspeak.wire.openai_chat.common import opaque_fields
+from toolspeak.wire.reading import shortened
 
 DONE = "[DONE]"
 """The data of the event behind the last chunk."""
 
-_READ = ("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls")
-
-_LEGACY = {"functions": "tools", "function_call": "tool_choice"}
 
 _TOLD_FINISH: Mapping[FinishReason, str] = {
     "stop": "stop",
@@ -58,114 +52,29 @@ _ERROR_TYPES = {
 }
 
 
-# --- requests ----------------------------------------------------------------------------------------------------
+def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
+    """See `WireFormat`: what the chunks say, joined."""
+    encoder = ChunkEncoder(model, response_id=response_id, created=created)
+    answer = _Answer()
+    for delta in deltas:
+        answer.refused = answer.refused or (isinstance(delta, TurnEnded) and delta.finish == "refusal")
+        for _, chunk in encoder.feed(delta):
+            if chunk != DONE:
+                answer.add(chunk)
+    whole: dict[str, JSON] = {
+        "id": response_id,
+        "object": "chat.completion",
+        "created": created,
+        "model": model,
+        "choices": [{"index": 0, "message": answer.message(), "logprobs": None, "finish_reason": answer.finish}],
+    }
+    return whole if answer.usage is None else {**whole, "usage": answer.usage}
 
 
-def decode_request(body: JSON) -> WireRequest:
+def encode_error(message: str, status: int) -> JSON:
     """See `WireFormat`."""
-    fields = asked_object(body, "the request")
-    for old, new in _LEGACY.items():
-        if fields.get(old) is not None:
-            raise FormatError(f"{old}: the API no longer has it; send {new}")
-    if fields.get("n") not in (None, 1):
-        raise FormatError(f"n: one answer is given to a request, found {shown(fields['n'])}; ask again for another")
-    model = asked_name(fields.get("model"), "model")
-    stream = asked_flag(fields.get("stream"), "stream") or False
-    tools = [
-        _read_tool(asked_object(tool, f"tools[{i}]"), f"tools[{i}]")
-        for i, tool in enumerate(asked_list(fields.get("tools"), "tools"))
-    ]
-    choice, tools = _read_choice(fields.get("tool_choice"), tools)
-    options = {name: value for name, value in fields.items() if name not in _READ and value is not None}
-    output = _read_output(options.get("response_format"))
-    if output is not None:
-        del options["response_format"]
-    request = ModelRequest(
-        decode_messages(fields.get("messages"), model),
-        tuple(tools),
-        choice,
-        asked_flag(fields.get("parallel_tool_calls"), "parallel_tool_calls") if tools else None,
-        output,
-        options,
-    )
-    return WireRequest(request, model, stream, not stream or _wants_usage(fields.get("stream_options")))
-
-
-def _wants_usage(value: JSON) -> bool:
-    if value is None:
-        return False
-    options = asked_object(value, "stream_options")
-    return asked_flag(options.get("include_usage"), "stream_options.include_usage") or False
-
-
-def _read_tool(tool: dict[str, JSON], place: str) -> ToolSpec:
-    if tool.get("type") != "function":
-        raise FormatError(f"{place}.type: only 'function' is supported, found {shown(tool.get('type'))}")
-    function = asked_object(tool.get("function"), f"{place}.function")
-    name = asked_name(function.get("name"), f"{place}.function.name")
-    described = asked_text(function.get("description") or "", f"{place}.function.description")
-    parameters: dict[str, JSON] = {"type": "object", "properties": {}}
-    if function.get("parameters") is not None:
-        parameters = asked_object(function["parameters"], f"{place}.function.parameters")
-    strict = asked_flag(function.get("strict"), f"{place}.function.strict")
-    return ToolSpec(name, described, parameters, extra={} if strict is None else {"strict": strict})
-
-
-def _read_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec]]:
-    """The choice, and the tools it leaves."""
-    if value in (None, "auto", "none", "required"):
-        if not tools:
-            if value == "required":
-                raise FormatError("tool_choice: 'required' needs tools; send some, or leave it out")
-            return ToolChoice(), tools
-        return ToolChoice(value or "auto"), tools
-    if isinstance(value, str):
-        raise FormatError(f"tool_choice: {shown(value)} is none; write auto, none, required or an object")
-    choice = asked_object(value, "tool_choice")
-    if choice.get("type") == "function":
-        function = asked_object(choice.get("function"), "tool_choice.function")
-        name = asked_name(function.get("name"), "tool_choice.function.name")
-        _check_known(name, tools, "tool_choice.function.name")
-        return ToolChoice("specific", name), tools
-    if choice.get("type") == "allowed_tools":
-        allowed = asked_object(choice.get("allowed_tools"), "tool_choice.allowed_tools")
-        place = "tool_choice.allowed_tools.tools"
-        names: set[str] = set()
-        for i, each in enumerate(asked_list(allowed.get("tools"), place)):
-            function = asked_object(asked_object(each, f"{place}[{i}]").get("function"), f"{place}[{i}].function")
-            name = asked_name(function.get("name"), f"{place}[{i}].function.name")
-            _check_known(name, tools, f"{place}[{i}].function.name")
-            names.add(name)
-        mode = allowed.get("mode")
-        if mode not in ("auto", "required"):
-            raise wrong("tool_choice.allowed_tools.mode", "auto or required", mode)
-        return ToolChoice(mode), [tool for tool in tools if tool.name in names]
-    raise FormatError(f"tool_choice.type: {shown(choice.get('type'))} is none; write function or allowed_tools")
-
-
-def _check_known(name: str, tools: list[ToolSpec], place: str) -> None:
-    if all(tool.name != name for tool in tools):
-        raise FormatError(f"{place}: no tool is called {shown(name)}; name one of tools")
-
-
-def _read_output(value: JSON) -> OutputSchema | None:
-    """The schema of `json_schema`; other forms of `response_format` stay options."""
-    if value is None:
-        return None
-    form = asked_object(value, "response_format")
-    if form.get("type") != "json_schema":
-        return None
-    place = "response_format.json_schema"
-    told = asked_object(form.get("json_schema"), place)
-    return OutputSchema(
-        asked_name(told.get("name"), f"{place}.name"),
-        asked_object(told.get("schema"), f"{place}.schema"),
-        asked_flag(told.get("strict"), f"{place}.strict") or False,
-        asked_text(told.get("description") or "", f"{place}.description"),
-    )
-
-
-# --- answers -----------------------------------------------------------------------------------------------------
+    kind = _ERROR_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
 class ChunkEncoder:
@@ -255,25 +164,6 @@ class ChunkEncoder:
         return [*frames, (None, DONE)]
 
 
-def encode_response(deltas: Iterable[Delta], *, model: str, response_id: str, created: int) -> JSON:
-    """See `WireFormat`: what the chunks say, joined."""
-    encoder = ChunkEncoder(model, response_id=response_id, created=created)
-    answer = _Answer()
-    for delta in deltas:
-        answer.refused = answer.refused or (isinstance(delta, TurnEnded) and delta.finish == "refusal")
-        for _, chunk in encoder.feed(delta):
-            if chunk != DONE:
-                answer.add(chunk)
-    whole: dict[str, JSON] = {
-        "id": response_id,
-        "object": "chat.completion",
-        "created": created,
-        "model": model,
-        "choices": [{"index": 0, "message": answer.message(), "logprobs": None, "finish_reason": answer.finish}],
-    }
-    return whole if answer.usage is None else {**whole, "usage": answer.usage}
-
-
 class _Answer:
     """A message put together from chunks."""
 
@@ -344,9 +234,3 @@ def _usage(usage: Usage) -> JSON:
     if usage.reasoning is not None:
         counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
     return counts
-
-
-def encode_error(message: str, status: int) -> JSON:
-    """See `WireFormat`."""
-    kind = _ERROR_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    return {"error": {"message": message, "type": kind, "param": None, "code": None}}

@@ -1,10 +1,11 @@
-"""The server role of OpenAI Responses: requests read. Sans-IO.
+"""Requests of OpenAI Responses as a server reads them. Sans-IO.
 
 The server keeps nothing: what a client sends is the whole conversation.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -19,16 +20,17 @@ from toolspeak.data.messages import (
     Role,
     TextPart,
     ToolCall,
+    ToolChoice,
     ToolResult,
 )
+from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
 from toolspeak.wire.asked_calls import GivenCalls, optional_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.fragments import read_arguments
 from toolspeak.wire.media import file_of, image_of
-from toolspeak.wire.openai_responses.response_reader import NAME
-from toolspeak.wire.openai_responses.tools import INPUT, decode_choice, decode_tools, hosted_result, joined_name
+from toolspeak.wire.openai_responses.common import INPUT, NAME, joined_name, own_name
 
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
@@ -40,6 +42,9 @@ _UNKNOWABLE: Mapping[str, str] = {
 }
 
 _READ = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text", "store", "stream")
+
+
+_ANY_OF_OURS = ("function", "custom", "namespace")
 
 
 def decode_request(body: JSON) -> WireRequest:
@@ -278,3 +283,118 @@ def _text(given: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
         "" if description is None else asked_text(description, "text.format.description"),
     )
     return output, {name: value for name, value in text.items() if name != "format"}
+
+
+def hosted_result(item: Mapping[str, JSON]) -> tuple[str, bool]:
+    """The text of an `mcp_call`'s result, and whether it failed."""
+    error, output = item.get("error"), item.get("output")
+    if not error:
+        return (output if isinstance(output, str) else ""), False
+    if isinstance(error, str):
+        return error, True
+    content: Any = cast("dict[str, Any]", error).get("content") if isinstance(error, dict) else None
+    parts = cast("list[Any]", content) if isinstance(content, list) else []
+    texts = [cast("dict[str, Any]", part).get("text") for part in parts if isinstance(part, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str)) or json.dumps(error, ensure_ascii=False), True
+
+
+def decode_tools(given: JSON) -> tuple[list[ToolSpec], list[JSON]]:
+    """The tools that the client runs, and those that the API runs itself (`web_search`)."""
+    specs: list[ToolSpec] = []
+    others: list[JSON] = []
+    for i, each in enumerate(asked_list(given, "tools")):
+        tool = asked_object(each, f"tools[{i}]")
+        match asked_name(tool.get("type"), f"tools[{i}].type"):
+            case "function":
+                specs.append(_read_function(tool, f"tools[{i}]"))
+            case "custom":
+                specs.append(_read_custom(tool, f"tools[{i}]"))
+            case "namespace":
+                specs += _read_namespace(tool, f"tools[{i}]")
+            case _:
+                others.append(tool)
+    return specs, others
+
+
+def _read_function(tool: dict[str, JSON], place: str) -> ToolSpec:
+    if "function" in tool and "name" not in tool:
+        raise FormatError(f"{place}.name: it is nested as Chat Completions wants it; write it beside the type")
+    parameters = tool.get("parameters")
+    return ToolSpec(
+        asked_name(tool.get("name"), f"{place}.name"),
+        _description(tool, place),
+        {"type": "object", "properties": {}} if parameters is None else asked_object(parameters, f"{place}.parameters"),
+        extra={"strict": True} if asked_flag(tool.get("strict"), f"{place}.strict") else {},
+    )
+
+
+def _read_custom(tool: dict[str, JSON], place: str) -> ToolSpec:
+    kind = asked_object(tool.get("format") or {"type": "text"}, f"{place}.format")
+    said = "What the tool reads: plain text."
+    if kind.get("type") == "grammar":
+        syntax = asked_text(kind.get("syntax"), f"{place}.format.syntax")
+        definition = asked_text(kind.get("definition"), f"{place}.format.definition")
+        said = f"What the tool reads: text of this {syntax} grammar.\n{definition}"
+    return ToolSpec(
+        asked_name(tool.get("name"), f"{place}.name"),
+        _description(tool, place),
+        {
+            "type": "object",
+            "properties": {INPUT: {"type": "string", "description": said}},
+            "required": [INPUT],
+            "additionalProperties": False,
+        },
+        extra={"custom": {name: value for name, value in tool.items() if name not in ("type", "name", "description")}},
+    )
+
+
+def _read_namespace(tool: dict[str, JSON], place: str) -> list[ToolSpec]:
+    about: dict[str, JSON] = {name: value for name, value in tool.items() if name not in ("type", "tools")}
+    namespace = asked_name(tool.get("name"), f"{place}.name")
+    specs: list[ToolSpec] = []
+    for i, each in enumerate(asked_list(tool.get("tools"), f"{place}.tools")):
+        at = f"{place}.tools[{i}]"
+        inner = asked_object(each, at)
+        if inner.get("type") != "function":
+            raise wrong(f"{at}.type", "function", inner.get("type"))
+        spec = _read_function(inner, at)
+        name = joined_name(namespace, spec.name)
+        specs.append(ToolSpec(name, spec.description, spec.parameters, extra={**spec.extra, "namespace": about}))
+    return specs
+
+
+def _description(tool: dict[str, JSON], place: str) -> str:
+    return "" if tool.get("description") is None else asked_text(tool["description"], f"{place}.description")
+
+
+def decode_choice(given: JSON, specs: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec], JSON]:
+    """The choice, the tools that it leaves, and what was asked if it is a tool that the API runs itself."""
+    if given is None:
+        return ToolChoice(), specs, None
+    if given in ("auto", "none", "required"):
+        return ToolChoice(given), specs, None
+    if not isinstance(given, dict):
+        raise wrong("tool_choice", "auto, none, required or an object", given)
+    choice = cast("dict[str, JSON]", given)
+    if choice.get("type") in ("function", "custom"):
+        name = joined_name(choice.get("namespace"), asked_name(choice.get("name"), "tool_choice.name"))
+        return ToolChoice("specific", name), specs, None
+    if choice.get("type") != "allowed_tools":
+        return ToolChoice(), specs, choice
+    mode = choice.get("mode", "auto")
+    if mode not in ("auto", "required"):
+        raise wrong("tool_choice.mode", "auto or required", mode)
+    allowed: set[str] = set()
+    for i, each in enumerate(asked_list(choice.get("tools"), "tool_choice.tools")):
+        tool = asked_object(each, f"tool_choice.tools[{i}]")
+        if tool.get("type") not in _ANY_OF_OURS:
+            continue  # the API's own
+        name = asked_name(tool.get("name"), f"tool_choice.tools[{i}].name")
+        if tool["type"] == "namespace":
+            found = {spec.name for spec in specs if own_name(spec)[0] == name}
+        else:
+            found = {spec.name for spec in specs if spec.name == joined_name(tool.get("namespace"), name)}
+        if not found:
+            raise FormatError(f"tool_choice.tools[{i}].name: no tool is called {name!r}; name one of tools")
+        allowed |= found
+    return ToolChoice(mode), [spec for spec in specs if spec.name in allowed], None

@@ -1,4 +1,4 @@
-"""The answers of OpenAI Responses, whole and streamed, as deltas: the client role of `openai_responses`. Sans-IO."""
+"""Answers of OpenAI Responses as a client reads them, whole and streamed. Sans-IO."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, T
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.fragments import CallFragments
-from toolspeak.wire.openai_responses.tools import BEFORE_INPUT, BEHIND_INPUT, joined_name, within_json
+from toolspeak.wire.openai_responses.common import BEFORE_INPUT, BEHIND_INPUT, NAME, joined_name, within_json
 from toolspeak.wire.reading import as_list, as_object, as_text, count
 from toolspeak.wire.reported import reported_error
-
-NAME = "openai-responses"
 
 INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """`incomplete_details.reason` as our finish reason; any other is `error`."""

@@ -1,4 +1,4 @@
-"""The server role of OpenAI Responses: answers written, whole and streamed. Sans-IO."""
+"""Answers of OpenAI Responses as a server writes them, whole and streamed. Sans-IO."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import Frame
 from toolspeak.wire.fragments import read_arguments
-from toolspeak.wire.openai_responses.response_reader import NAME
-from toolspeak.wire.openai_responses.tools import is_freeform, named, search_query, text_input
+from toolspeak.wire.openai_responses.common import NAME, is_freeform, named, search_query, text_input
 
 INCOMPLETE: Mapping[FinishReason, str] = {
     "length": "max_output_tokens",

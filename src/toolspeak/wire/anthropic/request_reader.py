@@ -1,0 +1,268 @@
+"""Requests of Anthropic's Messages API as a server reads them. Sans-IO.
+
+Source: Anthropic's API reference, "Messages", and the types of its Python SDK 2.12.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from itertools import groupby
+
+from toolspeak.data.messages import (
+    JSON,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Opaque,
+    Part,
+    ReasoningPart,
+    Role,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import FormatError
+from toolspeak.wire.anthropic.common import NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, Block
+from toolspeak.wire.anthropic.request_writer import ANY_IMAGE
+from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
+from toolspeak.wire.asked_calls import GivenCalls, optional_text
+from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+
+OUTPUT_NAME = "output"
+"""The name of an output schema that a client asks for: the API has none."""
+
+
+def decode_request(body: JSON) -> WireRequest:
+    """See `WireFormat.decode_request`."""
+    fields = dict(asked_object(body, "the request"))
+    model = asked_name(fields.pop("model", None), "model")
+    if fields.pop("thread", None) is not None:
+        # The package's tool runner asks for it by itself, and reads by these details that it has to do without.
+        raise FormatError(
+            "thread: conversations are not kept here: send the whole one in 'messages', without 'thread'",
+            details={"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
+        )
+    reader = HistoryReader(model)
+    messages = [*reader.system(fields.pop("system", None)), *reader.messages(fields.pop("messages", None))]
+    tools = [_spec(reader.marked(tool), place) for tool, place in _listed(fields.pop("tools", None))]
+    choice, parallel = _asked_choice(fields.pop("tool_choice", None), tools)
+    stream = bool(asked_flag(fields.pop("stream", None), "stream"))
+    reader.marked({"cache_control": fields.pop("cache_control", None)})
+    output = _asked_output(fields)
+    request = ModelRequest(messages, tools, choice, parallel, output, fields, reader.cached)
+    return WireRequest(request, model, stream)
+
+
+class HistoryReader:
+    """Reads `system` and `messages` of a request. `cached` tells whether a block was marked for the cache.
+
+    Ids of calls that come again are made unique; neighbouring results are one message. A result of no call before it
+    keeps the id that it names, which is "" if it names none."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._calls = GivenCalls()
+        self._turn = 0
+        self.cached = False
+
+    def system(self, value: JSON) -> list[Message]:
+        if value is None:
+            return []
+        if isinstance(value, str):
+            return [Message.system(value)] if value else []
+        blocks = self._blocks(value, "system")
+        return [Message.system(self._text_block(block, place)) for block, place in blocks]
+
+    def messages(self, value: JSON) -> list[Message]:
+        found: list[tuple[Role, list[Part]]] = []
+        if value is None:
+            raise wrong("messages", "a list", value)
+        for i, item in enumerate(asked_list(value, "messages")):
+            place = f"messages[{i}]"
+            message = asked_object(item, place)
+            role = message.get("role")
+            if role not in ("user", "assistant", "system"):
+                raise FormatError(
+                    f"{place}.role: expected 'user', 'assistant' or 'system'; tool results are the user's"
+                )
+            self._turn = i
+            parts = self._parts(role, message.get("content"), f"{place}.content")
+            if not parts:
+                found.append((role, []))
+            for are_results, group in groupby(parts, lambda part: isinstance(part, ToolResult)):
+                if are_results and found and found[-1][0] == "tool":
+                    found[-1][1].extend(group)
+                else:
+                    found.append(("tool" if are_results else role, [*group]))
+        return [Message(role, tuple(parts)) for role, parts in found]
+
+    def marked(self, block: Block) -> Block:
+        """Notes a cache marker."""
+        if block.get("cache_control") is not None:
+            self.cached = True
+        return block
+
+    def _parts(self, role: Role, content: JSON, place: str) -> list[Part]:
+        if isinstance(content, str):
+            return [TextPart(content)] if content else []
+        if content is None:
+            raise wrong(place, "text or a list of blocks", content)
+        read = self._assistant_part if role == "assistant" else self._user_part
+        return [read(block, at) for block, at in self._blocks(content, place)]
+
+    def _blocks(self, value: JSON, place: str) -> Iterable[tuple[Block, str]]:
+        for i, item in enumerate(asked_list(value, place)):
+            at = f"{place}[{i}]"
+            yield self.marked(asked_object(item, at)), at
+
+    def _user_part(self, block: Block, place: str) -> Part:
+        if block.get("type") != "tool_result":
+            return self._content_part(block, place)
+        given = optional_text(block.get("tool_use_id"), f"{place}.tool_use_id")
+        call = self._calls.answered(given)
+        content = block.get("content")
+        if isinstance(content, str) or content is None:
+            parts: list[ContentPart] = [TextPart(content)] if content else []
+        else:
+            parts = [self._content_part(inner, at) for inner, at in self._blocks(content, f"{place}.content")]
+        failed = asked_flag(block.get("is_error"), f"{place}.is_error")
+        call_id, name = (given, "") if call is None else (call.id, call.name or "")
+        return ToolResult(call_id, name, "failure" if failed else "success", tuple(parts))
+
+    def _content_part(self, block: Block, place: str) -> ContentPart:
+        match block.get("type"):
+            case "text":
+                return TextPart(self._text_block(block, place))
+            case "image":
+                return _image(asked_object(block.get("source"), f"{place}.source"), f"{place}.source")
+            case "document":
+                name = block.get("title") or "document"
+                source = asked_object(block.get("source"), f"{place}.source")
+                return _document(asked_text(name, f"{place}.title"), source, f"{place}.source")
+            case kind:
+                raise _unknown(kind, place)
+
+    def _assistant_part(self, block: Block, place: str) -> Part:
+        match block.get("type"):
+            case "text":
+                return TextPart(self._text_block(block, place))
+            case "thinking":
+                signature = asked_text(block.get("signature") or "", f"{place}.signature")
+                opaque = Opaque(NAME, self._model, {"signature": signature}) if signature else None
+                return ReasoningPart(asked_text(block.get("thinking"), f"{place}.thinking"), opaque)
+            case "redacted_thinking":
+                data = asked_text(block.get("data"), f"{place}.data")
+                return ReasoningPart("", Opaque(NAME, self._model, {"redacted": data}))
+            case "tool_use":
+                return self._call(block, place)
+            case kind:
+                raise _unknown(kind, place)
+
+    def _call(self, block: Block, place: str) -> ToolCall:
+        given = optional_text(block.get("id"), f"{place}.id")
+        name = asked_name(block.get("name"), f"{place}.name")
+        arguments = asked_object(block.get("input"), f"{place}.input")
+        call = ToolCall(self._calls.own_id(given), name, arguments, given or None)
+        self._calls.add(given, call, self._turn)
+        return call
+
+    def _text_block(self, block: Block, place: str) -> str:
+        if block.get("type") != "text":
+            raise _unknown(block.get("type"), place)
+        return asked_text(block.get("text"), f"{place}.text")
+
+
+def _image(source: Block, place: str) -> ImagePart:
+    match source.get("type"):
+        case "url":
+            return ImagePart(ANY_IMAGE, url=asked_text(source.get("url"), f"{place}.url"))
+        case "base64":
+            media_type = asked_text(source.get("media_type"), f"{place}.media_type")
+            return ImagePart(media_type, _bytes(source.get("data"), f"{place}.data"))
+        case _:
+            raise FormatError(f"{place}.type: send the image itself ('base64') or its address ('url')")
+
+
+def _document(name: str, source: Block, place: str) -> FilePart:
+    match source.get("type"):
+        case "base64":
+            return FilePart(name, PDF, _bytes(source.get("data"), f"{place}.data"))
+        case "text":
+            return FilePart(
+                name, PLAIN_TEXT, asked_text(source.get("data"), f"{place}.data").encode("utf-8", "replace")
+            )
+        case _:
+            raise FormatError(f"{place}.type: send the document itself ('base64' or 'text')")
+
+
+def _bytes(value: JSON, place: str) -> bytes:
+    try:
+        return base64.b64decode(asked_text(value, place), validate=True)
+    except ValueError as error:
+        raise wrong(place, "base64 text", value) from error
+
+
+def _unknown(kind: JSON, place: str) -> FormatError:
+    return FormatError(
+        f"{place}.type: a block of the type {kind!r} cannot be taken here: nothing of Anthropic's own servers (their "
+        "tools, files and searches) is behind this one; leave it out, or send what it says as text"
+    )
+
+
+def _spec(tool: Block, place: str) -> ToolSpec:
+    kind = tool.get("type")
+    if kind not in (None, "custom"):
+        raise FormatError(
+            f"{place}.type: {kind!r} is a tool of Anthropic's own, which nobody runs or knows here; leave it out, or "
+            "send it as a tool of yours, with name, description and input_schema"
+        )
+    name = asked_name(tool.get("name"), f"{place}.name")
+    schema = asked_object(tool.get("input_schema"), f"{place}.input_schema")
+    description = asked_text(tool.get("description") or "", f"{place}.description")
+    extra = {field: tool[field] for field in TOOL_FIELDS if field in tool}
+    return ToolSpec(name, description, schema, extra=extra) if extra else ToolSpec(name, description, schema)
+
+
+def _listed(tools: JSON) -> list[tuple[Block, str]]:
+    return [(asked_object(tool, f"tools[{i}]"), f"tools[{i}]") for i, tool in enumerate(asked_list(tools, "tools"))]
+
+
+def _asked_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, bool | None]:
+    if value is None:
+        return ToolChoice(), None
+    choice = asked_object(value, "tool_choice")
+    single = asked_flag(choice.get("disable_parallel_tool_use"), "tool_choice.disable_parallel_tool_use")
+    parallel = None if single is None else not single
+    match choice.get("type"):
+        case "auto":
+            return ToolChoice(), parallel
+        case "any":
+            return ToolChoice("required"), parallel
+        case "none":
+            return ToolChoice("none"), parallel
+        case "tool":
+            name = asked_name(choice.get("name"), "tool_choice.name")
+            if all(spec.name != name for spec in tools):
+                raise FormatError(f"tool_choice.name: {name!r} is none of the tools; name one of them")
+            return ToolChoice("specific", name), parallel
+        case _:
+            raise FormatError("tool_choice.type: expected one of: auto, any, tool, none")
+
+
+def _asked_output(fields: dict[str, JSON]) -> OutputSchema | None:
+    """Takes the output's format out of the fields; what else is asked of the output stays there."""
+    place = "output_config.format"
+    config = dict(asked_object(fields.pop("output_config", None) or {}, "output_config"))
+    value = config.pop("format", None)
+    if config:
+        fields["output_config"] = config
+    if value is None:
+        return None
+    asked = asked_object(value, place)
+    if asked.get("type") != "json_schema":
+        raise FormatError(f"{place}.type: expected 'json_schema'")
+    return OutputSchema(OUTPUT_NAME, asked_object(asked.get("schema"), f"{place}.schema"))

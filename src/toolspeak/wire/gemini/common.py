@@ -1,0 +1,21 @@
+"""What both roles of Gemini's generateContent API share. Sans-IO."""
+
+from __future__ import annotations
+
+NAME = "gemini"
+
+
+GENERATION_FIELDS = frozenset(
+    {
+        "audioTranscriptionConfig", "candidateCount", "enableEnhancedCivicAnswers", "frequencyPenalty", "imageConfig",
+        "logprobs", "maxOutputTokens", "mediaResolution", "presencePenalty", "responseJsonSchema", "responseLogprobs",
+        "responseMimeType", "responseModalities", "responseSchema", "seed", "speechConfig", "stopSequences",
+        "temperature", "thinkingConfig", "topK", "topP",
+    }
+)  # fmt: skip
+"""Options that stand in `generationConfig` (google-genai 3.4, `GenerateContentConfig`); others stand beside it."""
+
+
+def short_name(model: str) -> str:
+    """`models/gemini-3-pro` is `gemini-3-pro`."""
+    return model.removeprefix("models/")

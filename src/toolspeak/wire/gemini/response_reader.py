@@ -1,0 +1,187 @@
+"""Answers of Gemini's generateContent API as a client reads them, whole and streamed. Sans-IO."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
+from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
+from toolspeak.errors import ProviderError
+from toolspeak.wire.fragments import CallFragments
+from toolspeak.wire.gemini.common import NAME, short_name
+from toolspeak.wire.reading import as_list, as_object, as_text, count
+from toolspeak.wire.reported import reported_error
+
+FINISH_REASONS: Mapping[str, FinishReason] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "LANGUAGE": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+    "MODEL_ARMOR": "content_filter",
+    "CONTINUATION": "length",
+}
+"""The API's `finishReason` as ours; any other is `error`."""
+
+
+_UNREADABLE: Mapping[str, tuple[str, str]] = {
+    "MALFORMED_FUNCTION_CALL": (
+        "invalid_arguments",
+        "the call could not be read, so nothing of the turn ran; make it again, with arguments that fit the tool",
+    ),
+    "UNEXPECTED_TOOL_CALL": (
+        "unknown_tool",
+        "the call names no tool that was offered, so nothing of the turn ran; call one that was, or answer in words",
+    ),
+}
+"""Finish reasons of a turn whose call the API took away, as a malformed call's code and reason."""
+
+
+_NOT_YET = ("", "FINISH_REASON_UNSPECIFIED")
+
+
+def decode_response(body: JSON, model: str | None = None) -> list[Delta]:
+    """See `WireFormat.decode_response`."""
+    answer = as_object(body, "the response")
+    decoder = GeminiDecoder(model, whole=True)
+    deltas = decoder.feed(answer)
+    if not decoder.finished and not answer.get("candidates"):
+        raise ProviderError("the response has no candidates: is this the Gemini API?", code="ill_formed")
+    return deltas + decoder.close()
+
+
+class GeminiDecoder:
+    """Reads the responses of one stream. `whole`: the only response of a turn, so its parts are not to be joined."""
+
+    def __init__(self, model: str | None = None, *, whole: bool = False) -> None:
+        self.finished = False
+        self._asked = None if model is None else short_name(model)
+        self._whole = whole
+        self._begun = False
+        self._unsigned: str | None = None  # the kind of the part before, if it may not be joined to the next
+        self._calls = CallFragments()
+        self._count = 0
+        self._finish: FinishReason = "stop"
+        self._unreadable: tuple[str, str, str] | None = None
+        self._usage: JSON = None
+        self._model: JSON = None
+        self._id: JSON = None
+
+    def feed(self, data: JSON) -> list[Delta]:
+        # The ordinary chunk: one text and nothing else, behind a first one that was read with care.
+        if self._begun and type(data) is dict and not ("error" in data or "promptFeedback" in data):
+            chunk = cast("dict[str, Any]", data)
+            text = _only_text(chunk.get("candidates"))
+            if text:
+                self._usage = chunk.get("usageMetadata") or self._usage
+                return [TextDelta(text)]
+        return self._careful(as_object(data, "a chunk of the stream"))
+
+    def _careful(self, chunk: dict[str, JSON]) -> list[Delta]:
+        if chunk.get("error"):
+            raise reported_error(chunk["error"])
+        self._begun = not self._whole
+        self._usage = chunk.get("usageMetadata") or self._usage  # each counts from the start
+        self._model = chunk.get("modelVersion") or self._model
+        self._id = chunk.get("responseId") or self._id
+        deltas: list[Delta] = []
+        for candidate in as_list(chunk.get("candidates"), "'candidates'"):
+            found = as_object(candidate, "a candidate")
+            if found.get("index"):
+                continue  # `candidateCount` above 1: a turn is one answer, the first
+            content = as_object(found.get("content") or {}, "'content'")
+            for part in as_list(content.get("parts"), "'parts'"):
+                deltas += self._part(as_object(part, "a part"))
+            if found.get("finishReason"):
+                self._end(as_text(found["finishReason"], "'finishReason'"), found)
+        feedback = chunk.get("promptFeedback")
+        if feedback and as_object(feedback, "'promptFeedback'").get("blockReason"):
+            self.finished, self._finish = True, "content_filter"
+        return deltas
+
+    def close(self) -> list[Delta]:
+        if self._unreadable is not None:
+            deltas, self._finish = self._calls.spoil(*self._unreadable), "tool_calls"
+        else:
+            if self._calls.any and self._finish == "stop":
+                self._finish = "tool_calls"
+            deltas = self._calls.close(self._finish)
+        return [*deltas, TurnEnded(self._finish, _usage(self._usage), _text(self._model), _text(self._id))]
+
+    def _end(self, reason: str, candidate: Mapping[str, JSON]) -> None:
+        if reason in _NOT_YET:
+            return
+        self.finished = True
+        if reason in _UNREADABLE:
+            code, why = _UNREADABLE[reason]
+            self._unreadable = as_text(candidate.get("finishMessage"), "'finishMessage'"), code, why
+        else:
+            self._finish = FINISH_REASONS.get(reason, "error")
+
+    def _part(self, part: dict[str, JSON]) -> list[Delta]:
+        if part.get("functionCall"):
+            self._unsigned = None
+            return self._call(as_object(part["functionCall"], "'functionCall'"), self._rest(part, "functionCall"))
+        kind = "reasoning" if part.get("thought") else "text"
+        text = as_text(part.get("text"), "'text'")
+        kept = self._rest(part, "text", "thought")
+        out: list[Delta] = []
+        if text:
+            if self._unsigned == kind:
+                out.append(PartEnded(kind))
+            out.append(ReasoningDelta(text) if kind == "reasoning" else TextDelta(text))
+            self._unsigned = kind if self._whole else None
+        if kept is not None:
+            out.append(PartEnded(kind, kept))
+            self._unsigned = None
+        return out
+
+    def _rest(self, part: dict[str, JSON], *read: str) -> Opaque | None:
+        """The signature, and what the API's own tools left: it goes back with the part."""
+        rest = {name: value for name, value in part.items() if name not in read and value is not None}
+        return Opaque(NAME, self._asked or _text(self._model) or "", rest) if rest else None
+
+    def _call(self, call: dict[str, JSON], opaque: Opaque | None) -> list[Delta]:
+        arguments = as_object(call.get("args") or {}, "'args' of a function call")
+        name, given = as_text(call.get("name"), "'name' of a function call"), as_text(call.get("id"), "'id' of a call")
+        key = self._count
+        self._count += 1
+        out = self._calls.start(key, name, given, opaque)
+        out += self._calls.add(key, json.dumps(arguments, ensure_ascii=False))
+        return out + self._calls.complete(key)
+
+
+def _only_text(candidates: Any) -> str:
+    """The text of a candidate that says one text and nothing else, or nothing."""
+    try:
+        [candidate] = candidates
+        [part] = candidate["content"]["parts"]
+        text = part["text"]
+    except (KeyError, TypeError, ValueError):
+        return ""
+    alone = len(part) == 1 and "finishReason" not in candidate and not candidate.get("index")
+    return text if alone and type(text) is str else ""
+
+
+def _text(value: JSON) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _usage(counts: JSON) -> Usage:
+    """What thinking took is part of the output, what the API's own tools read part of the input."""
+    said, thought = count(counts, "candidatesTokenCount"), count(counts, "thoughtsTokenCount")
+    read, tools = count(counts, "promptTokenCount"), count(counts, "toolUsePromptTokenCount")
+    return Usage(
+        input=None if read is None else read + (tools or 0),
+        output=None if said is None and thought is None else (said or 0) + (thought or 0),
+        cached=count(counts, "cachedContentTokenCount"),
+        reasoning=thought,
+    )

@@ -1,0 +1,137 @@
+"""Answers of Gemini's generateContent API as a server writes them, whole and streamed. Sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
+from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
+from toolspeak.wire.base import Frame
+from toolspeak.wire.gemini.common import NAME
+
+_STATUS_NAMES: Mapping[int, str] = {
+    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
+    413: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED", 500: "INTERNAL", 501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
+}  # fmt: skip
+"""HTTP's status as the name of google.rpc.Code that clients look at."""
+
+
+def encode_response(deltas: Iterable[Delta], model: str, response_id: str) -> JSON:
+    """See `WireFormat.encode_response`."""
+    parts, end = _whole(deltas, _Parts(response_id))
+    return _response(parts, model, response_id, end)
+
+
+def encode_error(message: str, status: int) -> JSON:
+    """See `WireFormat.encode_error`."""
+    name = _STATUS_NAMES.get(status, "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
+    return {"error": {"code": status, "message": message, "status": name}}
+
+
+def _kept(opaque: Opaque | None) -> dict[str, JSON]:
+    """A signature for the client to send back; one of another API would mean nothing to it."""
+    if opaque is None or opaque.provider != NAME:
+        return {}
+    return dict(cast("Mapping[str, JSON]", opaque.data))
+
+
+class _Parts:
+    """What a delta is as parts. Each call gets an id of its own, for clients that match results by it."""
+
+    def __init__(self, response_id: str) -> None:
+        self._response_id = response_id
+        self._ids: set[str] = set()
+
+    def of(self, delta: Delta) -> list[dict[str, JSON]]:
+        match delta:
+            case TextDelta(text):
+                return [{"text": text}] if text else []
+            case ReasoningDelta(text):
+                return [{"text": text, "thought": True}] if text else []
+            case PartEnded(kind, opaque):
+                kept = _kept(opaque)
+                said = {"text": ""} if kept.keys() == {"thoughtSignature"} else {}
+                thought = {"thought": True} if kind == "reasoning" else {}
+                return [{**said, **thought, **kept}] if kept else []
+            case CallCompleted(index, name, arguments, given):
+                used = f"{self._response_id}-{index}" if not given or given in self._ids else given
+                self._ids.add(used)
+                return [{"functionCall": {"id": used, "name": name, "args": arguments}, **_kept(delta.opaque)}]
+            case CallMalformed(raw=raw):
+                return [{"text": raw}] if raw else []  # calls are sent whole, so nothing of this one was
+            case _:
+                return []
+
+
+def _whole(deltas: Iterable[Delta], writer: _Parts) -> tuple[list[dict[str, JSON]], TurnEnded]:
+    """A turn's parts, the texts of each joined, and its end."""
+    parts: list[dict[str, JSON]] = []
+    goes_on = False  # whether a further text of the last part's kind belongs to it
+    end = TurnEnded("stop")
+    for delta in deltas:
+        if isinstance(delta, TurnEnded):
+            end = delta
+        elif isinstance(delta, PartEnded) and goes_on and ("thought" in parts[-1]) == (delta.part == "reasoning"):
+            parts[-1].update(_kept(delta.opaque))
+            goes_on = False
+        else:
+            for part in writer.of(delta):
+                if goes_on and parts[-1].keys() == part.keys():
+                    parts[-1]["text"] += part["text"]
+                else:
+                    parts.append(part)
+                    goes_on = part.keys() <= {"text", "thought"}
+    return parts, end
+
+
+def _response(parts: list[dict[str, JSON]], model: str, response_id: str, end: TurnEnded | None) -> dict[str, JSON]:
+    candidate: dict[str, JSON] = {"content": {"role": "model", "parts": parts}, "index": 0}
+    response: dict[str, JSON] = {"candidates": [candidate], "modelVersion": model, "responseId": response_id}
+    if end is not None:
+        candidate["finishReason"] = _finish_reason(end.finish)
+        response["usageMetadata"] = _counts(end.usage)
+    return response
+
+
+def _finish_reason(finish: FinishReason) -> str:
+    match finish:
+        case "stop" | "tool_calls" | "closed_by_us":
+            return "STOP"
+        case "length":
+            return "MAX_TOKENS"
+        case "content_filter" | "refusal":
+            return "SAFETY"
+        case "pause" | "cancelled" | "error":
+            return "OTHER"
+
+
+def _counts(usage: Usage) -> dict[str, JSON]:
+    said = None if usage.output is None else max(usage.output - (usage.reasoning or 0), 0)
+    counts = {
+        "promptTokenCount": usage.input,
+        "candidatesTokenCount": said,
+        "thoughtsTokenCount": usage.reasoning,
+        "cachedContentTokenCount": usage.cached,
+        "totalTokenCount": usage.total,
+    }
+    return {name: number for name, number in counts.items() if number is not None}
+
+
+class GeminiEncoder:
+    """Implements `Encoder`: each frame is a whole response with the next parts."""
+
+    def __init__(self, model: str, response_id: str) -> None:
+        self._model = model
+        self._response_id = response_id
+        self._parts = _Parts(response_id)
+
+    def feed(self, delta: Delta) -> list[Frame]:
+        if isinstance(delta, TurnEnded):
+            return [(None, _response([], self._model, self._response_id, delta))]
+        parts = self._parts.of(delta)
+        return [(None, _response(parts, self._model, self._response_id, None))] if parts else []
+
+    def fail(self, message: str, status: int = 500) -> list[Frame]:
+        return [(None, encode_error(message, status))]

@@ -1,0 +1,98 @@
+"""Answers of Ollama's chat API as a server writes them, whole and streamed. Sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from toolspeak.data.deltas import CallCompleted, CallMalformed, Delta, ReasoningDelta, TextDelta, TurnEnded
+from toolspeak.data.messages import JSON, FinishReason
+from toolspeak.wire.base import Frame
+
+
+def encode_response(deltas: Iterable[Delta], model: str, response_id: str, created: int) -> JSON:
+    """See `WireFormat.encode_response`."""
+    writer = _Writer(model, response_id, created)
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[JSON] = []
+    end = TurnEnded("stop")
+    for delta in deltas:
+        if isinstance(delta, TurnEnded):
+            end = delta
+            continue
+        message = writer.message(delta) or {}
+        texts.append(message.get("content", ""))
+        thoughts.append(message.get("thinking", ""))
+        calls += message.get("tool_calls", ())
+    told: dict[str, JSON] = {"role": "assistant", "content": "".join(texts)}
+    if any(thoughts):
+        told["thinking"] = "".join(thoughts)
+    if calls:
+        told["tool_calls"] = calls
+    return writer.line(told, end)
+
+
+def encode_error(message: str) -> JSON:
+    """See `WireFormat.encode_error`."""
+    return {"error": message}
+
+
+class _Writer:
+    """What deltas are as messages and lines. Each call gets an id of its own."""
+
+    def __init__(self, model: str, response_id: str, created: int) -> None:
+        self._head: dict[str, JSON] = {
+            "model": model,
+            "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        self._response_id = response_id
+        self._ids: set[str] = set()
+
+    def message(self, delta: Delta) -> dict[str, JSON] | None:
+        """The message that says it, if it is to be said."""
+        match delta:
+            case TextDelta(text) | CallMalformed(raw=text):  # calls are sent whole, so nothing of this one was
+                return {"role": "assistant", "content": text} if text else None
+            case ReasoningDelta(text):
+                return {"role": "assistant", "content": "", "thinking": text} if text else None
+            case CallCompleted(index, name, arguments, given):
+                used = f"{self._response_id}-{index}" if not given or given in self._ids else given
+                function = {"index": len(self._ids), "name": name, "arguments": arguments}
+                self._ids.add(used)
+                return {"role": "assistant", "content": "", "tool_calls": [{"id": used, "function": function}]}
+            case _:
+                return None
+
+    def line(self, message: Mapping[str, JSON], end: TurnEnded | None) -> dict[str, JSON]:
+        if end is None:
+            return {**self._head, "message": message, "done": False}
+        counts = {"prompt_eval_count": end.usage.input, "eval_count": end.usage.output}
+        told = {name: number for name, number in counts.items() if number is not None}
+        # Durations are unknown here; clients take their absence.
+        return {**self._head, "message": message, "done": True, "done_reason": _done_reason(end.finish), **told}
+
+
+def _done_reason(finish: FinishReason) -> str:
+    """A turn that broke off says so in our own word: no client may take it for a whole one."""
+    match finish:
+        case "stop" | "tool_calls" | "closed_by_us" | "refusal" | "pause":
+            return "stop"
+        case "length" | "content_filter" | "cancelled" | "error":
+            return finish
+
+
+class OllamaEncoder:
+    """Implements `Encoder`: each frame's data is one line."""
+
+    def __init__(self, model: str, response_id: str, created: int) -> None:
+        self._writer = _Writer(model, response_id, created)
+
+    def feed(self, delta: Delta) -> list[Frame]:
+        if isinstance(delta, TurnEnded):
+            return [(None, self._writer.line({"role": "assistant", "content": ""}, delta))]
+        message = self._writer.message(delta)
+        return [] if message is None else [(None, self._writer.line(message, None))]
+
+    def fail(self, message: str, status: int = 500) -> list[Frame]:
+        return [(None, encode_error(message))]

@@ -1,0 +1,312 @@
+"""Requests of OpenAI Chat Completions as a server reads them. Sans-IO.
+
+Source: the OpenAI API reference, "Chat Completions".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from toolspeak.data.messages import (
+    JSON,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    MalformedCall,
+    Message,
+    Opaque,
+    Part,
+    ReasoningPart,
+    Role,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import FormatError
+from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
+from toolspeak.wire.asked_calls import GivenCalls, optional_text
+from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.fragments import read_arguments
+from toolspeak.wire.media import ANY_IMAGE, read_data_url
+from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
+from toolspeak.wire.reading import shown
+
+_READ = ("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls")
+
+
+_LEGACY = {"functions": "tools", "function_call": "tool_choice"}
+
+
+_KNOWN_FIELDS = frozenset(
+    ("role", "content", "refusal", "tool_calls", "function_call", *REASONING_FIELDS, "reasoning_details")
+)
+
+
+_CALL_FIELDS = frozenset(("id", "type", "function", "index"))
+
+
+def decode_request(body: JSON) -> WireRequest:
+    """See `WireFormat`."""
+    fields = asked_object(body, "the request")
+    for old, new in _LEGACY.items():
+        if fields.get(old) is not None:
+            raise FormatError(f"{old}: the API no longer has it; send {new}")
+    if fields.get("n") not in (None, 1):
+        raise FormatError(f"n: one answer is given to a request, found {shown(fields['n'])}; ask again for another")
+    model = asked_name(fields.get("model"), "model")
+    stream = asked_flag(fields.get("stream"), "stream") or False
+    tools = [
+        _read_tool(asked_object(tool, f"tools[{i}]"), f"tools[{i}]")
+        for i, tool in enumerate(asked_list(fields.get("tools"), "tools"))
+    ]
+    choice, tools = _read_choice(fields.get("tool_choice"), tools)
+    options = {name: value for name, value in fields.items() if name not in _READ and value is not None}
+    output = _read_output(options.get("response_format"))
+    if output is not None:
+        del options["response_format"]
+    request = ModelRequest(
+        decode_messages(fields.get("messages"), model),
+        tuple(tools),
+        choice,
+        asked_flag(fields.get("parallel_tool_calls"), "parallel_tool_calls") if tools else None,
+        output,
+        options,
+    )
+    return WireRequest(request, model, stream, not stream or _wants_usage(fields.get("stream_options")))
+
+
+def _wants_usage(value: JSON) -> bool:
+    if value is None:
+        return False
+    options = asked_object(value, "stream_options")
+    return asked_flag(options.get("include_usage"), "stream_options.include_usage") or False
+
+
+def _read_tool(tool: dict[str, JSON], place: str) -> ToolSpec:
+    if tool.get("type") != "function":
+        raise FormatError(f"{place}.type: only 'function' is supported, found {shown(tool.get('type'))}")
+    function = asked_object(tool.get("function"), f"{place}.function")
+    name = asked_name(function.get("name"), f"{place}.function.name")
+    described = asked_text(function.get("description") or "", f"{place}.function.description")
+    parameters: dict[str, JSON] = {"type": "object", "properties": {}}
+    if function.get("parameters") is not None:
+        parameters = asked_object(function["parameters"], f"{place}.function.parameters")
+    strict = asked_flag(function.get("strict"), f"{place}.function.strict")
+    return ToolSpec(name, described, parameters, extra={} if strict is None else {"strict": strict})
+
+
+def _read_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec]]:
+    """The choice, and the tools it leaves."""
+    if value in (None, "auto", "none", "required"):
+        if not tools:
+            if value == "required":
+                raise FormatError("tool_choice: 'required' needs tools; send some, or leave it out")
+            return ToolChoice(), tools
+        return ToolChoice(value or "auto"), tools
+    if isinstance(value, str):
+        raise FormatError(f"tool_choice: {shown(value)} is none; write auto, none, required or an object")
+    choice = asked_object(value, "tool_choice")
+    if choice.get("type") == "function":
+        function = asked_object(choice.get("function"), "tool_choice.function")
+        name = asked_name(function.get("name"), "tool_choice.function.name")
+        _check_known(name, tools, "tool_choice.function.name")
+        return ToolChoice("specific", name), tools
+    if choice.get("type") == "allowed_tools":
+        allowed = asked_object(choice.get("allowed_tools"), "tool_choice.allowed_tools")
+        place = "tool_choice.allowed_tools.tools"
+        names: set[str] = set()
+        for i, each in enumerate(asked_list(allowed.get("tools"), place)):
+            function = asked_object(asked_object(each, f"{place}[{i}]").get("function"), f"{place}[{i}].function")
+            name = asked_name(function.get("name"), f"{place}[{i}].function.name")
+            _check_known(name, tools, f"{place}[{i}].function.name")
+            names.add(name)
+        mode = allowed.get("mode")
+        if mode not in ("auto", "required"):
+            raise wrong("tool_choice.allowed_tools.mode", "auto or required", mode)
+        return ToolChoice(mode), [tool for tool in tools if tool.name in names]
+    raise FormatError(f"tool_choice.type: {shown(choice.get('type'))} is none; write function or allowed_tools")
+
+
+def _check_known(name: str, tools: list[ToolSpec], place: str) -> None:
+    if all(tool.name != name for tool in tools):
+        raise FormatError(f"{place}: no tool is called {shown(name)}; name one of tools")
+
+
+def _read_output(value: JSON) -> OutputSchema | None:
+    """The schema of `json_schema`; other forms of `response_format` stay options."""
+    if value is None:
+        return None
+    form = asked_object(value, "response_format")
+    if form.get("type") != "json_schema":
+        return None
+    place = "response_format.json_schema"
+    told = asked_object(form.get("json_schema"), place)
+    return OutputSchema(
+        asked_name(told.get("name"), f"{place}.name"),
+        asked_object(told.get("schema"), f"{place}.schema"),
+        asked_flag(told.get("strict"), f"{place}.strict") or False,
+        asked_text(told.get("description") or "", f"{place}.description"),
+    )
+
+
+def decode_messages(value: JSON, model: str) -> list[Message]:
+    """The conversation of a request to `model`. Raises FormatError naming the place.
+
+    Ids that come again are made unique; neighbouring results are one message. A result of no call before it keeps the
+    id that it names, which is "" if it names none. Fields of a message that have no place elsewhere stand in its
+    `extra`, under the format's name.
+    """
+    items = asked_list(value, "messages")
+    if not items:
+        raise FormatError("messages: at least one message is needed")
+    reader = _Conversation(model)
+    for i, item in enumerate(items):
+        reader.add(asked_object(item, f"messages[{i}]"), f"messages[{i}]")
+    reader.end_results()
+    return reader.messages
+
+
+class _Conversation:
+    def __init__(self, model: str) -> None:
+        self.messages: list[Message] = []
+        self._model = model
+        self._calls = GivenCalls()
+        self._results: list[Part] = []
+
+    def add(self, item: dict[str, JSON], place: str) -> None:
+        role = asked_text(item.get("role"), f"{place}.role")
+        if role not in ("tool", "function"):
+            self.end_results()
+        match role:
+            case "system" | "developer":
+                self._add("system", _read_content(item.get("content"), f"{place}.content", media=False), item)
+            case "user":
+                self._add("user", _read_content(item.get("content"), f"{place}.content"), item)
+            case "assistant":
+                self._add("assistant", self._assistant(item, place), item)
+            case "tool":
+                self._add_result(optional_text(item.get("tool_call_id"), f"{place}.tool_call_id"), item, place)
+            case "function":
+                self._add_result("", item, place)
+            case _:
+                raise FormatError(
+                    f"{place}.role: {shown(role)} is none; write system, developer, user, assistant or tool"
+                )
+
+    def _add(self, role: Role, parts: Sequence[Part], item: dict[str, JSON]) -> None:
+        self.messages.append(Message(role, tuple(parts), _extra(item, _KNOWN_FIELDS)))
+
+    def _assistant(self, item: dict[str, JSON], place: str) -> list[Part]:
+        parts: list[Part] = list(self._reasoning(item, place))
+        parts += _read_content(item.get("content"), f"{place}.content", media=False)
+        if item.get("refusal") is not None:
+            parts.append(TextPart(asked_text(item["refusal"], f"{place}.refusal")))
+        for i, call in enumerate(asked_list(item.get("tool_calls"), f"{place}.tool_calls")):
+            parts.append(self._call(call, f"{place}.tool_calls[{i}]"))
+        if item.get("function_call") is not None:  # as before 2023-11: one call, and no id
+            parts.append(self._function("", item["function_call"], {}, f"{place}.function_call"))
+        return parts
+
+    def end_results(self) -> None:
+        """What was read of results is a message."""
+        if self._results:
+            self.messages.append(Message("tool", tuple(self._results)))
+            self._results.clear()
+
+    def _reasoning(self, item: dict[str, JSON], place: str) -> list[ReasoningPart]:
+        found: list[ReasoningPart] = []
+        for field in REASONING_FIELDS:
+            if item.get(field) is not None:
+                text = asked_text(item[field], f"{place}.{field}")
+                found.append(ReasoningPart(text, Opaque(NAME, self._model, {"field": field})))
+        details = asked_list(item.get("reasoning_details"), f"{place}.reasoning_details")
+        if details:
+            found.append(ReasoningPart("", Opaque(NAME, self._model, {"reasoning_details": details})))
+        return found
+
+    def _call(self, value: JSON, place: str) -> ToolCall | MalformedCall:
+        item = asked_object(value, place)
+        if item.get("type", "function") != "function":
+            raise FormatError(f"{place}.type: only 'function' is supported, found {shown(item['type'])}")
+        rest = {key: each for key, each in item.items() if key not in _CALL_FIELDS and each is not None}
+        return self._function(optional_text(item.get("id"), f"{place}.id"), item.get("function"), rest, place)
+
+    def _function(self, given: str, value: JSON, rest: dict[str, JSON], place: str) -> ToolCall | MalformedCall:
+        at = place if place.endswith(".function_call") else f"{place}.function"
+        function = asked_object(value, at)
+        name = asked_name(function.get("name"), f"{at}.name")
+        raw = function.get("arguments")
+        if isinstance(raw, dict):
+            raw = json.dumps(raw, ensure_ascii=False)
+        raw = asked_text(raw if raw is not None else "", f"{at}.arguments")
+        own = self._calls.own_id(given)
+        arguments, notes, reason = read_arguments(raw)
+        if arguments is None:
+            call = MalformedCall(own, raw, "invalid_arguments", reason, name)
+        else:
+            opaque = Opaque(NAME, self._model, rest) if rest else None
+            call = ToolCall(own, name, arguments, given or None, notes, opaque)
+        self._calls.add(given, call, len(self.messages))
+        return call
+
+    def _add_result(self, given: str, item: dict[str, JSON], place: str) -> None:
+        call = self._calls.answered(given)
+        content = _read_content(item.get("content"), f"{place}.content", media=False)
+        if call is None:
+            name = optional_text(item.get("name"), f"{place}.name")
+            self._results.append(ToolResult(given, name, "success", tuple(content)))
+        else:
+            self._results.append(ToolResult(call.id, call.name or "", "success", tuple(content)))
+
+
+def _extra(item: Mapping[str, JSON], known: frozenset[str]) -> dict[str, JSON]:
+    rest = {name: value for name, value in item.items() if name not in known and value is not None}
+    return {NAME: rest} if rest else {}
+
+
+def _read_content(value: JSON, place: str, *, media: bool = True) -> list[ContentPart]:
+    """Text, or parts: of text alone, unless `media`."""
+    if value is None or value == "":
+        return []
+    if isinstance(value, str):
+        return [TextPart(value)]
+    if not isinstance(value, list):
+        raise wrong(place, "text or a list of parts", value)
+    return [_read_part(part, f"{place}[{i}]", media) for i, part in enumerate(cast("list[Any]", value))]
+
+
+def _read_part(value: JSON, place: str, media: bool) -> ContentPart:
+    part = asked_object(value, place)
+    kind = part.get("type")
+    if kind == "text":
+        return TextPart(asked_text(part.get("text"), f"{place}.text"), extra=_extra(part, frozenset(("type", "text"))))
+    if kind == "refusal" and not media:
+        return TextPart(asked_text(part.get("refusal"), f"{place}.refusal"))
+    if kind == "image_url" and media:
+        return _read_image(part.get("image_url"), f"{place}.image_url")
+    if kind == "file" and media:
+        return _read_file(asked_object(part.get("file"), f"{place}.file"), f"{place}.file")
+    allowed = "text, image_url and file" if media else "text"
+    raise FormatError(f"{place}.type: {shown(kind)} cannot stand here; parts may be {allowed}")
+
+
+def _read_image(value: JSON, place: str) -> ImagePart:
+    image = {"url": value} if isinstance(value, str) else asked_object(value, place)
+    url = asked_name(image.get("url"), f"{place}.url")
+    extra = _extra(image, frozenset(("url",)))
+    if not url.startswith("data:"):
+        return ImagePart(ANY_IMAGE, url=url, extra=extra)
+    media_type, data = read_data_url(url, f"{place}.url")
+    return ImagePart(media_type or ANY_IMAGE, data, extra=extra)
+
+
+def _read_file(file: dict[str, JSON], place: str) -> FilePart:
+    if file.get("file_data") is None:
+        raise FormatError(f"{place}: send the file itself, as file_data; files kept at OpenAI are not known here")
+    media_type, data = read_data_url(asked_text(file["file_data"], f"{place}.file_data"), f"{place}.file_data")
+    name = asked_text(file.get("filename") or "file", f"{place}.filename")
+    return FilePart(name, media_type or "application/octet-stream", data)

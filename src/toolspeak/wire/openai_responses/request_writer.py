@@ -1,0 +1,295 @@
+"""Requests of OpenAI Responses as a client writes them. Sans-IO."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from toolspeak.data.messages import (
+    JSON,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    JsonPart,
+    MalformedCall,
+    Message,
+    Opaque,
+    Part,
+    ReasoningPart,
+    TextMessage,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from toolspeak.data.tools import ToolSpec
+from toolspeak.errors import UsageError
+from toolspeak.wire.base import ModelRequest, OutputSchema
+from toolspeak.wire.checks import check_request
+from toolspeak.wire.history import call_ids, text_of
+from toolspeak.wire.media import data_url, image_url
+from toolspeak.wire.openai_responses.common import NAME, is_freeform, named, own_name, text_input
+from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.strict_schema import openai_form
+
+_OWN_FIELDS = ("model", "input", "instructions", "stream", "previous_response_id", "parallel_tool_calls")
+
+
+def encode_request(request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
+    check_request(request, _OWN_FIELDS, format_name=NAME)
+    instructions, messages = _split_instructions(request.messages)
+    ids = call_ids(request.messages)
+    new = _not_kept(request, ids)
+    body: dict[str, JSON] = {"model": model}
+    if instructions:
+        body["instructions"] = instructions
+    sent = messages if new is None else new
+    specs = {spec.name: spec for spec in request.tools if spec.extra}
+    body["input"] = [item for message in sent for item in _items(message, ids, model, specs)]
+    if request.earlier is not None and new is not None:
+        body["previous_response_id"] = request.earlier.response_id
+    tools = [*encode_tools(request.tools), *_api_tools(request)]
+    if tools:
+        body["tools"] = tools
+    if request.choice.mode != "auto":
+        body["tool_choice"] = encode_choice(request.choice, request.tools)
+    if request.parallel is not None:
+        body["parallel_tool_calls"] = request.parallel
+    if request.output is not None:
+        body["text"] = {"format": _format(request.output)}
+    body["store"] = request.keep
+    body["stream"] = stream
+    for name, value in request.options.items():
+        if name == "text":
+            value = _text_option(value, body)
+        if name != "tools":
+            body[name] = value
+    return {name: without_lone_surrogates(value) for name, value in body.items() if value is not None}
+
+
+def _split_instructions(
+    messages: Sequence[Message | TextMessage],
+) -> tuple[str, Sequence[Message | TextMessage]]:
+    """The text of the system message at the front, and the messages behind it."""
+    first = messages[0] if messages else None
+    if isinstance(first, TextMessage) and first.role == "system" and first.text:
+        return first.text, messages[1:]
+    if isinstance(first, Message) and first.role == "system" and len(first.parts) == 1:
+        part = first.parts[0]
+        if isinstance(part, TextPart) and part.text:
+            return part.text, messages[1:]
+    return "", messages
+
+
+def _not_kept(request: ModelRequest, ids: Mapping[str, str]) -> Sequence[Message | TextMessage] | None:
+    """The messages that the server does not have; None if all must be sent.
+
+    The server insists on an output for each call of the turn it keeps, under the id it gave: where the turn has a call
+    that cannot be answered so (a malformed one), only the whole conversation will do.
+    """
+    earlier = request.earlier
+    if earlier is None:
+        return None
+    if earlier.messages > len(request.messages):
+        raise UsageError(f"earlier names {earlier.messages} messages, and the request has {len(request.messages)}")
+    rest = request.messages[earlier.messages :]
+    if not rest or rest[0].role != "assistant":
+        return rest
+    calls = rest[0].calls if isinstance(rest[0], Message) else ()
+    if any(isinstance(call, MalformedCall) or ids[call.id] != call.provider_id for call in calls):
+        return None
+    return rest[1:]
+
+
+def _items(
+    message: Message | TextMessage, ids: Mapping[str, str], model: str, specs: Mapping[str, ToolSpec]
+) -> list[JSON]:
+    """The input items that one message becomes."""
+    if isinstance(message, TextMessage):
+        return [_said("user" if message.role == "tool" else message.role, message.text)]
+    if message.role == "assistant":
+        return _assistant(message, ids, model, specs)
+    results = [part for part in message.parts if isinstance(part, ToolResult)]
+    # The outputs come first: what is said stands between no call and its output.
+    items: list[JSON] = [_output(result, ids, specs) for result in results if result.call_id in ids]
+    # The results of malformed calls, which went back as text.
+    items += [_said("user", text_of(result.content)) for result in results if result.call_id not in ids]
+    content = [part for part in message.parts if isinstance(part, TextPart | JsonPart | ImagePart | FilePart)]
+    if content:
+        role = "user" if message.role == "tool" else message.role
+        items.append({"type": "message", "role": role, "content": _content(content)})
+    return items
+
+
+def _assistant(message: Message, ids: Mapping[str, str], model: str, specs: Mapping[str, ToolSpec]) -> list[JSON]:
+    # An item's id only goes with the reasoning that led to it: one without the other is refused, and so is the id of
+    # an item that was not stored ("Items are not persisted when `store` is set to false").
+    thoughts = [part for part in message.parts if isinstance(part, ReasoningPart)]
+    linked = bool(thoughts) and all(_reasoning(part, model) is not None for part in thoughts)
+    items: list[JSON] = []
+    for part in message.parts:
+        item = _assistant_item(part, ids, model, specs, linked=linked)
+        if item is not None:
+            items.append(item)
+    return items
+
+
+def _assistant_item(
+    part: Part, ids: Mapping[str, str], model: str, specs: Mapping[str, ToolSpec], *, linked: bool
+) -> JSON:
+    match part:
+        case TextPart(text):
+            kept = _own(part.opaque, model)
+            return _assistant_text(text, kept, linked=linked) if text else None
+        case ReasoningPart():
+            return _reasoning(part, model)
+        case ToolCall():
+            kept = _own(part.opaque, model)
+            linking = {"id": kept["id"]} if linked and kept.get("id") else {}
+            return {**linking, **call_item(part.name, part.arguments, ids[part.id], specs)}
+        case MalformedCall():
+            return _said("assistant", part.raw)
+        case ToolResult():
+            return None  # results stand in messages of role tool or user
+        case _:
+            return _said("assistant", text_of([part]))
+
+
+def _assistant_text(text: str, kept: Mapping[str, JSON], *, linked: bool) -> JSON:
+    # `phase` (commentary, final_answer) is to be sent back, or later turns get worse (API reference).
+    phase = {"phase": kept["phase"]} if kept.get("phase") else {}
+    if not (linked and kept.get("id")):
+        return {**_said("assistant", text), **phase}
+    content: list[JSON] = [{"type": "output_text", "text": text, "annotations": list[JSON]()}]
+    return {
+        "type": "message",
+        "id": kept["id"],
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+        **phase,
+    }
+
+
+def _said(role: str, text: str) -> dict[str, JSON]:
+    return {"type": "message", "role": role, "content": text}
+
+
+def _own(opaque: Opaque | None, model: str) -> Mapping[str, JSON]:
+    """What this API gave for this model to be sent back; empty if there is nothing."""
+    if opaque is None or opaque.provider != NAME or opaque.model != model:
+        return {}
+    data: JSON = opaque.data
+    return cast("Mapping[str, JSON]", data) if isinstance(data, Mapping) else {}
+
+
+def _reasoning(part: ReasoningPart, model: str) -> JSON:
+    """The reasoning item, verbatim; None for one that only its server could read, and perhaps no longer keeps."""
+    item = _own(part.opaque, model)
+    return dict(item) if item.get("encrypted_content") or item.get("content") else None
+
+
+def _output(result: ToolResult, ids: Mapping[str, str], specs: Mapping[str, ToolSpec]) -> JSON:
+    kind = "custom_tool_call_output" if is_freeform(specs.get(result.name)) else "function_call_output"
+    return {"type": kind, "call_id": ids[result.call_id], "output": _content(result.content)}
+
+
+def _content(parts: Sequence[ContentPart]) -> JSON:
+    if not any(isinstance(part, ImagePart | FilePart) for part in parts) and len(parts) <= 1:
+        return text_of(parts)
+    return [_content_part(part) for part in parts]
+
+
+def _content_part(part: ContentPart) -> JSON:
+    match part:
+        case ImagePart():
+            return {"type": "input_image", "image_url": image_url(part), "detail": part.extra.get("detail") or "auto"}
+        case FilePart(name, media_type, data):
+            return {"type": "input_file", "filename": name, "file_data": data_url(media_type, data)}
+        case _:
+            return {"type": "input_text", "text": text_of([part])}
+
+
+def encode_tools(specs: Iterable[ToolSpec]) -> list[JSON]:
+    """The request's tools, those of one namespace in one entry."""
+    tools: list[JSON] = []
+    spaces: dict[str, list[JSON]] = {}
+    for spec in specs:
+        about: Any = spec.extra.get("namespace")
+        if is_freeform(spec):
+            given: Any = spec.extra["custom"]
+            tools.append({"type": "custom", "name": spec.name, "description": spec.description, **given})
+        elif about is not None:
+            if about["name"] not in spaces:
+                spaces[about["name"]] = []
+                tools.append({"type": "namespace", **about, "tools": spaces[about["name"]]})
+            spaces[about["name"]].append({**_function(spec), "name": own_name(spec)[1]})
+        else:
+            tools.append(_function(spec))
+    return tools
+
+
+def _function(spec: ToolSpec) -> dict[str, JSON]:
+    return {
+        "type": "function",
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": dict(spec.parameters),
+        # The API's own default would be strict, which refuses schemas with optional arguments.
+        "strict": spec.extra.get("strict") is True,
+    }
+
+
+def call_item(name: str, arguments: Mapping[str, JSON], call_id: str, specs: Mapping[str, ToolSpec]) -> dict[str, JSON]:
+    """A call as an item of a conversation."""
+    spec = specs.get(name)
+    if is_freeform(spec):
+        return {"type": "custom_tool_call", "call_id": call_id, "name": name, "input": text_input(arguments)}
+    text = json.dumps(dict(arguments), ensure_ascii=False)
+    return {"type": "function_call", "call_id": call_id, **named(name, spec), "arguments": text}
+
+
+def encode_choice(choice: ToolChoice, specs: Sequence[ToolSpec]) -> JSON:
+    if choice.mode != "specific":
+        return choice.mode
+    spec = next((spec for spec in specs if spec.name == choice.name), None)
+    if spec is None:
+        return {"type": "function", "name": choice.name}
+    return {"type": "custom" if is_freeform(spec) else "function", **named(spec.name, spec)}
+
+
+def _api_tools(request: ModelRequest) -> list[JSON]:
+    found = request.options.get("tools")
+    tools = cast("Sequence[JSON]", found) if isinstance(found, list | tuple) else ()
+    if found is not None and (found is not tools or not all(_is_api_tool(tool) for tool in tools)):
+        raise UsageError(
+            "the option 'tools' is a list of tools that the API runs itself ({'type': 'web_search'}); "
+            "functions are the request's own tools"
+        )
+    return [*tools]
+
+
+def _is_api_tool(tool: JSON) -> bool:
+    return isinstance(tool, Mapping) and cast("Mapping[str, JSON]", tool).get("type") not in (None, "function")
+
+
+def _format(asked: OutputSchema) -> dict[str, JSON]:
+    output = openai_form(asked)
+    described = {"description": output.description} if output.description else {}
+    return {
+        "type": "json_schema",
+        "name": output.name,
+        **described,
+        "schema": dict(output.schema),
+        "strict": output.strict,
+    }
+
+
+def _text_option(value: JSON, body: Mapping[str, JSON]) -> JSON:
+    own = body.get("text")
+    if own is None or value is None:
+        return value
+    if not isinstance(value, Mapping) or "format" in value:
+        raise UsageError("the option 'text' cannot set a format: the request's own output goes there")
+    return {**own, **cast("Mapping[str, JSON]", value)}
