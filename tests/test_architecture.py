@@ -42,7 +42,8 @@ ALLOWED: dict[str, set[str]] = {
 
 # What the formats of `wire` share: files beside their folders.
 WIRE_SHARED = {
-    "asked", "asked_calls", "base", "checks", "fragments", "history", "media", "reading", "reported", "strict_schema",
+    "base", "base64_data", "call_assembler", "conversation_reader", "error_table", "request_encoding", "strict_schema",
+    "validation",
 }  # fmt: skip
 
 # Which folders and files of its room a folder may import besides itself. A file beside the folders may import all of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toolspeak.errors import ProviderError
 from toolspeak.gateway.balance import Asking, Pool, in_order
 from toolspeak.gateway.health import DOUBLINGS, FAILURES, HEALTHY, LONGEST_WAIT, Health
-from toolspeak.wire.reported import RETRYABLE
+from toolspeak.wire.error_table import RETRYABLE
 
 SECONDS = st.floats(0, 1e6, allow_nan=False)
 CHANCE = st.floats(0, 1, exclude_max=True)

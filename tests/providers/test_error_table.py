@@ -17,7 +17,7 @@ from loopback_server import Answer, event, serve, stream, whole
 from native import OLLAMA_API, ndjson
 
 from toolspeak.errors import ProviderError
-from toolspeak.wire.reported import REMEDIES, RETRYABLE, read_error, reported_error
+from toolspeak.wire.error_table import REMEDIES, RETRYABLE, read_error, reported_error
 
 
 def openai(message: str, kind: str | None, code: str | None) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import get_dialect
 from toolspeak.errors import ProviderError
 from toolspeak.wire.base import Frame, ModelRequest, OutputSchema, WireRequest
-from toolspeak.wire.fragments import read_arguments
+from toolspeak.wire.call_assembler import read_arguments
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {}})

@@ -17,9 +17,8 @@ from toolspeak.gateway.healing import healed
 from toolspeak.gateway.http import Fields, check_values, decoded
 from toolspeak.gateway.options import translated
 from toolspeak.gateway.routing import Route
-from toolspeak.wire.asked import asked_name, asked_object
 from toolspeak.wire.base import OutputSchema, WireFormat, WireRequest
-from toolspeak.wire.reading import shortened
+from toolspeak.wire.validation import require_name, require_object, shortened
 
 _NATIVE_ONLY = ("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls")
 """Options that speak of an API's own tools: of no use where calls are text."""
@@ -55,8 +54,8 @@ def turn_of(
 def read_fields(body: bytes, bounds: Bounds) -> Fields:
     """The fields of a client's request, which name a model. Raises Failure, FormatError."""
     check_values(body, bounds.json_values)
-    fields = asked_object(decoded(body, bounds.depth), "the request")
-    model = asked_name(fields.get("model"), "model")
+    fields = require_object(decoded(body, bounds.depth), "the request")
+    model = require_name(fields.get("model"), "model")
     if len(model) > bounds.name_chars:
         raise Failure(400, f"model has {len(model)} characters; {bounds.name_chars} are allowed", "name_too_long")
     return fields

@@ -16,10 +16,9 @@ from toolspeak.errors import FormatError
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.routing import Route, Routes
 from toolspeak.gateway.server_tools import ServerTools
-from toolspeak.wire.asked import asked_list, asked_name, asked_object
 from toolspeak.wire.base import WireRequest
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
-from toolspeak.wire.reading import shown
+from toolspeak.wire.validation import describe, optional_list, require_name, require_object
 
 OPTIONAL_TOOLS = "x-toolspeak-optional-tools"
 """The header that names the types of tools without which a client goes on, with commas between them."""
@@ -71,7 +70,7 @@ class HostedTools:
                     named[spec.name] = HostedTool("mcp", server, name)
         for label, names in missing.items():
             if names:
-                raise FormatError(f"tools: the MCP server {label!r} offers no tool {shown(min(names))}")
+                raise FormatError(f"tools: the MCP server {label!r} offers no tool {describe(min(names))}")
         return named
 
     def chosen(self, named: Mapping[str, HostedTool]) -> ToolChoice:
@@ -85,7 +84,7 @@ class HostedTools:
         for own, tool in named.items():
             if (tool.kind, tool.server, tool.name) == ("mcp", label, name):
                 return ToolChoice("specific", own)
-        raise FormatError(f"tool_choice.name: the MCP server {label!r} offers no tool {shown(name)}")
+        raise FormatError(f"tool_choice.name: the MCP server {label!r} offers no tool {describe(name)}")
 
 
 def hosted_tools(
@@ -111,9 +110,9 @@ def hosted_tools(
             search = tools.search
             continue
         offered = kind in _SEARCHES and asked.request.tools and asked.request.choice.mode != "required"
-        what = f"the tool {shown(kind)}"
+        what = f"the tool {describe(kind)}"
         if label:
-            what += f" of the server {shown(label)}"
+            what += f" of the server {describe(label)}"
         if kind not in optional and not offered:
             remedy = f"switch it off in the client, or send the header {OPTIONAL_TOOLS}: {kind} to go on without it"
             raise FormatError(f"tools: nobody runs {what} here; {remedy}")
@@ -164,14 +163,14 @@ def _allowed(label: str, tool: Mapping[str, JSON], tools: ServerTools, place: st
         )
     allowed: Any = tool.get("allowed_tools")
     if isinstance(allowed, dict):
-        wanted = asked_object(allowed, f"{place}.allowed_tools")
+        wanted = require_object(allowed, f"{place}.allowed_tools")
         if set(wanted) - {"tool_names"}:
             raise FormatError(f"{place}.allowed_tools: name the tools: only tool_names is understood here")
         allowed = wanted.get("tool_names")
     if allowed is None:
         return None
-    names = asked_list(allowed, f"{place}.allowed_tools")
-    return frozenset(asked_name(name, f"{place}.allowed_tools[{i}]") for i, name in enumerate(names))
+    names = optional_list(allowed, f"{place}.allowed_tools")
+    return frozenset(require_name(name, f"{place}.allowed_tools[{i}]") for i, name in enumerate(names))
 
 
 def _choice(choice: JSON, servers: Collection[str], search: str) -> Mapping[str, JSON] | None:
@@ -182,4 +181,4 @@ def _choice(choice: JSON, servers: Collection[str], search: str) -> Mapping[str,
     kind = table.get("type")
     if (kind == "mcp" and _label(table) in servers) or (kind in _WEB_SEARCHES and search):
         return table
-    raise FormatError(f"tool_choice.type: nobody runs {shown(kind)} here; write auto, or name one of your own tools")
+    raise FormatError(f"tool_choice.type: nobody runs {describe(kind)} here; write auto, or name one of your own tools")

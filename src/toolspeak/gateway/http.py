@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.failures import Failure
-from toolspeak.wire.fragments import depth_beyond
+from toolspeak.wire.call_assembler import depth_beyond
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]

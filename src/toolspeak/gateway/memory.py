@@ -17,8 +17,7 @@ from toolspeak.gateway.gate import Note
 from toolspeak.gateway.logs import log
 from toolspeak.gateway.response_settings import ResponseSettings
 from toolspeak.gateway.response_store import Kept, ResponseStore, StoredResponse, open_store
-from toolspeak.wire.asked import asked_flag, asked_object, asked_text
-from toolspeak.wire.reading import shown
+from toolspeak.wire.validation import describe, optional_flag, require_object, require_text
 
 PATH = "/v1/responses/"
 """What stands in front of the id of a response that is kept."""
@@ -87,15 +86,15 @@ class ResponseMemory:
     async def composed(self, given: JSON, owner: str, most: int) -> tuple[JSON, Keeping]:
         """The request with the whole conversation as its input, `most` bytes of it, and what is to be kept. Raises
         Failure, FormatError."""
-        body = dict(asked_object(given, "the request"))
+        body = dict(require_object(given, "the request"))
         previous = body.pop("previous_response_id", None)
-        background = asked_flag(body.pop("background", None), "background") is True
-        store = asked_flag(body.get("store"), "store") is not False
+        background = optional_flag(body.pop("background", None), "background") is True
+        store = optional_flag(body.get("store"), "store") is not False
         if background:
             self._check_background(body, store)
         earlier: list[JSON] = []
         if previous is not None:
-            earlier = await self._conversation(asked_text(previous, "previous_response_id"), owner, most)
+            earlier = await self._conversation(require_text(previous, "previous_response_id"), owner, most)
         response_id = f"resp_{secrets.token_hex(10)}"
         items = _identified(body.get("input"), response_id)
         if earlier and items is not None:
@@ -123,7 +122,7 @@ class ResponseMemory:
             missing = chain[0].previous if chain else previous
             raise Failure(
                 404,
-                f"previous_response_id: there is no response {shown(missing)}, or no longer; send the whole "
+                f"previous_response_id: there is no response {describe(missing)}, or no longer; send the whole "
                 "conversation as 'input'",
                 "previous_response_not_found",
             )
@@ -317,7 +316,7 @@ def _output(stored: StoredResponse) -> list[JSON]:
 
 
 def _not_found(response_id: str) -> Failure:
-    return Failure(404, f"there is no response {shown(response_id)}, or no longer", "response_not_found")
+    return Failure(404, f"there is no response {describe(response_id)}, or no longer", "response_not_found")
 
 
 def _unavailable(error: JournalError) -> Failure:

@@ -28,8 +28,8 @@ from toolspeak.gateway.sse import event, json_bytes
 from toolspeak.gateway.streaming import EVENTS, EventStream
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.reply import Reply
-from toolspeak.wire.asked import asked_flag, asked_name, asked_object
-from toolspeak.wire.reported import reported_error
+from toolspeak.wire.error_table import reported_error
+from toolspeak.wire.validation import optional_flag, require_name, require_object
 
 COMPLETIONS = "/v1/completions"
 
@@ -93,9 +93,9 @@ def read_passed(path: str, content_type: str, body: bytes, bounds: Bounds) -> Pa
 
 def _of_json(path: str, body: bytes, bounds: Bounds) -> Passed:
     check_values(body, bounds.json_values)
-    fields = asked_object(decoded(body, bounds.depth), "the request")
-    model = None if fields.get("model") is None else asked_name(fields["model"], "model")
-    stream = asked_flag(fields.get("stream"), "stream") is True
+    fields = require_object(decoded(body, bounds.depth), "the request")
+    model = None if fields.get("model") is None else require_name(fields["model"], "model")
+    stream = optional_flag(fields.get("stream"), "stream") is True
     options = fields.get("stream_options")
     told = cast("dict[str, JSON]", options) if isinstance(options, dict) else {}
     wanted = told.get("include_usage") is True or not stream or path != COMPLETIONS
@@ -113,7 +113,7 @@ def _of_form(content_type: str, body: bytes) -> Passed:
     form = read_form(content_type, body)
     model = form.text("model")
     stream = (form.text("stream") or "").strip().lower() in ("true", "1")
-    return Passed(None if model is None else asked_name(model, "model"), stream, True, form.with_model)
+    return Passed(None if model is None else require_name(model, "model"), stream, True, form.with_model)
 
 
 async def pass_on(answering: Answering, passed: Passed, path: str, content_type: str) -> None:

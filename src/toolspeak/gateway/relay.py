@@ -22,10 +22,10 @@ from toolspeak.gateway.streaming import EventStream, watched
 from toolspeak.providers.api import ApiProvider
 from toolspeak.providers.relayed import Relayed
 from toolspeak.wire.anthropic import ANTHROPIC
-from toolspeak.wire.asked import asked_flag, asked_name, asked_object, wrong
 from toolspeak.wire.base import Frame, ModelRequest, WireFormat, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
+from toolspeak.wire.validation import invalid_field, optional_flag, require_name, require_object
 
 _PASSING_HEADERS = (b"anthropic-beta", b"anthropic-version", b"openai-beta")
 """Headers of a client that an upstream of its API reads: what the body may hold depends on them."""
@@ -106,13 +106,13 @@ def checked_fields(fields: Fields, wire: WireFormat, bounds: Bounds) -> WireRequ
                 413, f"{name}: {len(messages)} are more than {bounds.messages}; send fewer", "request_too_large"
             )
         for i, message in enumerate(messages):
-            item = asked_object(message, f"{name}[{i}]")
+            item = require_object(message, f"{name}[{i}]")
             if wire.name != OPENAI_RESPONSES.name:
-                asked_name(item.get("role"), f"{name}[{i}].role")
+                require_name(item.get("role"), f"{name}[{i}].role")
     elif wire.name != OPENAI_RESPONSES.name or not isinstance(said, str):
-        raise wrong(name, "a list of messages", said)
+        raise invalid_field(name, "a list of messages", said)
     stream = fields.get("stream")
-    asked_flag(stream, "stream")
+    optional_flag(stream, "stream")
     options = fields.get("stream_options")
     usage = cast("Fields", options).get("include_usage") if isinstance(options, Mapping) else None
     wanted = wire.name != OPENAI_CHAT.name or not stream or usage is True

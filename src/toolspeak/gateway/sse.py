@@ -10,7 +10,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from toolspeak.data.messages import JSON
 from toolspeak.gateway.gate import Note
 from toolspeak.wire.base import Frame
-from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.request_encoding import without_lone_surrogates
 
 PING = b": ping\n\n"
 """A comment, which every reader of event streams passes over (WHATWG HTML, 9.2.6)."""

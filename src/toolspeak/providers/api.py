@@ -20,8 +20,8 @@ from toolspeak.providers.relayed import RELAYING, Relayed, Relaying, as_json, as
 from toolspeak.providers.reply import Reply, drained
 from toolspeak.providers.retry import Attempts
 from toolspeak.wire.base import Decoder, ModelRequest, WireFormat
-from toolspeak.wire.fragments import CallFragments
-from toolspeak.wire.limit import token_limit
+from toolspeak.wire.call_assembler import CallAssembler
+from toolspeak.wire.token_limit import token_limit
 
 _Piece: TypeAlias = TextDelta | ReasoningDelta | ArgumentsDelta
 _PIECES = frozenset(get_args(_Piece))
@@ -360,7 +360,7 @@ def _speaks(part: Relayed) -> bool:
 def _unread_call(written: str) -> list[Delta]:
     """A turn whose call the server could not read, and took for an error: the model is told, and makes it again."""
     why = "the server could not read the call, so nothing of the turn ran; make it again, with arguments that fit"
-    spoilt = CallFragments().spoil(written, "invalid_arguments", why)
+    spoilt = CallAssembler().spoil(written, "invalid_arguments", why)
     return [*spoilt, TurnEnded("tool_calls")]
 
 

@@ -16,8 +16,8 @@ from pydantic_core import from_json
 
 from toolspeak.data.messages import JSON
 from toolspeak.errors import ProviderError
-from toolspeak.wire.reading import shortened
-from toolspeak.wire.reported import read_error
+from toolspeak.wire.error_table import read_error
+from toolspeak.wire.validation import shortened
 
 QUOTED_CHARACTERS = 300
 

@@ -13,7 +13,7 @@ from toolspeak.data.deltas import Delta
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.wire.base import ModelRequest
-from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.request_encoding import without_lone_surrogates
 
 _OPENS = ("message_start", "ping", "response.created", "response.in_progress", "response.queued")
 

@@ -16,7 +16,7 @@ from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, UsageError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
-from toolspeak.wire.fragments import CallFragments
+from toolspeak.wire.call_assembler import CallAssembler
 
 Chunk: TypeAlias = int | Sequence[int] | None
 """How text is cut, in characters: every so many; in these sizes and the rest in one piece; not at all."""
@@ -158,7 +158,7 @@ class ScriptedProvider:
                 await asyncio.sleep(0)  # others run meanwhile, as with a network: a place to be cancelled at
                 yield kind(piece)
         finish: FinishReason = "tool_calls" if turn.calls and turn.finish == "stop" else turn.finish
-        fragments = CallFragments()
+        fragments = CallAssembler()
         for i, call in enumerate(turn.calls):
             (started,) = fragments.start(i, call.name, call.id)
             yield started

@@ -19,7 +19,7 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import changed
-from toolspeak.wire.limit import token_limit
+from toolspeak.wire.token_limit import token_limit
 
 CUT = (
     "the turn ended at its limit of tokens, so that the end of this call may be missing, and it did not run; make it "

@@ -26,7 +26,7 @@ from toolspeak.data.values import changed, quick
 from toolspeak.dialects.extract import json_object, json_objects, only_object
 from toolspeak.dialects.references import resolved
 from toolspeak.errors import suggest
-from toolspeak.wire.history import text_of
+from toolspeak.wire.request_encoding import text_of
 
 EXTRACTION, VALIDATION = "decision_extraction", "decision_validation"
 """The pseudo-tools that a bad decision is a call of."""

@@ -27,10 +27,18 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.anthropic.common import NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, Block
-from toolspeak.wire.anthropic.request_writer import ANY_IMAGE
-from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
-from toolspeak.wire.asked_calls import GivenCalls, optional_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.base64_data import ANY_IMAGE
+from toolspeak.wire.conversation_reader import GivenCalls
+from toolspeak.wire.validation import (
+    invalid_field,
+    optional_flag,
+    optional_list,
+    optional_text,
+    require_name,
+    require_object,
+    require_text,
+)
 
 OUTPUT_NAME = "output"
 """The name of an output schema that a client asks for: the API has none."""
@@ -38,8 +46,8 @@ OUTPUT_NAME = "output"
 
 def decode_request(body: JSON) -> WireRequest:
     """See `WireFormat.decode_request`."""
-    fields = dict(asked_object(body, "the request"))
-    model = asked_name(fields.pop("model", None), "model")
+    fields = dict(require_object(body, "the request"))
+    model = require_name(fields.pop("model", None), "model")
     if fields.pop("thread", None) is not None:
         # The package's tool runner asks for it by itself, and reads by these details that it has to do without.
         raise FormatError(
@@ -50,7 +58,7 @@ def decode_request(body: JSON) -> WireRequest:
     messages = [*reader.system(fields.pop("system", None)), *reader.messages(fields.pop("messages", None))]
     tools = [_spec(reader.marked(tool), place) for tool, place in _listed(fields.pop("tools", None))]
     choice, parallel = _asked_choice(fields.pop("tool_choice", None), tools)
-    stream = bool(asked_flag(fields.pop("stream", None), "stream"))
+    stream = bool(optional_flag(fields.pop("stream", None), "stream"))
     reader.marked({"cache_control": fields.pop("cache_control", None)})
     output = _asked_output(fields)
     request = ModelRequest(messages, tools, choice, parallel, output, fields, reader.cached)
@@ -80,10 +88,10 @@ class HistoryReader:
     def messages(self, value: JSON) -> list[Message]:
         found: list[tuple[Role, list[Part]]] = []
         if value is None:
-            raise wrong("messages", "a list", value)
-        for i, item in enumerate(asked_list(value, "messages")):
+            raise invalid_field("messages", "a list", value)
+        for i, item in enumerate(optional_list(value, "messages")):
             place = f"messages[{i}]"
-            message = asked_object(item, place)
+            message = require_object(item, place)
             role = message.get("role")
             if role not in ("user", "assistant", "system"):
                 raise FormatError(
@@ -110,14 +118,14 @@ class HistoryReader:
         if isinstance(content, str):
             return [TextPart(content)] if content else []
         if content is None:
-            raise wrong(place, "text or a list of blocks", content)
+            raise invalid_field(place, "text or a list of blocks", content)
         read = self._assistant_part if role == "assistant" else self._user_part
         return [read(block, at) for block, at in self._blocks(content, place)]
 
     def _blocks(self, value: JSON, place: str) -> Iterable[tuple[Block, str]]:
-        for i, item in enumerate(asked_list(value, place)):
+        for i, item in enumerate(optional_list(value, place)):
             at = f"{place}[{i}]"
-            yield self.marked(asked_object(item, at)), at
+            yield self.marked(require_object(item, at)), at
 
     def _user_part(self, block: Block, place: str) -> Part:
         if block.get("type") != "tool_result":
@@ -129,7 +137,7 @@ class HistoryReader:
             parts: list[ContentPart] = [TextPart(content)] if content else []
         else:
             parts = [self._content_part(inner, at) for inner, at in self._blocks(content, f"{place}.content")]
-        failed = asked_flag(block.get("is_error"), f"{place}.is_error")
+        failed = optional_flag(block.get("is_error"), f"{place}.is_error")
         call_id, name = (given, "") if call is None else (call.id, call.name or "")
         return ToolResult(call_id, name, "failure" if failed else "success", tuple(parts))
 
@@ -138,11 +146,11 @@ class HistoryReader:
             case "text":
                 return TextPart(self._text_block(block, place))
             case "image":
-                return _image(asked_object(block.get("source"), f"{place}.source"), f"{place}.source")
+                return _image(require_object(block.get("source"), f"{place}.source"), f"{place}.source")
             case "document":
                 name = block.get("title") or "document"
-                source = asked_object(block.get("source"), f"{place}.source")
-                return _document(asked_text(name, f"{place}.title"), source, f"{place}.source")
+                source = require_object(block.get("source"), f"{place}.source")
+                return _document(require_text(name, f"{place}.title"), source, f"{place}.source")
             case kind:
                 raise _unknown(kind, place)
 
@@ -151,11 +159,11 @@ class HistoryReader:
             case "text":
                 return TextPart(self._text_block(block, place))
             case "thinking":
-                signature = asked_text(block.get("signature") or "", f"{place}.signature")
+                signature = require_text(block.get("signature") or "", f"{place}.signature")
                 opaque = Opaque(NAME, self._model, {"signature": signature}) if signature else None
-                return ReasoningPart(asked_text(block.get("thinking"), f"{place}.thinking"), opaque)
+                return ReasoningPart(require_text(block.get("thinking"), f"{place}.thinking"), opaque)
             case "redacted_thinking":
-                data = asked_text(block.get("data"), f"{place}.data")
+                data = require_text(block.get("data"), f"{place}.data")
                 return ReasoningPart("", Opaque(NAME, self._model, {"redacted": data}))
             case "tool_use":
                 return self._call(block, place)
@@ -164,8 +172,8 @@ class HistoryReader:
 
     def _call(self, block: Block, place: str) -> ToolCall:
         given = optional_text(block.get("id"), f"{place}.id")
-        name = asked_name(block.get("name"), f"{place}.name")
-        arguments = asked_object(block.get("input"), f"{place}.input")
+        name = require_name(block.get("name"), f"{place}.name")
+        arguments = require_object(block.get("input"), f"{place}.input")
         call = ToolCall(self._calls.own_id(given), name, arguments, given or None)
         self._calls.add(given, call, self._turn)
         return call
@@ -173,15 +181,15 @@ class HistoryReader:
     def _text_block(self, block: Block, place: str) -> str:
         if block.get("type") != "text":
             raise _unknown(block.get("type"), place)
-        return asked_text(block.get("text"), f"{place}.text")
+        return require_text(block.get("text"), f"{place}.text")
 
 
 def _image(source: Block, place: str) -> ImagePart:
     match source.get("type"):
         case "url":
-            return ImagePart(ANY_IMAGE, url=asked_text(source.get("url"), f"{place}.url"))
+            return ImagePart(ANY_IMAGE, url=require_text(source.get("url"), f"{place}.url"))
         case "base64":
-            media_type = asked_text(source.get("media_type"), f"{place}.media_type")
+            media_type = require_text(source.get("media_type"), f"{place}.media_type")
             return ImagePart(media_type, _bytes(source.get("data"), f"{place}.data"))
         case _:
             raise FormatError(f"{place}.type: send the image itself ('base64') or its address ('url')")
@@ -193,7 +201,7 @@ def _document(name: str, source: Block, place: str) -> FilePart:
             return FilePart(name, PDF, _bytes(source.get("data"), f"{place}.data"))
         case "text":
             return FilePart(
-                name, PLAIN_TEXT, asked_text(source.get("data"), f"{place}.data").encode("utf-8", "replace")
+                name, PLAIN_TEXT, require_text(source.get("data"), f"{place}.data").encode("utf-8", "replace")
             )
         case _:
             raise FormatError(f"{place}.type: send the document itself ('base64' or 'text')")
@@ -201,9 +209,9 @@ def _document(name: str, source: Block, place: str) -> FilePart:
 
 def _bytes(value: JSON, place: str) -> bytes:
     try:
-        return base64.b64decode(asked_text(value, place), validate=True)
+        return base64.b64decode(require_text(value, place), validate=True)
     except ValueError as error:
-        raise wrong(place, "base64 text", value) from error
+        raise invalid_field(place, "base64 text", value) from error
 
 
 def _unknown(kind: JSON, place: str) -> FormatError:
@@ -220,22 +228,24 @@ def _spec(tool: Block, place: str) -> ToolSpec:
             f"{place}.type: {kind!r} is a tool of Anthropic's own, which nobody runs or knows here; leave it out, or "
             "send it as a tool of yours, with name, description and input_schema"
         )
-    name = asked_name(tool.get("name"), f"{place}.name")
-    schema = asked_object(tool.get("input_schema"), f"{place}.input_schema")
-    description = asked_text(tool.get("description") or "", f"{place}.description")
+    name = require_name(tool.get("name"), f"{place}.name")
+    schema = require_object(tool.get("input_schema"), f"{place}.input_schema")
+    description = require_text(tool.get("description") or "", f"{place}.description")
     extra = {field: tool[field] for field in TOOL_FIELDS if field in tool}
     return ToolSpec(name, description, schema, extra=extra) if extra else ToolSpec(name, description, schema)
 
 
 def _listed(tools: JSON) -> list[tuple[Block, str]]:
-    return [(asked_object(tool, f"tools[{i}]"), f"tools[{i}]") for i, tool in enumerate(asked_list(tools, "tools"))]
+    return [
+        (require_object(tool, f"tools[{i}]"), f"tools[{i}]") for i, tool in enumerate(optional_list(tools, "tools"))
+    ]
 
 
 def _asked_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, bool | None]:
     if value is None:
         return ToolChoice(), None
-    choice = asked_object(value, "tool_choice")
-    single = asked_flag(choice.get("disable_parallel_tool_use"), "tool_choice.disable_parallel_tool_use")
+    choice = require_object(value, "tool_choice")
+    single = optional_flag(choice.get("disable_parallel_tool_use"), "tool_choice.disable_parallel_tool_use")
     parallel = None if single is None else not single
     match choice.get("type"):
         case "auto":
@@ -245,7 +255,7 @@ def _asked_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, bool 
         case "none":
             return ToolChoice("none"), parallel
         case "tool":
-            name = asked_name(choice.get("name"), "tool_choice.name")
+            name = require_name(choice.get("name"), "tool_choice.name")
             if all(spec.name != name for spec in tools):
                 raise FormatError(f"tool_choice.name: {name!r} is none of the tools; name one of them")
             return ToolChoice("specific", name), parallel
@@ -256,13 +266,13 @@ def _asked_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, bool 
 def _asked_output(fields: dict[str, JSON]) -> OutputSchema | None:
     """Takes the output's format out of the fields; what else is asked of the output stays there."""
     place = "output_config.format"
-    config = dict(asked_object(fields.pop("output_config", None) or {}, "output_config"))
+    config = dict(require_object(fields.pop("output_config", None) or {}, "output_config"))
     value = config.pop("format", None)
     if config:
         fields["output_config"] = config
     if value is None:
         return None
-    asked = asked_object(value, place)
+    asked = require_object(value, place)
     if asked.get("type") != "json_schema":
         raise FormatError(f"{place}.type: expected 'json_schema'")
-    return OutputSchema(OUTPUT_NAME, asked_object(asked.get("schema"), f"{place}.schema"))
+    return OutputSchema(OUTPUT_NAME, require_object(asked.get("schema"), f"{place}.schema"))

@@ -30,14 +30,10 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import UsageError
 from toolspeak.wire.anthropic.common import FOREIGN, NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, Block, accepted_id
 from toolspeak.wire.base import ModelRequest, OutputSchema
-from toolspeak.wire.checks import check_request
-from toolspeak.wire.history import call_ids, text_of
-from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import anthropic_form, is_closed
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-ANY_IMAGE = "image/*"
-"""The media type of an image that is told by its URL alone."""
 
 
 _MARK = {"type": "ephemeral"}  # of the default life time, 5 minutes, which each use renews

@@ -15,9 +15,9 @@ from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, T
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
 from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, Block
-from toolspeak.wire.fragments import CallFragments
-from toolspeak.wire.reading import as_object, as_text, ill_formed
-from toolspeak.wire.reported import reported_error
+from toolspeak.wire.call_assembler import CallAssembler
+from toolspeak.wire.error_table import reported_error
+from toolspeak.wire.validation import as_object, as_text, ill_formed
 
 _ERROR_STATUS = {kind: status for status, kind in ERROR_TYPES.items()}
 _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")  # no token is in two
@@ -58,7 +58,7 @@ class AnthropicDecoder:
         self._counts: dict[str, int] = {}
         self._reasoning: int | None = None
         self._kinds: dict[int, str] = {}
-        self._calls = CallFragments()
+        self._calls = CallAssembler()
         self._inputs: dict[int, JSON] = {}
         self._kept = KeptBlocks()
         self._stopped: list[int] = []

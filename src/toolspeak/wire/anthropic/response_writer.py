@@ -25,7 +25,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
 from toolspeak.wire.anthropic.common import ERROR_TYPES, NAME, STOP_REASONS, Block, accepted_id
 from toolspeak.wire.base import Frame
-from toolspeak.wire.fragments import read_arguments
+from toolspeak.wire.call_assembler import read_arguments
 
 _REASONS: Mapping[FinishReason, str] = {
     "content_filter": "refusal",

@@ -28,13 +28,11 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
-from toolspeak.wire.asked import asked_list, asked_name, asked_object, wrong
-from toolspeak.wire.asked_calls import Awaiting, asked_bytes, optional_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.base64_data import ANY_IMAGE, require_bytes
+from toolspeak.wire.conversation_reader import Awaiting
 from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
-
-ANY_IMAGE = "image/*"
-"""The media type of an image of which only the address is known."""
+from toolspeak.wire.validation import invalid_field, optional_list, optional_text, require_name, require_object
 
 FILE_NAME = "file"
 """The API knows no names of files."""
@@ -60,7 +58,7 @@ def decode_request_at(path: str, body: JSON) -> WireRequest:
 
 
 def decode_request(body: JSON) -> WireRequest:
-    fields = _camel(asked_object(body, "the request"))
+    fields = _camel(require_object(body, "the request"))
     model = short_name(optional_text(fields.pop("model", None), "model"))
     messages: list[Message] = []
     instruction = fields.pop("systemInstruction", None)
@@ -85,7 +83,7 @@ def _camel_name(name: str) -> str:
 
 
 def _at(fields: Mapping[str, JSON], name: str, place: str) -> dict[str, JSON]:
-    return _camel(asked_object(fields[name], f"{place}.{name}"))
+    return _camel(require_object(fields[name], f"{place}.{name}"))
 
 
 class _Reader:
@@ -96,15 +94,15 @@ class _Reader:
         self._awaiting = Awaiting()
 
     def conversation(self, contents: JSON) -> Iterable[Message]:
-        items = asked_list(contents, "contents")
+        items = optional_list(contents, "contents")
         if not items:
             raise FormatError("contents: at least one content is needed")
         found: list[Message] = []
         for at, content in enumerate(items):
             place = f"contents[{at}]"
-            role = optional_text(asked_object(content, place).get("role"), f"{place}.role") or "user"
+            role = optional_text(require_object(content, place).get("role"), f"{place}.role") or "user"
             if role not in ("user", "model", "function", "tool"):
-                raise wrong(f"{place}.role", "'user' or 'model'", role)
+                raise invalid_field(f"{place}.role", "'user' or 'model'", role)
             parts = self.parts(content, place, role)
             if role == "model":
                 self._awaiting.begin(part for part in parts if isinstance(part, ToolCall))
@@ -119,10 +117,10 @@ class _Reader:
         return found
 
     def parts(self, content: JSON, place: str, role: str) -> list[Part]:
-        fields = asked_object(content, place)
+        fields = require_object(content, place)
         return [
-            self._part(_camel(asked_object(part, f"{place}.parts[{at}]")), f"{place}.parts[{at}]", role)
-            for at, part in enumerate(asked_list(fields.get("parts"), f"{place}.parts"))
+            self._part(_camel(require_object(part, f"{place}.parts[{at}]")), f"{place}.parts[{at}]", role)
+            for at, part in enumerate(optional_list(fields.get("parts"), f"{place}.parts"))
         ]
 
     def _part(self, part: dict[str, JSON], place: str, role: str) -> Part:
@@ -151,17 +149,17 @@ class _Reader:
 
     def _call(self, call: dict[str, JSON], place: str, kept: Opaque | None) -> ToolCall:
         given = optional_text(call.get("id"), f"{place}.id")
-        name = asked_name(call.get("name"), f"{place}.name")
-        arguments = asked_object(call.get("args") or {}, f"{place}.args")
+        name = require_name(call.get("name"), f"{place}.name")
+        arguments = require_object(call.get("args") or {}, f"{place}.args")
         return ToolCall(self._awaiting.id_of(given), name, arguments, given or None, opaque=kept)
 
     def _result(self, fields: dict[str, JSON], place: str) -> ToolResult:
         given = optional_text(fields.get("id"), f"{place}.id")
         call = self._awaiting.take(given, optional_text(fields.get("name"), f"{place}.name"), place)
-        response = asked_object(fields.get("response") or {}, f"{place}.response")
+        response = require_object(fields.get("response") or {}, f"{place}.response")
         media = [
-            _medium(_camel(asked_object(part, f"{place}.parts[{at}]")), f"{place}.parts[{at}]")
-            for at, part in enumerate(asked_list(fields.get("parts"), f"{place}.parts"))
+            _medium(_camel(require_object(part, f"{place}.parts[{at}]")), f"{place}.parts[{at}]")
+            for at, part in enumerate(optional_list(fields.get("parts"), f"{place}.parts"))
         ]
         if response.keys() == {"error"}:
             return ToolResult(
@@ -187,8 +185,8 @@ def _medium(part: dict[str, JSON], place: str) -> ImagePart | FilePart:
 
 
 def _inline(blob: dict[str, JSON], place: str, kept: Opaque | None) -> ImagePart | FilePart:
-    kind = asked_name(blob.get("mimeType"), f"{place}.mimeType")
-    data = asked_bytes(blob.get("data"), f"{place}.data")
+    kind = require_name(blob.get("mimeType"), f"{place}.mimeType")
+    data = require_bytes(blob.get("data"), f"{place}.data")
     return ImagePart(kind, data, opaque=kept) if kind.startswith("image/") else FilePart(FILE_NAME, kind, data)
 
 
@@ -196,20 +194,20 @@ def _linked(file: dict[str, JSON], place: str, kept: Opaque | None) -> ImagePart
     kind = optional_text(file.get("mimeType"), f"{place}.mimeType")
     if kind and not kind.startswith("image/"):
         raise FormatError(f"{place}: only images are taken by their address; send {kind} as inlineData")
-    return ImagePart(kind or ANY_IMAGE, url=asked_name(file.get("fileUri"), f"{place}.fileUri"), opaque=kept)
+    return ImagePart(kind or ANY_IMAGE, url=require_name(file.get("fileUri"), f"{place}.fileUri"), opaque=kept)
 
 
 def _tools(tools: JSON) -> Iterable[ToolSpec]:
-    for at, tool in enumerate(asked_list(tools, "tools")):
-        fields = _camel(asked_object(tool, f"tools[{at}]"))
+    for at, tool in enumerate(optional_list(tools, "tools")):
+        fields = _camel(require_object(tool, f"tools[{at}]"))
         for name in fields:
             if name != "functionDeclarations":
                 raise FormatError(f"tools[{at}].{name}: not served here; declare functions in functionDeclarations")
-        for number, declared in enumerate(asked_list(fields.get("functionDeclarations"), f"tools[{at}]")):
+        for number, declared in enumerate(optional_list(fields.get("functionDeclarations"), f"tools[{at}]")):
             place = f"tools[{at}].functionDeclarations[{number}]"
-            function = _camel(asked_object(declared, place))
+            function = _camel(require_object(declared, place))
             yield ToolSpec(
-                asked_name(function.get("name"), f"{place}.name"),
+                require_name(function.get("name"), f"{place}.name"),
                 optional_text(function.get("description"), f"{place}.description"),
                 _parameters(function, place),
             )
@@ -217,41 +215,41 @@ def _tools(tools: JSON) -> Iterable[ToolSpec]:
 
 def _parameters(function: dict[str, JSON], place: str) -> dict[str, JSON]:
     if function.get("parametersJsonSchema") is not None:
-        return asked_object(function["parametersJsonSchema"], f"{place}.parametersJsonSchema")
+        return require_object(function["parametersJsonSchema"], f"{place}.parametersJsonSchema")
     if function.get("parameters") is not None:
-        return json_schema(asked_object(function["parameters"], f"{place}.parameters"), f"{place}.parameters")
+        return json_schema(require_object(function["parameters"], f"{place}.parameters"), f"{place}.parameters")
     return {"type": "object", "properties": {}}
 
 
 def _choice(config: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec]]:
     place = "toolConfig.functionCallingConfig"
-    calling = _camel(asked_object(config or {}, "toolConfig")).get("functionCallingConfig")
-    fields = _camel(asked_object(calling or {}, place))
+    calling = _camel(require_object(config or {}, "toolConfig")).get("functionCallingConfig")
+    fields = _camel(require_object(calling or {}, place))
     mode = optional_text(fields.get("mode"), f"{place}.mode").upper()
     allowed = [
-        asked_name(name, f"{place}.allowedFunctionNames")
-        for name in asked_list(fields.get("allowedFunctionNames"), place)
+        require_name(name, f"{place}.allowedFunctionNames")
+        for name in optional_list(fields.get("allowedFunctionNames"), place)
     ]
     if mode == "NONE":
         return ToolChoice("none"), tools
     if mode == "ANY" and len(allowed) == 1:
         return ToolChoice("specific", allowed[0]), tools
     if mode not in ("", "AUTO", "ANY", "VALIDATED", "MODE_UNSPECIFIED"):
-        raise wrong(f"{place}.mode", "AUTO, ANY, NONE or VALIDATED", mode)
+        raise invalid_field(f"{place}.mode", "AUTO, ANY, NONE or VALIDATED", mode)
     offered = [tool for tool in tools if tool.name in allowed] if allowed else tools
     return ToolChoice("required" if mode == "ANY" else "auto"), offered
 
 
 def _generation(config: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
-    fields = _camel(asked_object(config or {}, "generationConfig"))
+    fields = _camel(require_object(config or {}, "generationConfig"))
     output = None
     plain, limited = fields.get("responseJsonSchema"), fields.get("responseSchema")
     if fields.get("responseMimeType") == "application/json" and (plain is not None or limited is not None):
         place = "generationConfig.responseSchema"
         schema = (
-            asked_object(plain, "generationConfig.responseJsonSchema")
+            require_object(plain, "generationConfig.responseJsonSchema")
             if plain is not None
-            else json_schema(asked_object(limited, place), place)
+            else json_schema(require_object(limited, place), place)
         )
         output = OutputSchema("response", schema)
         fields = {name: value for name, value in fields.items() if name not in _OUTPUT_FIELDS}
@@ -270,14 +268,14 @@ def json_schema(schema: dict[str, JSON], place: str) -> dict[str, JSON]:
             case "type":
                 found[name] = optional_text(value, where).lower()
             case "properties":
-                inner = asked_object(value, where)
+                inner = require_object(value, where)
                 found[name] = {
-                    key: json_schema(asked_object(one, where), f"{where}.{key}") for key, one in inner.items()
+                    key: json_schema(require_object(one, where), f"{where}.{key}") for key, one in inner.items()
                 }
             case "items":
-                found[name] = json_schema(asked_object(value, where), where)
+                found[name] = json_schema(require_object(value, where), where)
             case "anyOf":
-                found[name] = [json_schema(asked_object(one, where), where) for one in asked_list(value, where)]
+                found[name] = [json_schema(require_object(one, where), where) for one in optional_list(value, where)]
             case "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties" | "maxProperties":
                 found[name] = int(value) if isinstance(value, str) and value.isdecimal() else value
             case "nullable" | "propertyOrdering" | "example":

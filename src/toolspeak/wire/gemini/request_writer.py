@@ -31,10 +31,8 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import ModelRequest
-from toolspeak.wire.checks import check_request
 from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
-from toolspeak.wire.history import call_ids, text_of
-from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
 
 OWN_FIELDS = ("contents", "systemInstruction", "tools", "toolConfig", "model")
 """Fields of a request that no option may set."""

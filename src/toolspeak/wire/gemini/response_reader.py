@@ -9,10 +9,10 @@ from typing import Any, cast
 from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
-from toolspeak.wire.fragments import CallFragments
+from toolspeak.wire.call_assembler import CallAssembler
+from toolspeak.wire.error_table import reported_error
 from toolspeak.wire.gemini.common import NAME, short_name
-from toolspeak.wire.reading import as_list, as_object, as_text, count
-from toolspeak.wire.reported import reported_error
+from toolspeak.wire.validation import as_list, as_object, as_text, token_count
 
 FINISH_REASONS: Mapping[str, FinishReason] = {
     "STOP": "stop",
@@ -67,7 +67,7 @@ class GeminiDecoder:
         self._whole = whole
         self._begun = False
         self._unsigned: str | None = None  # the kind of the part before, if it may not be joined to the next
-        self._calls = CallFragments()
+        self._calls = CallAssembler()
         self._count = 0
         self._finish: FinishReason = "stop"
         self._unreadable: tuple[str, str, str] | None = None
@@ -177,11 +177,11 @@ def _text(value: JSON) -> str | None:
 
 def _usage(counts: JSON) -> Usage:
     """What thinking took is part of the output, what the API's own tools read part of the input."""
-    said, thought = count(counts, "candidatesTokenCount"), count(counts, "thoughtsTokenCount")
-    read, tools = count(counts, "promptTokenCount"), count(counts, "toolUsePromptTokenCount")
+    said, thought = token_count(counts, "candidatesTokenCount"), token_count(counts, "thoughtsTokenCount")
+    read, tools = token_count(counts, "promptTokenCount"), token_count(counts, "toolUsePromptTokenCount")
     return Usage(
         input=None if read is None else read + (tools or 0),
         output=None if said is None and thought is None else (said or 0) + (thought or 0),
-        cached=count(counts, "cachedContentTokenCount"),
+        cached=token_count(counts, "cachedContentTokenCount"),
         reasoning=thought,
     )

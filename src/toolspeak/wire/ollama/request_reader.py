@@ -21,29 +21,36 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
-from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, wrong
-from toolspeak.wire.asked_calls import Awaiting, asked_bytes, optional_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
+from toolspeak.wire.base64_data import ANY_IMAGE, require_bytes
+from toolspeak.wire.conversation_reader import Awaiting
 from toolspeak.wire.ollama.common import RUNTIME_OPTIONS
-
-ANY_IMAGE = "image/*"
-"""The API tells no media types; the server looks at the bytes."""
+from toolspeak.wire.validation import (
+    invalid_field,
+    optional_flag,
+    optional_list,
+    optional_text,
+    require_name,
+    require_object,
+)
 
 
 def decode_request(body: JSON) -> WireRequest:
     """See `Ollama.decode_request`."""
-    fields = {**asked_object(body, "the request")}
-    model = asked_name(fields.pop("model", None), "model")
-    stream = asked_flag(fields.pop("stream", None), "stream")
+    fields = {**require_object(body, "the request")}
+    model = require_name(fields.pop("model", None), "model")
+    stream = optional_flag(fields.pop("stream", None), "stream")
     messages = _Reader().conversation(fields.pop("messages", None))
-    tools = tuple(_tool(tool, f"tools[{at}]") for at, tool in enumerate(asked_list(fields.pop("tools", None), "tools")))
+    tools = tuple(
+        _tool(tool, f"tools[{at}]") for at, tool in enumerate(optional_list(fields.pop("tools", None), "tools"))
+    )
     output = None
     shape = fields.get("format")
     if isinstance(shape, dict):
         output = OutputSchema("response", cast("dict[str, JSON]", fields.pop("format")))
     elif shape not in (None, "", "json"):
-        raise wrong("format", "'json' or a JSON Schema", shape)
-    runtime = asked_object(fields.pop("options", None) or {}, "options")
+        raise invalid_field("format", "'json' or a JSON Schema", shape)
+    runtime = require_object(fields.pop("options", None) or {}, "options")
     options = {name: value for name, value in {**runtime, **fields}.items() if value is not None and value != ""}
     unknown = {name: value for name, value in runtime.items() if name not in RUNTIME_OPTIONS}
     if unknown:
@@ -53,10 +60,10 @@ def decode_request(body: JSON) -> WireRequest:
 
 
 def _tool(tool: JSON, place: str) -> ToolSpec:
-    function = asked_object(asked_object(tool, place).get("function"), f"{place}.function")
-    parameters = asked_object(function.get("parameters") or {"type": "object"}, f"{place}.function.parameters")
+    function = require_object(require_object(tool, place).get("function"), f"{place}.function")
+    parameters = require_object(function.get("parameters") or {"type": "object"}, f"{place}.function.parameters")
     return ToolSpec(
-        asked_name(function.get("name"), f"{place}.function.name"),
+        require_name(function.get("name"), f"{place}.function.name"),
         optional_text(function.get("description"), f"{place}.function.description"),
         parameters,
     )
@@ -67,13 +74,13 @@ class _Reader:
         self._awaiting = Awaiting()
 
     def conversation(self, messages: JSON) -> list[Message]:
-        items = asked_list(messages, "messages")
+        items = optional_list(messages, "messages")
         if not items:  # a real server would load the model, or unload it
             raise FormatError("messages: at least one message is needed")
         found: list[Message] = []
         for at, message in enumerate(items):
             place = f"messages[{at}]"
-            fields = asked_object(message, place)
+            fields = require_object(message, place)
             role = fields.get("role")
             match role:
                 case "tool":
@@ -87,7 +94,7 @@ class _Reader:
                 case "system" | "user":
                     found.append(Message(role, _content(fields, place)))
                 case _:
-                    raise wrong(f"{place}.role", "'system', 'user', 'assistant' or 'tool'", role)
+                    raise invalid_field(f"{place}.role", "'system', 'user', 'assistant' or 'tool'", role)
         return found
 
     def _assistant(self, fields: Mapping[str, JSON], place: str) -> Message:
@@ -95,17 +102,17 @@ class _Reader:
         parts: list[Part] = [ReasoningPart(thinking)] if thinking else []
         parts += _content(fields, place)
         calls = [
-            self._call(asked_object(call, f"{place}.tool_calls[{at}]"), f"{place}.tool_calls[{at}]")
-            for at, call in enumerate(asked_list(fields.get("tool_calls"), f"{place}.tool_calls"))
+            self._call(require_object(call, f"{place}.tool_calls[{at}]"), f"{place}.tool_calls[{at}]")
+            for at, call in enumerate(optional_list(fields.get("tool_calls"), f"{place}.tool_calls"))
         ]
         self._awaiting.begin(calls)
         return Message("assistant", (*parts, *calls))
 
     def _call(self, call: Mapping[str, JSON], place: str) -> ToolCall:
         given = optional_text(call.get("id"), f"{place}.id")
-        function = asked_object(call.get("function"), f"{place}.function")
-        name = asked_name(function.get("name"), f"{place}.function.name")
-        arguments = asked_object(function.get("arguments") or {}, f"{place}.function.arguments")
+        function = require_object(call.get("function"), f"{place}.function")
+        name = require_name(function.get("name"), f"{place}.function.name")
+        arguments = require_object(function.get("arguments") or {}, f"{place}.function.arguments")
         return ToolCall(self._awaiting.id_of(given), name, arguments, given or None)
 
     def _result(self, fields: Mapping[str, JSON], place: str) -> ToolResult:
@@ -118,8 +125,8 @@ class _Reader:
 def _content(fields: Mapping[str, JSON], place: str) -> tuple[ContentPart, ...]:
     text = optional_text(fields.get("content"), f"{place}.content")
     images = [
-        ImagePart(ANY_IMAGE, asked_bytes(image, f"{place}.images[{at}]"))
-        for at, image in enumerate(asked_list(fields.get("images"), f"{place}.images"))
+        ImagePart(ANY_IMAGE, require_bytes(image, f"{place}.images[{at}]"))
+        for at, image in enumerate(optional_list(fields.get("images"), f"{place}.images"))
     ]
     if not text:
         return tuple(images)

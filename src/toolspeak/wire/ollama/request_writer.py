@@ -25,10 +25,8 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import ModelRequest
-from toolspeak.wire.checks import check_request
-from toolspeak.wire.history import call_ids, text_of
 from toolspeak.wire.ollama.common import NAME, RUNTIME_OPTIONS
-from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
 
 OWN_FIELDS = ("model", "messages", "stream", "tools")
 """Fields of a request that no option may set."""

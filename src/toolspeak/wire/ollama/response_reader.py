@@ -9,9 +9,9 @@ from typing import Any, cast
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, FinishReason, Usage
 from toolspeak.errors import ProviderError
-from toolspeak.wire.fragments import CallFragments
-from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed
-from toolspeak.wire.reported import reported_error
+from toolspeak.wire.call_assembler import CallAssembler
+from toolspeak.wire.error_table import reported_error
+from toolspeak.wire.validation import as_list, as_object, as_text, ill_formed, token_count
 
 FINISH_REASONS: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
 """The API's `done_reason` as ours; any other is `error`, as `load` (the model was only loaded) and `unload` are."""
@@ -32,7 +32,7 @@ class OllamaDecoder:
 
     def __init__(self) -> None:
         self.finished = False
-        self._calls = CallFragments()
+        self._calls = CallAssembler()
         self._count = 0
         self._finish: FinishReason = "stop"
         self._usage = Usage()
@@ -95,4 +95,4 @@ class OllamaDecoder:
         if reason:  # old servers give none
             self._finish = FINISH_REASONS.get(reason, "error")
         # A prompt that was in the server's cache as a whole may have no count.
-        self._usage = Usage(count(line, "prompt_eval_count"), count(line, "eval_count"))
+        self._usage = Usage(token_count(line, "prompt_eval_count"), token_count(line, "eval_count"))

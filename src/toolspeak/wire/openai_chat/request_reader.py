@@ -27,13 +27,21 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
-from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
-from toolspeak.wire.asked_calls import GivenCalls, optional_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
-from toolspeak.wire.fragments import read_arguments
-from toolspeak.wire.media import ANY_IMAGE, read_data_url
+from toolspeak.wire.base64_data import ANY_IMAGE, read_data_url
+from toolspeak.wire.call_assembler import read_arguments
+from toolspeak.wire.conversation_reader import GivenCalls
 from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
-from toolspeak.wire.reading import shown
+from toolspeak.wire.validation import (
+    describe,
+    invalid_field,
+    optional_flag,
+    optional_list,
+    optional_text,
+    require_name,
+    require_object,
+    require_text,
+)
 
 _READ = ("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls")
 
@@ -51,17 +59,17 @@ _CALL_FIELDS = frozenset(("id", "type", "function", "index"))
 
 def decode_request(body: JSON) -> WireRequest:
     """See `WireFormat`."""
-    fields = asked_object(body, "the request")
+    fields = require_object(body, "the request")
     for old, new in _LEGACY.items():
         if fields.get(old) is not None:
             raise FormatError(f"{old}: the API no longer has it; send {new}")
     if fields.get("n") not in (None, 1):
-        raise FormatError(f"n: one answer is given to a request, found {shown(fields['n'])}; ask again for another")
-    model = asked_name(fields.get("model"), "model")
-    stream = asked_flag(fields.get("stream"), "stream") or False
+        raise FormatError(f"n: one answer is given to a request, found {describe(fields['n'])}; ask again for another")
+    model = require_name(fields.get("model"), "model")
+    stream = optional_flag(fields.get("stream"), "stream") or False
     tools = [
-        _read_tool(asked_object(tool, f"tools[{i}]"), f"tools[{i}]")
-        for i, tool in enumerate(asked_list(fields.get("tools"), "tools"))
+        _read_tool(require_object(tool, f"tools[{i}]"), f"tools[{i}]")
+        for i, tool in enumerate(optional_list(fields.get("tools"), "tools"))
     ]
     choice, tools = _read_choice(fields.get("tool_choice"), tools)
     options = {name: value for name, value in fields.items() if name not in _READ and value is not None}
@@ -72,7 +80,7 @@ def decode_request(body: JSON) -> WireRequest:
         decode_messages(fields.get("messages"), model),
         tuple(tools),
         choice,
-        asked_flag(fields.get("parallel_tool_calls"), "parallel_tool_calls") if tools else None,
+        optional_flag(fields.get("parallel_tool_calls"), "parallel_tool_calls") if tools else None,
         output,
         options,
     )
@@ -82,20 +90,20 @@ def decode_request(body: JSON) -> WireRequest:
 def _wants_usage(value: JSON) -> bool:
     if value is None:
         return False
-    options = asked_object(value, "stream_options")
-    return asked_flag(options.get("include_usage"), "stream_options.include_usage") or False
+    options = require_object(value, "stream_options")
+    return optional_flag(options.get("include_usage"), "stream_options.include_usage") or False
 
 
 def _read_tool(tool: dict[str, JSON], place: str) -> ToolSpec:
     if tool.get("type") != "function":
-        raise FormatError(f"{place}.type: only 'function' is supported, found {shown(tool.get('type'))}")
-    function = asked_object(tool.get("function"), f"{place}.function")
-    name = asked_name(function.get("name"), f"{place}.function.name")
-    described = asked_text(function.get("description") or "", f"{place}.function.description")
+        raise FormatError(f"{place}.type: only 'function' is supported, found {describe(tool.get('type'))}")
+    function = require_object(tool.get("function"), f"{place}.function")
+    name = require_name(function.get("name"), f"{place}.function.name")
+    described = require_text(function.get("description") or "", f"{place}.function.description")
     parameters: dict[str, JSON] = {"type": "object", "properties": {}}
     if function.get("parameters") is not None:
-        parameters = asked_object(function["parameters"], f"{place}.function.parameters")
-    strict = asked_flag(function.get("strict"), f"{place}.function.strict")
+        parameters = require_object(function["parameters"], f"{place}.function.parameters")
+    strict = optional_flag(function.get("strict"), f"{place}.function.strict")
     return ToolSpec(name, described, parameters, extra={} if strict is None else {"strict": strict})
 
 
@@ -108,48 +116,48 @@ def _read_choice(value: JSON, tools: list[ToolSpec]) -> tuple[ToolChoice, list[T
             return ToolChoice(), tools
         return ToolChoice(value or "auto"), tools
     if isinstance(value, str):
-        raise FormatError(f"tool_choice: {shown(value)} is none; write auto, none, required or an object")
-    choice = asked_object(value, "tool_choice")
+        raise FormatError(f"tool_choice: {describe(value)} is none; write auto, none, required or an object")
+    choice = require_object(value, "tool_choice")
     if choice.get("type") == "function":
-        function = asked_object(choice.get("function"), "tool_choice.function")
-        name = asked_name(function.get("name"), "tool_choice.function.name")
+        function = require_object(choice.get("function"), "tool_choice.function")
+        name = require_name(function.get("name"), "tool_choice.function.name")
         _check_known(name, tools, "tool_choice.function.name")
         return ToolChoice("specific", name), tools
     if choice.get("type") == "allowed_tools":
-        allowed = asked_object(choice.get("allowed_tools"), "tool_choice.allowed_tools")
+        allowed = require_object(choice.get("allowed_tools"), "tool_choice.allowed_tools")
         place = "tool_choice.allowed_tools.tools"
         names: set[str] = set()
-        for i, each in enumerate(asked_list(allowed.get("tools"), place)):
-            function = asked_object(asked_object(each, f"{place}[{i}]").get("function"), f"{place}[{i}].function")
-            name = asked_name(function.get("name"), f"{place}[{i}].function.name")
+        for i, each in enumerate(optional_list(allowed.get("tools"), place)):
+            function = require_object(require_object(each, f"{place}[{i}]").get("function"), f"{place}[{i}].function")
+            name = require_name(function.get("name"), f"{place}[{i}].function.name")
             _check_known(name, tools, f"{place}[{i}].function.name")
             names.add(name)
         mode = allowed.get("mode")
         if mode not in ("auto", "required"):
-            raise wrong("tool_choice.allowed_tools.mode", "auto or required", mode)
+            raise invalid_field("tool_choice.allowed_tools.mode", "auto or required", mode)
         return ToolChoice(mode), [tool for tool in tools if tool.name in names]
-    raise FormatError(f"tool_choice.type: {shown(choice.get('type'))} is none; write function or allowed_tools")
+    raise FormatError(f"tool_choice.type: {describe(choice.get('type'))} is none; write function or allowed_tools")
 
 
 def _check_known(name: str, tools: list[ToolSpec], place: str) -> None:
     if all(tool.name != name for tool in tools):
-        raise FormatError(f"{place}: no tool is called {shown(name)}; name one of tools")
+        raise FormatError(f"{place}: no tool is called {describe(name)}; name one of tools")
 
 
 def _read_output(value: JSON) -> OutputSchema | None:
     """The schema of `json_schema`; other forms of `response_format` stay options."""
     if value is None:
         return None
-    form = asked_object(value, "response_format")
+    form = require_object(value, "response_format")
     if form.get("type") != "json_schema":
         return None
     place = "response_format.json_schema"
-    told = asked_object(form.get("json_schema"), place)
+    told = require_object(form.get("json_schema"), place)
     return OutputSchema(
-        asked_name(told.get("name"), f"{place}.name"),
-        asked_object(told.get("schema"), f"{place}.schema"),
-        asked_flag(told.get("strict"), f"{place}.strict") or False,
-        asked_text(told.get("description") or "", f"{place}.description"),
+        require_name(told.get("name"), f"{place}.name"),
+        require_object(told.get("schema"), f"{place}.schema"),
+        optional_flag(told.get("strict"), f"{place}.strict") or False,
+        require_text(told.get("description") or "", f"{place}.description"),
     )
 
 
@@ -160,12 +168,12 @@ def decode_messages(value: JSON, model: str) -> list[Message]:
     id that it names, which is "" if it names none. Fields of a message that have no place elsewhere stand in its
     `extra`, under the format's name.
     """
-    items = asked_list(value, "messages")
+    items = optional_list(value, "messages")
     if not items:
         raise FormatError("messages: at least one message is needed")
     reader = _Conversation(model)
     for i, item in enumerate(items):
-        reader.add(asked_object(item, f"messages[{i}]"), f"messages[{i}]")
+        reader.add(require_object(item, f"messages[{i}]"), f"messages[{i}]")
     reader.end_results()
     return reader.messages
 
@@ -178,7 +186,7 @@ class _Conversation:
         self._results: list[Part] = []
 
     def add(self, item: dict[str, JSON], place: str) -> None:
-        role = asked_text(item.get("role"), f"{place}.role")
+        role = require_text(item.get("role"), f"{place}.role")
         if role not in ("tool", "function"):
             self.end_results()
         match role:
@@ -194,7 +202,7 @@ class _Conversation:
                 self._add_result("", item, place)
             case _:
                 raise FormatError(
-                    f"{place}.role: {shown(role)} is none; write system, developer, user, assistant or tool"
+                    f"{place}.role: {describe(role)} is none; write system, developer, user, assistant or tool"
                 )
 
     def _add(self, role: Role, parts: Sequence[Part], item: dict[str, JSON]) -> None:
@@ -204,8 +212,8 @@ class _Conversation:
         parts: list[Part] = list(self._reasoning(item, place))
         parts += _read_content(item.get("content"), f"{place}.content", media=False)
         if item.get("refusal") is not None:
-            parts.append(TextPart(asked_text(item["refusal"], f"{place}.refusal")))
-        for i, call in enumerate(asked_list(item.get("tool_calls"), f"{place}.tool_calls")):
+            parts.append(TextPart(require_text(item["refusal"], f"{place}.refusal")))
+        for i, call in enumerate(optional_list(item.get("tool_calls"), f"{place}.tool_calls")):
             parts.append(self._call(call, f"{place}.tool_calls[{i}]"))
         if item.get("function_call") is not None:  # as before 2023-11: one call, and no id
             parts.append(self._function("", item["function_call"], {}, f"{place}.function_call"))
@@ -221,28 +229,28 @@ class _Conversation:
         found: list[ReasoningPart] = []
         for field in REASONING_FIELDS:
             if item.get(field) is not None:
-                text = asked_text(item[field], f"{place}.{field}")
+                text = require_text(item[field], f"{place}.{field}")
                 found.append(ReasoningPart(text, Opaque(NAME, self._model, {"field": field})))
-        details = asked_list(item.get("reasoning_details"), f"{place}.reasoning_details")
+        details = optional_list(item.get("reasoning_details"), f"{place}.reasoning_details")
         if details:
             found.append(ReasoningPart("", Opaque(NAME, self._model, {"reasoning_details": details})))
         return found
 
     def _call(self, value: JSON, place: str) -> ToolCall | MalformedCall:
-        item = asked_object(value, place)
+        item = require_object(value, place)
         if item.get("type", "function") != "function":
-            raise FormatError(f"{place}.type: only 'function' is supported, found {shown(item['type'])}")
+            raise FormatError(f"{place}.type: only 'function' is supported, found {describe(item['type'])}")
         rest = {key: each for key, each in item.items() if key not in _CALL_FIELDS and each is not None}
         return self._function(optional_text(item.get("id"), f"{place}.id"), item.get("function"), rest, place)
 
     def _function(self, given: str, value: JSON, rest: dict[str, JSON], place: str) -> ToolCall | MalformedCall:
         at = place if place.endswith(".function_call") else f"{place}.function"
-        function = asked_object(value, at)
-        name = asked_name(function.get("name"), f"{at}.name")
+        function = require_object(value, at)
+        name = require_name(function.get("name"), f"{at}.name")
         raw = function.get("arguments")
         if isinstance(raw, dict):
             raw = json.dumps(raw, ensure_ascii=False)
-        raw = asked_text(raw if raw is not None else "", f"{at}.arguments")
+        raw = require_text(raw if raw is not None else "", f"{at}.arguments")
         own = self._calls.own_id(given)
         arguments, notes, reason = read_arguments(raw)
         if arguments is None:
@@ -275,28 +283,30 @@ def _read_content(value: JSON, place: str, *, media: bool = True) -> list[Conten
     if isinstance(value, str):
         return [TextPart(value)]
     if not isinstance(value, list):
-        raise wrong(place, "text or a list of parts", value)
+        raise invalid_field(place, "text or a list of parts", value)
     return [_read_part(part, f"{place}[{i}]", media) for i, part in enumerate(cast("list[Any]", value))]
 
 
 def _read_part(value: JSON, place: str, media: bool) -> ContentPart:
-    part = asked_object(value, place)
+    part = require_object(value, place)
     kind = part.get("type")
     if kind == "text":
-        return TextPart(asked_text(part.get("text"), f"{place}.text"), extra=_extra(part, frozenset(("type", "text"))))
+        return TextPart(
+            require_text(part.get("text"), f"{place}.text"), extra=_extra(part, frozenset(("type", "text")))
+        )
     if kind == "refusal" and not media:
-        return TextPart(asked_text(part.get("refusal"), f"{place}.refusal"))
+        return TextPart(require_text(part.get("refusal"), f"{place}.refusal"))
     if kind == "image_url" and media:
         return _read_image(part.get("image_url"), f"{place}.image_url")
     if kind == "file" and media:
-        return _read_file(asked_object(part.get("file"), f"{place}.file"), f"{place}.file")
+        return _read_file(require_object(part.get("file"), f"{place}.file"), f"{place}.file")
     allowed = "text, image_url and file" if media else "text"
-    raise FormatError(f"{place}.type: {shown(kind)} cannot stand here; parts may be {allowed}")
+    raise FormatError(f"{place}.type: {describe(kind)} cannot stand here; parts may be {allowed}")
 
 
 def _read_image(value: JSON, place: str) -> ImagePart:
-    image = {"url": value} if isinstance(value, str) else asked_object(value, place)
-    url = asked_name(image.get("url"), f"{place}.url")
+    image = {"url": value} if isinstance(value, str) else require_object(value, place)
+    url = require_name(image.get("url"), f"{place}.url")
     extra = _extra(image, frozenset(("url",)))
     if not url.startswith("data:"):
         return ImagePart(ANY_IMAGE, url=url, extra=extra)
@@ -307,6 +317,6 @@ def _read_image(value: JSON, place: str) -> ImagePart:
 def _read_file(file: dict[str, JSON], place: str) -> FilePart:
     if file.get("file_data") is None:
         raise FormatError(f"{place}: send the file itself, as file_data; files kept at OpenAI are not known here")
-    media_type, data = read_data_url(asked_text(file["file_data"], f"{place}.file_data"), f"{place}.file_data")
-    name = asked_text(file.get("filename") or "file", f"{place}.filename")
+    media_type, data = read_data_url(require_text(file["file_data"], f"{place}.file_data"), f"{place}.file_data")
+    name = require_text(file.get("filename") or "file", f"{place}.filename")
     return FilePart(name, media_type or "application/octet-stream", data)

@@ -30,11 +30,9 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import UsageError
 from toolspeak.wire.base import Constraint, ModelRequest
-from toolspeak.wire.checks import check_request
-from toolspeak.wire.history import call_ids, is_native, text_of
-from toolspeak.wire.media import data_url
+from toolspeak.wire.base64_data import data_url
 from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS, opaque_fields
-from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.request_encoding import call_ids, check_request, is_native, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import openai_form
 
 _OWN_FIELDS = ("model", "messages", "tools")

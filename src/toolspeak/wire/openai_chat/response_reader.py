@@ -15,10 +15,10 @@ from typing import Any, cast
 from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
-from toolspeak.wire.fragments import CallFragments
+from toolspeak.wire.call_assembler import CallAssembler
+from toolspeak.wire.error_table import REMEDIES, reported_error
 from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
-from toolspeak.wire.reading import as_list, as_object, as_text, count, ill_formed
-from toolspeak.wire.reported import REMEDIES, reported_error
+from toolspeak.wire.validation import as_list, as_object, as_text, ill_formed, token_count
 
 FINISH_REASONS: Mapping[str, FinishReason] = {
     "stop": "stop",
@@ -94,7 +94,7 @@ class ChunkDecoder:
         self._signing = False
         self._field: str | None = None
         self._details: list[dict[str, JSON]] = []
-        self._calls = CallFragments()
+        self._calls = CallAssembler()
         self._heads: dict[Hashable, _Head] = {}
         self._keys: dict[str, Hashable] = {}
         self._last: Hashable = None
@@ -340,15 +340,15 @@ def _merge_details(known: list[dict[str, JSON]], new: list[dict[str, JSON]]) -> 
 
 
 def _usage(usage: dict[str, JSON]) -> Usage:
-    cached = count(usage.get("prompt_tokens_details"), "cached_tokens")
+    cached = token_count(usage.get("prompt_tokens_details"), "cached_tokens")
     if cached is None:
-        cached = count(usage, "prompt_cache_hit_tokens")  # DeepSeek
+        cached = token_count(usage, "prompt_cache_hit_tokens")  # DeepSeek
     if cached is None:
-        cached = count(usage, "cached_tokens")  # Moonshot
+        cached = token_count(usage, "cached_tokens")  # Moonshot
     return Usage(
-        input=count(usage, "prompt_tokens"),
-        output=count(usage, "completion_tokens"),
+        input=token_count(usage, "prompt_tokens"),
+        output=token_count(usage, "completion_tokens"),
         cached=cached,
-        reasoning=count(usage.get("completion_tokens_details"), "reasoning_tokens"),
-        cache_write=count(usage.get("prompt_tokens_details"), "cache_write_tokens"),  # OpenRouter
+        reasoning=token_count(usage.get("completion_tokens_details"), "reasoning_tokens"),
+        cache_write=token_count(usage.get("prompt_tokens_details"), "cache_write_tokens"),  # OpenRouter
     )

@@ -25,12 +25,20 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
-from toolspeak.wire.asked import asked_flag, asked_list, asked_name, asked_object, asked_text, wrong
-from toolspeak.wire.asked_calls import GivenCalls, optional_text
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
-from toolspeak.wire.fragments import read_arguments
-from toolspeak.wire.media import file_of, image_of
+from toolspeak.wire.base64_data import file_of, image_of
+from toolspeak.wire.call_assembler import read_arguments
+from toolspeak.wire.conversation_reader import GivenCalls
 from toolspeak.wire.openai_responses.common import INPUT, NAME, joined_name, own_name
+from toolspeak.wire.validation import (
+    invalid_field,
+    optional_flag,
+    optional_list,
+    optional_text,
+    require_name,
+    require_object,
+    require_text,
+)
 
 _ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
@@ -51,11 +59,11 @@ def decode_request(body: JSON) -> WireRequest:
     """See `WireFormat.decode_request`. Tools that the API runs itself (`web_search`), a `tool_choice` of one of them
     and what `text` says besides a JSON Schema stand in `options`. A tool of type `custom` has one argument, `input`. An
     output of no call before it keeps the id that it names, which is "" if it names none."""
-    asked = asked_object(body, "the request")
+    asked = require_object(body, "the request")
     for name, why in _UNKNOWABLE.items():
         if asked.get(name):
             raise FormatError(f"{name}: {why}")
-    model = asked_name(asked.get("model"), "model")
+    model = require_name(asked.get("model"), "model")
     options = {name: value for name, value in asked.items() if name not in _READ and name not in _UNKNOWABLE}
     tools, api_tools = decode_tools(asked.get("tools"))
     if api_tools:
@@ -70,27 +78,27 @@ def decode_request(body: JSON) -> WireRequest:
         _messages(asked, model),
         tools=tools,
         choice=choice,
-        parallel=asked_flag(asked.get("parallel_tool_calls"), "parallel_tool_calls"),
+        parallel=optional_flag(asked.get("parallel_tool_calls"), "parallel_tool_calls"),
         output=output,
         options=options,
-        keep=asked_flag(asked.get("store"), "store") is True,
+        keep=optional_flag(asked.get("store"), "store") is True,
     )
-    return WireRequest(request, model, stream=asked_flag(asked.get("stream"), "stream") is True)
+    return WireRequest(request, model, stream=optional_flag(asked.get("stream"), "stream") is True)
 
 
 def _messages(asked: dict[str, JSON], model: str) -> list[Message]:
     conversation = _Conversation(model)
     instructions = asked.get("instructions")
-    if instructions is not None and asked_text(instructions, "instructions"):
+    if instructions is not None and require_text(instructions, "instructions"):
         conversation.messages.append(Message.system(instructions))
     given = asked.get("input")
     if isinstance(given, str):
         conversation.messages.append(Message.user(given))
     else:
         if not isinstance(given, list):
-            raise wrong("input", "text or a list of items", given)
+            raise invalid_field("input", "text or a list of items", given)
         for i, item in enumerate(cast("list[JSON]", given)):
-            conversation.add(asked_object(item, f"input[{i}]"), f"input[{i}]")
+            conversation.add(require_object(item, f"input[{i}]"), f"input[{i}]")
         conversation.end_message()
     return conversation.messages
 
@@ -144,9 +152,9 @@ class _Conversation:
         self._calls.add(given, call, len(self.messages))
 
     def _add_message(self, item: dict[str, JSON], place: str) -> None:
-        role = _ROLES.get(asked_text(item.get("role"), f"{place}.role"))
+        role = _ROLES.get(require_text(item.get("role"), f"{place}.role"))
         if role is None:
-            raise wrong(f"{place}.role", "user, assistant, system or developer", item["role"])
+            raise invalid_field(f"{place}.role", "user, assistant, system or developer", item["role"])
         content = item.get("content")
         if isinstance(content, str):
             parts: list[ContentPart] = [TextPart(content)]
@@ -163,8 +171,8 @@ class _Conversation:
 
     def _call(self, item: dict[str, JSON], place: str) -> None:
         given = optional_text(item.get("call_id"), f"{place}.call_id")
-        name = joined_name(item.get("namespace"), asked_name(item.get("name"), f"{place}.name"))
-        raw = asked_text(item.get("arguments"), f"{place}.arguments")
+        name = joined_name(item.get("namespace"), require_name(item.get("name"), f"{place}.name"))
+        raw = require_text(item.get("arguments"), f"{place}.arguments")
         arguments, notes, reason = read_arguments(raw)
         own_id = self._calls.own_id(given)
         if arguments is None:
@@ -174,15 +182,15 @@ class _Conversation:
 
     def _freeform(self, item: dict[str, JSON], place: str) -> None:
         given = optional_text(item.get("call_id"), f"{place}.call_id")
-        name = asked_name(item.get("name"), f"{place}.name")
-        arguments = {INPUT: asked_text(item.get("input"), f"{place}.input")}
+        name = require_name(item.get("name"), f"{place}.name")
+        arguments = {INPUT: require_text(item.get("input"), f"{place}.input")}
         own_id = self._calls.own_id(given)
         self._join_call(given, ToolCall(own_id, name, arguments, given or None, (), self._opaque(item)))
 
     def _hosted_call(self, item: dict[str, JSON], place: str) -> None:
         """A call that the server of an earlier answer ran, and its result."""
-        name = joined_name(item.get("server_label"), asked_name(item.get("name"), f"{place}.name"))
-        raw = asked_text(item.get("arguments"), f"{place}.arguments")
+        name = joined_name(item.get("server_label"), require_name(item.get("name"), f"{place}.name"))
+        raw = require_text(item.get("arguments"), f"{place}.arguments")
         arguments, notes, reason = read_arguments(raw)
         given = optional_text(item.get("id"), f"{place}.id")
         own_id = self._calls.own_id(given)
@@ -211,19 +219,19 @@ class _Conversation:
 def _reasoning(item: dict[str, JSON], model: str, place: str) -> ReasoningPart:
     texts: list[str] = []
     for field in ("summary", "content"):
-        for i, each in enumerate(asked_list(item.get(field), f"{place}.{field}")):
+        for i, each in enumerate(optional_list(item.get(field), f"{place}.{field}")):
             at = f"{place}.{field}[{i}]"
-            texts.append(asked_text(asked_object(each, f"{at}").get("text"), f"{at}.text"))
+            texts.append(require_text(require_object(each, f"{at}").get("text"), f"{at}.text"))
     return ReasoningPart("\n\n".join(text for text in texts if text), Opaque(NAME, model, item))
 
 
 def _content(content: JSON, place: str) -> list[ContentPart]:
     if not isinstance(content, list):
-        raise wrong(f"{place}", "text or a list of parts", content)
+        raise invalid_field(f"{place}", "text or a list of parts", content)
     parts: list[ContentPart] = []
     for i, each in enumerate(cast("list[JSON]", content)):
         at = f"{place}[{i}]"
-        part = asked_object(each, f"{at}")
+        part = require_object(each, f"{at}")
         read = _PARTS.get(cast("str", part.get("type"))) if isinstance(part.get("type"), str) else None
         if read is None:
             raise FormatError(f"{at}.type: {part.get('type')!r} is not understood; known: {', '.join(_PARTS)}")
@@ -234,7 +242,7 @@ def _content(content: JSON, place: str) -> list[ContentPart]:
 def _image(part: dict[str, JSON], place: str) -> ContentPart:
     if part.get("image_url") is None:
         raise FormatError(f"{place}.image_url: files are not kept here: send a URL or a data URL")
-    image = image_of(asked_text(part["image_url"], f"{place}.image_url"), f"{place}.image_url")
+    image = image_of(require_text(part["image_url"], f"{place}.image_url"), f"{place}.image_url")
     detail = part.get("detail")
     if detail in (None, "auto"):
         return image
@@ -247,12 +255,12 @@ def _file(part: dict[str, JSON], place: str) -> ContentPart:
             f"{place}.file_data: files are neither kept nor fetched here: send the content, base64 in a data URL"
         )
     name = part.get("filename")
-    content = asked_text(part["file_data"], f"{place}.file_data")
+    content = require_text(part["file_data"], f"{place}.file_data")
     return file_of(name if isinstance(name, str) else "", content, f"{place}.file_data")
 
 
 def _text_part(field: str) -> Callable[[dict[str, JSON], str], ContentPart]:
-    return lambda part, place: TextPart(asked_text(part.get(field), f"{place}.{field}"))
+    return lambda part, place: TextPart(require_text(part.get(field), f"{place}.{field}"))
 
 
 _PARTS: Mapping[str, Callable[[dict[str, JSON], str], ContentPart]] = {
@@ -269,18 +277,18 @@ def _text(given: JSON) -> tuple[OutputSchema | None, dict[str, JSON]]:
     """The output's schema, and the rest of `text`."""
     if given is None:
         return None, {}
-    text = asked_object(given, "text")
+    text = require_object(given, "text")
     if text.get("format") is None:
         return None, text
-    form = asked_object(text["format"], "text.format")
+    form = require_object(text["format"], "text.format")
     if form.get("type") != "json_schema":
         return None, {name: value for name, value in text.items() if name != "format" or form != {"type": "text"}}
     description: Any = form.get("description")
     output = OutputSchema(
-        asked_name(form.get("name"), "text.format.name"),
-        asked_object(form.get("schema"), "text.format.schema"),
-        asked_flag(form.get("strict"), "text.format.strict") is True,
-        "" if description is None else asked_text(description, "text.format.description"),
+        require_name(form.get("name"), "text.format.name"),
+        require_object(form.get("schema"), "text.format.schema"),
+        optional_flag(form.get("strict"), "text.format.strict") is True,
+        "" if description is None else require_text(description, "text.format.description"),
     )
     return output, {name: value for name, value in text.items() if name != "format"}
 
@@ -302,9 +310,9 @@ def decode_tools(given: JSON) -> tuple[list[ToolSpec], list[JSON]]:
     """The tools that the client runs, and those that the API runs itself (`web_search`)."""
     specs: list[ToolSpec] = []
     others: list[JSON] = []
-    for i, each in enumerate(asked_list(given, "tools")):
-        tool = asked_object(each, f"tools[{i}]")
-        match asked_name(tool.get("type"), f"tools[{i}].type"):
+    for i, each in enumerate(optional_list(given, "tools")):
+        tool = require_object(each, f"tools[{i}]")
+        match require_name(tool.get("type"), f"tools[{i}].type"):
             case "function":
                 specs.append(_read_function(tool, f"tools[{i}]"))
             case "custom":
@@ -321,22 +329,24 @@ def _read_function(tool: dict[str, JSON], place: str) -> ToolSpec:
         raise FormatError(f"{place}.name: it is nested as Chat Completions wants it; write it beside the type")
     parameters = tool.get("parameters")
     return ToolSpec(
-        asked_name(tool.get("name"), f"{place}.name"),
+        require_name(tool.get("name"), f"{place}.name"),
         _description(tool, place),
-        {"type": "object", "properties": {}} if parameters is None else asked_object(parameters, f"{place}.parameters"),
-        extra={"strict": True} if asked_flag(tool.get("strict"), f"{place}.strict") else {},
+        {"type": "object", "properties": {}}
+        if parameters is None
+        else require_object(parameters, f"{place}.parameters"),
+        extra={"strict": True} if optional_flag(tool.get("strict"), f"{place}.strict") else {},
     )
 
 
 def _read_custom(tool: dict[str, JSON], place: str) -> ToolSpec:
-    kind = asked_object(tool.get("format") or {"type": "text"}, f"{place}.format")
+    kind = require_object(tool.get("format") or {"type": "text"}, f"{place}.format")
     said = "What the tool reads: plain text."
     if kind.get("type") == "grammar":
-        syntax = asked_text(kind.get("syntax"), f"{place}.format.syntax")
-        definition = asked_text(kind.get("definition"), f"{place}.format.definition")
+        syntax = require_text(kind.get("syntax"), f"{place}.format.syntax")
+        definition = require_text(kind.get("definition"), f"{place}.format.definition")
         said = f"What the tool reads: text of this {syntax} grammar.\n{definition}"
     return ToolSpec(
-        asked_name(tool.get("name"), f"{place}.name"),
+        require_name(tool.get("name"), f"{place}.name"),
         _description(tool, place),
         {
             "type": "object",
@@ -350,13 +360,13 @@ def _read_custom(tool: dict[str, JSON], place: str) -> ToolSpec:
 
 def _read_namespace(tool: dict[str, JSON], place: str) -> list[ToolSpec]:
     about: dict[str, JSON] = {name: value for name, value in tool.items() if name not in ("type", "tools")}
-    namespace = asked_name(tool.get("name"), f"{place}.name")
+    namespace = require_name(tool.get("name"), f"{place}.name")
     specs: list[ToolSpec] = []
-    for i, each in enumerate(asked_list(tool.get("tools"), f"{place}.tools")):
+    for i, each in enumerate(optional_list(tool.get("tools"), f"{place}.tools")):
         at = f"{place}.tools[{i}]"
-        inner = asked_object(each, at)
+        inner = require_object(each, at)
         if inner.get("type") != "function":
-            raise wrong(f"{at}.type", "function", inner.get("type"))
+            raise invalid_field(f"{at}.type", "function", inner.get("type"))
         spec = _read_function(inner, at)
         name = joined_name(namespace, spec.name)
         specs.append(ToolSpec(name, spec.description, spec.parameters, extra={**spec.extra, "namespace": about}))
@@ -364,7 +374,7 @@ def _read_namespace(tool: dict[str, JSON], place: str) -> list[ToolSpec]:
 
 
 def _description(tool: dict[str, JSON], place: str) -> str:
-    return "" if tool.get("description") is None else asked_text(tool["description"], f"{place}.description")
+    return "" if tool.get("description") is None else require_text(tool["description"], f"{place}.description")
 
 
 def decode_choice(given: JSON, specs: list[ToolSpec]) -> tuple[ToolChoice, list[ToolSpec], JSON]:
@@ -374,22 +384,22 @@ def decode_choice(given: JSON, specs: list[ToolSpec]) -> tuple[ToolChoice, list[
     if given in ("auto", "none", "required"):
         return ToolChoice(given), specs, None
     if not isinstance(given, dict):
-        raise wrong("tool_choice", "auto, none, required or an object", given)
+        raise invalid_field("tool_choice", "auto, none, required or an object", given)
     choice = cast("dict[str, JSON]", given)
     if choice.get("type") in ("function", "custom"):
-        name = joined_name(choice.get("namespace"), asked_name(choice.get("name"), "tool_choice.name"))
+        name = joined_name(choice.get("namespace"), require_name(choice.get("name"), "tool_choice.name"))
         return ToolChoice("specific", name), specs, None
     if choice.get("type") != "allowed_tools":
         return ToolChoice(), specs, choice
     mode = choice.get("mode", "auto")
     if mode not in ("auto", "required"):
-        raise wrong("tool_choice.mode", "auto or required", mode)
+        raise invalid_field("tool_choice.mode", "auto or required", mode)
     allowed: set[str] = set()
-    for i, each in enumerate(asked_list(choice.get("tools"), "tool_choice.tools")):
-        tool = asked_object(each, f"tool_choice.tools[{i}]")
+    for i, each in enumerate(optional_list(choice.get("tools"), "tool_choice.tools")):
+        tool = require_object(each, f"tool_choice.tools[{i}]")
         if tool.get("type") not in _ANY_OF_OURS:
             continue  # the API's own
-        name = asked_name(tool.get("name"), f"tool_choice.tools[{i}].name")
+        name = require_name(tool.get("name"), f"tool_choice.tools[{i}].name")
         if tool["type"] == "namespace":
             found = {spec.name for spec in specs if own_name(spec)[0] == name}
         else:

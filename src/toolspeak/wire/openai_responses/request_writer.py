@@ -26,11 +26,9 @@ from toolspeak.data.messages import (
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import UsageError
 from toolspeak.wire.base import ModelRequest, OutputSchema
-from toolspeak.wire.checks import check_request
-from toolspeak.wire.history import call_ids, text_of
-from toolspeak.wire.media import data_url, image_url
+from toolspeak.wire.base64_data import data_url, image_url
 from toolspeak.wire.openai_responses.common import NAME, is_freeform, named, own_name, text_input
-from toolspeak.wire.reading import without_lone_surrogates
+from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
 from toolspeak.wire.strict_schema import openai_form
 
 _OWN_FIELDS = ("model", "input", "instructions", "stream", "previous_response_id", "parallel_tool_calls")

@@ -8,10 +8,10 @@ from typing import cast
 from toolspeak.data.deltas import Delta, PartEnded, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.errors import ProviderError
-from toolspeak.wire.fragments import CallFragments
+from toolspeak.wire.call_assembler import CallAssembler
+from toolspeak.wire.error_table import reported_error
 from toolspeak.wire.openai_responses.common import BEFORE_INPUT, BEHIND_INPUT, NAME, joined_name, within_json
-from toolspeak.wire.reading import as_list, as_object, as_text, count
-from toolspeak.wire.reported import reported_error
+from toolspeak.wire.validation import as_list, as_object, as_text, token_count
 
 INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """`incomplete_details.reason` as our finish reason; any other is `error`."""
@@ -50,7 +50,7 @@ class ResponseDecoder:
         self._asked = model
         self._model: str | None = None
         self._id: str | None = None
-        self._calls = CallFragments()
+        self._calls = CallAssembler()
         self._by_id: dict[str, _Item] = {}
         self._by_index: dict[int, _Item] = {}
         self._current: _Item | None = None
@@ -288,8 +288,8 @@ def _usage(usage: JSON) -> Usage:
         return Usage()
     counts = cast("dict[str, JSON]", usage)
     return Usage(
-        input=count(counts, "input_tokens"),
-        output=count(counts, "output_tokens"),
-        cached=count(counts.get("input_tokens_details"), "cached_tokens"),
-        reasoning=count(counts.get("output_tokens_details"), "reasoning_tokens"),
+        input=token_count(counts, "input_tokens"),
+        output=token_count(counts, "output_tokens"),
+        cached=token_count(counts.get("input_tokens_details"), "cached_tokens"),
+        reasoning=token_count(counts.get("output_tokens_details"), "reasoning_tokens"),
     )

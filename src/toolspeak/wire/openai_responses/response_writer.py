@@ -24,7 +24,7 @@ from toolspeak.data.deltas import (
 from toolspeak.data.messages import JSON, FinishReason, Opaque, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.wire.base import Frame
-from toolspeak.wire.fragments import read_arguments
+from toolspeak.wire.call_assembler import read_arguments
 from toolspeak.wire.openai_responses.common import NAME, is_freeform, named, search_query, text_input
 
 INCOMPLETE: Mapping[FinishReason, str] = {

@@ -1,29 +1,12 @@
-"""Calls and results as clients tell them: their ids, which may be missing or come again, and their bytes."""
+"""Calls and results as clients tell them: their ids, which may be missing or come again."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections import deque
 from collections.abc import Iterable
 
-from toolspeak.data.messages import JSON, MalformedCall, ToolCall
+from toolspeak.data.messages import MalformedCall, ToolCall
 from toolspeak.errors import FormatError
-from toolspeak.wire.asked import asked_text
-
-
-def optional_text(value: JSON, place: str) -> str:
-    """None is the empty text."""
-    return "" if value is None else asked_text(value, place)
-
-
-def asked_bytes(value: JSON, place: str) -> bytes:
-    """Base64 of either alphabet, with or without padding (google-genai writes the one for URLs)."""
-    text = asked_text(value, place).replace("-", "+").replace("_", "/").rstrip("=")
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise FormatError(f"{place}: expected bytes in base64: {error}") from error
 
 
 class GivenCalls:

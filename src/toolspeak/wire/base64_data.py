@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 
-from toolspeak.data.messages import FilePart, ImagePart
+from toolspeak.data.messages import JSON, FilePart, ImagePart
 from toolspeak.errors import FormatError
+from toolspeak.wire.validation import require_text
 
 ANY_IMAGE = "image/*"
 """The media type of an image that is known by its URL alone."""
@@ -52,3 +53,12 @@ def _bytes(content: str, place: str) -> bytes:
         return base64.b64decode(content, validate=True)
     except (binascii.Error, ValueError) as error:
         raise FormatError(f"{place}: the data is no base64: {error}") from error
+
+
+def require_bytes(value: JSON, place: str) -> bytes:
+    """Base64 of either alphabet, with or without padding (google-genai writes the one for URLs)."""
+    text = require_text(value, place).replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise FormatError(f"{place}: expected bytes in base64: {error}") from error

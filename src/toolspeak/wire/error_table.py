@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.errors import ProviderError, ProviderErrorCode
-from toolspeak.wire.reading import shortened, shown
+from toolspeak.wire.validation import describe, shortened
 
 _Table = tuple[tuple[re.Pattern[str], ProviderErrorCode], ...]
 
@@ -174,7 +174,7 @@ def reported_error(error: JSON, status: int | None = None) -> ProviderError:
         status = own
     found = read_error(error, status)
     return ProviderError(
-        f"the server reported an error: {_ended(found.told or shown(error))} {found.remedy}",
+        f"the server reported an error: {_ended(found.told or describe(error))} {found.remedy}",
         status=status,
         retryable=found.retryable,
         code=found.code,

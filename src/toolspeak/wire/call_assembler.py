@@ -8,7 +8,7 @@ from typing import cast
 
 from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, CallMalformed, CallStarted, Delta
 from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque
-from toolspeak.wire.reading import shortened
+from toolspeak.wire.validation import shortened
 
 MAX_DEPTH = 128
 """As in text (`dialects.scan`): deeper arguments are malformed."""
@@ -24,7 +24,7 @@ class _Open:
         self.pieces: list[str] = []
 
 
-class CallFragments:
+class CallAssembler:
     """The calls of one turn. A call's fragments are known by a key: its id, its index, whatever the API repeats.
 
     Every method gives the deltas that follow. A call is complete when the API says so (`complete`), when its arguments

@@ -1,0 +1,94 @@
+"""What the request writers of all APIs share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from toolspeak.data.messages import (
+    JSON,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    JsonPart,
+    MalformedCall,
+    Message,
+    Part,
+    TextMessage,
+    TextPart,
+    ToolCall,
+)
+from toolspeak.errors import UsageError
+from toolspeak.wire.base import ModelRequest
+
+
+def check_request(request: ModelRequest, own: Iterable[str], *, format_name: str, grammars: bool = False) -> None:
+    """Raises UsageError for an option that is one of the format's `own` fields, and for a grammar where the format has
+    no place for one."""
+    for name in own:
+        if name in request.options:
+            raise UsageError(f"the option {name!r} cannot be set: the request's own {name} goes there")
+    if request.constraint is not None and not grammars:
+        raise UsageError(
+            f"{format_name} requests carry no grammar; leave the constraint (Capabilities.grammar of its provider) out"
+        )
+
+
+def call_ids(messages: Iterable[Message | TextMessage]) -> dict[str, str]:
+    """By a call's own id, the id it and its result are sent with: its `provider_id`, if no other call has it."""
+    ids: dict[str, str] = {}
+    used: set[str] = set()
+    for message in messages:
+        if isinstance(message, Message) and message.role == "assistant":
+            for part in message.parts:
+                if isinstance(part, ToolCall):
+                    wanted = part.provider_id
+                    ids[part.id] = sent = wanted if wanted and wanted not in used else part.id
+                    used.add(sent)
+    return ids
+
+
+def is_native(part: Part) -> bool:
+    """Whether a part of an assistant's message is sent as it is.
+
+    A malformed call cannot: no API takes arguments that are none. It is sent as text (`MalformedCall.raw`), and so is
+    its result, in a message of the user.
+    """
+    return not isinstance(part, MalformedCall)
+
+
+def text_of(parts: Sequence[ContentPart]) -> str:
+    """Content as text alone: JSON as JSON, an image or a file by a line that says what it is."""
+    return "\n".join(_text_of(part) for part in parts)
+
+
+def _text_of(part: ContentPart) -> str:
+    match part:
+        case TextPart(text):
+            return text
+        case JsonPart(value):
+            return json.dumps(value, ensure_ascii=False)
+        case ImagePart():
+            return f"[image: {part.media_type}]" if part.url is None else f"[image: {part.url}]"
+        case FilePart():
+            return f"[file {part.name}: {part.media_type}, {len(part.data)} bytes]"
+
+
+def without_lone_surrogates(value: JSON) -> JSON:
+    """The value with each lone surrogate in its text, which UTF-8 cannot carry, replaced by U+FFFD."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            # Through UTF-16, so that two halves side by side become their character.
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return value
+    if isinstance(value, list | tuple):
+        return [without_lone_surrogates(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, Mapping):
+        return {
+            without_lone_surrogates(key): without_lone_surrogates(item)
+            for key, item in cast("Mapping[Any, Any]", value).items()
+        }
+    return value
