@@ -56,6 +56,11 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "storage": {"state"},
     },
     "wire": dict.fromkeys(("anthropic", "gemini", "ollama", "openai_chat", "openai_responses"), WIRE_SHARED),
+    "execute": {
+        "concurrency": set(),
+        "calls": {"concurrency"},
+        "approval": {"calls", "concurrency"},
+    },
 }
 
 # The lowest rooms: the standard library, and besides it only what makes their values.
@@ -172,6 +177,7 @@ PLANTED = [
         "wire/gemini must not import toolspeak.wire.ollama",
     ),
     ("wire/base.py", "from toolspeak.wire.gemini import GEMINI", "folders of wire import this file"),
+    ("execute/calls/x.py", "from toolspeak.execute.executor import Executor", "execute/calls must not import"),
     ("agent/x/y.py", "import toolspeak.agent.run", "the folder 'x' is not in the table"),
     ("tools/builtin/x.py", "from ...execute import executor", "tools must not import toolspeak.execute"),
     ("tools/__init__.py", "from ..agent import loop", "tools must not import toolspeak.agent"),

@@ -98,7 +98,7 @@ def test_while_an_asynchronous_tool_is_running(way, how):
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_synchronous_tool_is_abandoned_and_told(way, how):
+def test_a_synchronous_tool_is_orphaned_and_told(way, how):
     released, told = threading.Event(), []
     done = threading.Event()
 

@@ -11,7 +11,7 @@ from toolspeak import Agent, tool
 from toolspeak.data.deltas import ArgumentsDelta, CallCompleted, ForgedResults, ReasoningDelta, TextDelta
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
-from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 KEY = 'sk-"quoted"-0123456789'

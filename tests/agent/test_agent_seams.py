@@ -23,7 +23,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message, ToolCall, ToolResult
 from toolspeak.execute import Batch, ToolCallCompleted, ToolCallStarted
-from toolspeak.execute.observe import DecisionTaken, DecisionValidationFailed
+from toolspeak.execute.calls.observe import DecisionTaken, DecisionValidationFailed
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedProvider
 

@@ -9,7 +9,7 @@ from toolspeak import Agent, Effects, Rule, tool
 from toolspeak.agent.drivers.react import ReActDriver
 from toolspeak.dialects import DIALECTS
 from toolspeak.execute import Decision
-from toolspeak.execute.rules import may_be_asked
+from toolspeak.execute.approval.policy_rules import may_be_asked
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing import asked
 

@@ -19,7 +19,7 @@ from toolspeak.data.events import Limits
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects.extract import json_object, json_values, only_object
 from toolspeak.errors import ProviderError, UsageError
-from toolspeak.execute.observe import DecisionExtractionFailed, DecisionValidationFailed, ToolCallStarted
+from toolspeak.execute.calls.observe import DecisionExtractionFailed, DecisionValidationFailed, ToolCallStarted
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 from toolspeak.tools import Toolset

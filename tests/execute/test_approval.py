@@ -7,7 +7,7 @@ from executor_helpers import Recorder, a_call, result_of, results_of, run_batch
 from toolspeak.data.tools import READ_ANYTHING, UNDECLARED, Effects
 from toolspeak.errors import UsageError
 from toolspeak.execute import Decision, Interceptor, approve_all, approve_none, resolve_approver
-from toolspeak.execute.approval import approval_reason
+from toolspeak.execute.approval.approvers import approval_reason
 from toolspeak.tools import tool
 
 ran = []

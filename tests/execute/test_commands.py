@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from toolspeak.errors import ToolDefinitionError, UsageError
 from toolspeak.execute import Rule, StandingRule, StandingRules
-from toolspeak.execute.approval import approve_none
-from toolspeak.execute.commands import commands_of
+from toolspeak.execute.approval.approvers import approve_none
+from toolspeak.execute.approval.command_lines import commands_of
 from toolspeak.tools import tool
 
 ran: list[str] = []

@@ -7,7 +7,7 @@ import pytest
 from toolspeak import Effects, Executor, tool
 from toolspeak.data.messages import ToolCall
 from toolspeak.errors import UsageError
-from toolspeak.execute import BatchContext, Decision, Doubts, approve_all
+from toolspeak.execute import BatchContext, CallsInDoubt, Decision, approve_all
 from toolspeak.tools import Toolset
 
 SAME = Effects(writes={"file:a"}, idempotent=True)
@@ -36,7 +36,7 @@ def test_what_the_time_limit_skips_behind_another_call_stays_in_doubt():
             emit=emit,
             context=BatchContext("run"),
             approver=approve_all,
-            doubts=Doubts({"b": None}),
+            doubts=CallsInDoubt({"b": None}),
             deadline=0.02,
         )
         return batch.results, [event.result for event in facts if hasattr(event, "result")]
@@ -73,7 +73,7 @@ def test_a_verify_that_fails_while_it_is_awaited_has_said_nothing():
             emit=emit,
             context=BatchContext("run"),
             approver=approve_all,
-            doubts=Doubts({"c": None}, "report"),
+            doubts=CallsInDoubt({"c": None}, "report"),
         )
 
     (result,) = asyncio.run(main()).results
@@ -85,7 +85,7 @@ def in_doubt(made, decision, **arguments):
     call = ToolCall("c", "send", arguments or {"to": "ann"})
     return asyncio.run(
         Executor(Toolset([made])).run(
-            [call], emit=ignore, context=BatchContext("run"), approver=None, doubts=Doubts({"c": decision})
+            [call], emit=ignore, context=BatchContext("run"), approver=None, doubts=CallsInDoubt({"c": decision})
         )
     )
 

@@ -7,7 +7,7 @@ from executor_helpers import a_call, results_of, run_batch
 
 from toolspeak import Agent, Happened, RunContext, StateView, ToolCall, tool
 from toolspeak.errors import ToolDefinitionError
-from toolspeak.execute import Doubts
+from toolspeak.execute import CallsInDoubt
 from toolspeak.providers.scripted import ScriptedProvider
 
 
@@ -68,7 +68,7 @@ def test_a_preview_and_a_verify_may_ask_for_the_call():
     call = a_call("write", "c", word="w")
     batch = asyncio.run(run_batch([write], [call], approver=None))
     assert batch.pending[0].preview == "write w"
-    assert results_of([write], [call], doubts=Doubts({"c": None}))[0].text == "c has happened"
+    assert results_of([write], [call], doubts=CallsInDoubt({"c": None}))[0].text == "c has happened"
 
 
 def test_two_parameters_that_want_the_same_are_refused():

@@ -159,7 +159,7 @@ def two_batches(tools, first, second, options=None):
     return asyncio.run(main())
 
 
-def test_an_abandoned_write_holds_up_what_depends_on_it_in_later_batches(released):
+def test_an_orphaned_write_holds_up_what_depends_on_it_in_later_batches(released):
     @tool(effects=Effects(writes={"file:a"}), timeout=0.03)
     def hang() -> None:
         released.wait()
@@ -172,12 +172,12 @@ def test_an_abandoned_write_holds_up_what_depends_on_it_in_later_batches(release
         [hang, look], [a_call("hang", "h")], [a_call("look", key="file:a/b"), a_call("look", key="file:c")]
     )
     assert first.results[0].extra == {"still_running": True}
-    assert first.lingering == second.lingering == ("h",)
+    assert first.orphaned == second.orphaned == ("h",)
     assert [result.code for result in second.results] == ["skipped", None]
-    assert [call.tool for call in scope.lingering.running()] == ["hang"]
+    assert [call.tool for call in scope.orphans.running()] == ["hang"]
 
 
-def test_an_abandoned_read_holds_up_no_write(released):
+def test_an_orphaned_read_holds_up_no_write(released):
     @tool(effects=Effects(reads={"file:a"}), timeout=0.03)
     def hang() -> None:
         released.wait()
@@ -188,10 +188,10 @@ def test_an_abandoned_read_holds_up_no_write(released):
 
     _, second, _ = two_batches([hang, change], [a_call("hang")], [a_call("change")])
     assert second.results[0].text == "changed"
-    assert len(second.lingering) == 1
+    assert len(second.orphaned) == 1
 
 
-def test_abandoned_calls_keep_the_places_of_their_tool(released):
+def test_orphaned_calls_keep_the_slots_of_their_tool(released):
     @tool(read_only=True, timeout=0.03, max_concurrent=2)
     def hang() -> None:
         released.wait()
@@ -203,7 +203,7 @@ def test_abandoned_calls_keep_the_places_of_their_tool(released):
     )
 
 
-def test_an_abandoned_call_that_ends_gives_its_place_back():
+def test_an_orphaned_call_that_ends_gives_its_slot_back():
     released = threading.Event()
 
     @tool(read_only=True, timeout=0.03, max_concurrent=1)
@@ -221,15 +221,15 @@ def test_an_abandoned_call_that_ends_gives_its_place_back():
 
         late = await one(True)
         released.set()
-        while scope.lingering.running() or not scope.own_gate(hang).free:  # noqa: ASYNC110 - a thread's end is no event
+        while scope.orphans.running() or not scope.own_limiter(hang).has_slot:  # noqa: ASYNC110 - a thread's end is no event
             await asyncio.sleep(0)
         return late.code, (await one(False)).text
 
     assert asyncio.run(main()) == ("timeout", "done")
 
 
-def test_a_call_that_is_abandoned_twice_gives_its_place_back_once():
-    """An interceptor tries it again while the first try is still in its thread; the two had one place."""
+def test_a_call_that_is_orphaned_twice_gives_its_slot_back_once():
+    """An interceptor tries it again while the first try is still in its thread; the two had one slot."""
     released = threading.Event()
 
     class Again(Interceptor):
@@ -245,12 +245,12 @@ def test_a_call_that_is_abandoned_twice_gives_its_place_back_once():
         scope = RunScope()
         context = BatchContext("run", scope=scope)
         batch = await run_batch([hang], [a_call("hang")], context=context, options={"call_pipeline": (Again(),)})
-        gate = scope.own_gate(hang)
-        assert not gate.free
+        limiter = scope.own_limiter(hang)
+        assert not limiter.has_slot
         released.set()
-        while scope.lingering.running() or not gate.free:  # noqa: ASYNC110 - a thread's end is no event
+        while scope.orphans.running() or not limiter.has_slot:  # noqa: ASYNC110 - a thread's end is no event
             await asyncio.sleep(0)
-        gate.take()
-        return batch.results[0].code, gate.free
+        limiter.acquire()
+        return batch.results[0].code, limiter.has_slot
 
     assert asyncio.run(main()) == ("timeout", False)

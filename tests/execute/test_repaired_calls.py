@@ -12,7 +12,7 @@ from toolspeak.data.messages import ToolResult
 from toolspeak.data.tools import UNDECLARED, Effects
 from toolspeak.dialects import get_dialect, repaired
 from toolspeak.execute import Decision, Rule, StandingRules, approve_all
-from toolspeak.execute.approval import approval_reason, approve_all_and_repaired
+from toolspeak.execute.approval.approvers import approval_reason, approve_all_and_repaired
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 from toolspeak.tools import tool
 

@@ -9,7 +9,7 @@ from toolspeak.data.approvals import Rule
 from toolspeak.data.tools import Effects
 from toolspeak.errors import UsageError
 from toolspeak.execute import BatchContext, Decision, Executor
-from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools import Toolset, tool
 
 CALL = a_call("write", "w", path="a", text="1")

@@ -12,7 +12,7 @@ from toolspeak.data.messages import Message, ToolResult
 from toolspeak.data.tools import UNDECLARED, Effects, ToolSpec
 from toolspeak.errors import AgentStop, FormatError, UsageError
 from toolspeak.execute import ApprovalRequest, BatchContext, Decision, Escalate, Rule, StandingRules
-from toolspeak.execute.rules import fitting
+from toolspeak.execute.approval.policy_rules import fitting
 from toolspeak.tools import tool
 
 ran = []

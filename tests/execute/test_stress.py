@@ -100,7 +100,7 @@ def test_ten_thousand_calls_have_their_results_in_order_and_leave_nothing(schedu
         else:
             assert result.code == CODES[call.name], result
     assert tasks == set()
-    assert batch.lingering == ()
+    assert batch.orphaned == ()
     assert left() == before
 
 

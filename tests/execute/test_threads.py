@@ -79,7 +79,7 @@ def test_more_hung_threads_than_run_at_once_still_all_time_out():
     assert [result.code for result in results] == ["timeout"] * 300 + [None]
 
 
-def test_the_deadline_abandons_threads():
+def test_the_deadline_orphans_threads():
     released = threading.Event()
 
     @tool(read_only=True)
@@ -175,7 +175,7 @@ async def touch(key: str) -> str:
         ("parallel", ["timeout", None, None, None, None, None]),
     ],
 )
-def test_what_conflicts_with_an_abandoned_call_is_not_started(released, schedule, expected):
+def test_what_conflicts_with_an_orphaned_call_is_not_started(released, schedule, expected):
     ran.clear()
 
     @tool(effects=Effects(writes={"file:a/b"}), timeout=0.05)
@@ -194,7 +194,7 @@ def test_what_conflicts_with_an_abandoned_call_is_not_started(released, schedule
         assert "t0" not in recorder.started
 
 
-def test_an_abandoned_call_that_ended_meanwhile_holds_up_nobody():
+def test_an_orphaned_call_that_ended_meanwhile_holds_up_nobody():
     ran.clear()
     released, loop_side = threading.Event(), {}
 
@@ -246,7 +246,7 @@ def test_async_calls_have_ended_at_their_timeout_and_hold_up_nobody():
     assert ran == ["file:a"]
 
 
-def test_a_call_abandoned_by_an_interceptor_holds_up_its_followers(released):
+def test_a_call_orphaned_by_an_interceptor_holds_up_its_followers(released):
     ran.clear()
 
     class Impatient(Interceptor):

@@ -63,8 +63,8 @@ from toolspeak.execute import (
     StandingRules,
     resolve_approver,
 )
-from toolspeak.execute.ids import new_id
-from toolspeak.execute.rules import may_be_asked
+from toolspeak.execute.approval.policy_rules import may_be_asked
+from toolspeak.execute.calls.ids import new_id
 from toolspeak.journal.base import Journal
 from toolspeak.journal.memory import MemoryJournal
 from toolspeak.providers.base import Provider
@@ -188,7 +188,7 @@ class Agent:
             raise UsageError(f"in_doubt is {', '.join(map(repr, _IN_DOUBT))}, not {in_doubt!r}")
         pipelines = by_level(interceptors)
         self.rules = rules_of(executor, rules)
-        if recording is not None and recording.playback is not None:
+        if recording is not None and recording.replayer is not None:
             self.rules = StandingRules(self.rules)  # what is kept now was said when it was recorded
         self._limits = limits
         self._choice = checked_choice(tool_choice, self.toolset)
@@ -202,8 +202,8 @@ class Agent:
             "throw_on_failure": throw_on_failure,
             "stop_on_block": stop_on_block,
             "policy": policy,
-            "tape": None if recording is None else recording.tape,
-            "playback": None if recording is None else recording.playback,
+            "recorder": None if recording is None else recording.recorder,
+            "replayer": None if recording is None else recording.replayer,
         }
         if executor is None:
             runs = Executor(self.toolset, secrets=self.secrets, rules=self.rules, **said)

@@ -25,7 +25,7 @@ class RunContexts:
         self._run_id = run_id
         self._recorder = recorder
         self.memory = memory
-        self.scope = RunScope(timers=Timers(), asides=recorder.trail.asides)
+        self.scope = RunScope(timers=Timers(), details=recorder.trail.details)
         self.pause = Pause()
         self.show: Callable[[ToolProgress], object] | None = None
 

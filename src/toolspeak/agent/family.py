@@ -136,7 +136,7 @@ def asked_of_parent(run: SubRun) -> list[ApprovalRequest]:
             request,
             call=replace(request.call, id=f"{short}/{request.call.id}"),
             reason=f"{run.agent}: {request.reason}",
-            _revise=None,  # what would judge other arguments is gone with the run
+            _revise=None,  # what would evaluate other arguments is gone with the run
         )
         for request in run.pending
     ]

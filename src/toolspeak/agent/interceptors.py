@@ -28,8 +28,8 @@ from toolspeak.execute import (
     HookError,
     HookNotes,
     Interceptor,
+    InterceptorChain,
     Level,
-    Passage,
     Secrets,
     applied,
     in_order,
@@ -195,7 +195,7 @@ class Stage:
     ) -> tuple[OutcomeT | None, list[Event]]:
         """The outcome, None when the run is to end; and what to record. `after` is for what `is_over`."""
         notes = HookNotes(metadata())
-        passage: Passage[Any, Any] = self._passage(level, notes, value)
+        passage: InterceptorChain[Any, Any] = self._passage(level, notes, value)
         try:
             outcome = await passage.surround(value, inner)
             if is_over(outcome):
@@ -210,7 +210,7 @@ class Stage:
             return None, self._facts(level, notes, metadata(), error)
         return outcome, self._facts(level, notes, metadata())
 
-    def _passage(self, level: Level, notes: HookNotes, value: object) -> Passage[Any, Any]:
+    def _passage(self, level: Level, notes: HookNotes, value: object) -> InterceptorChain[Any, Any]:
         def seen_by(name: str) -> HookContext:
             notes.last = name
             return self._run.hook(notes, name)
@@ -230,7 +230,7 @@ class Stage:
         def contain(error: HookError) -> object:
             raise error
 
-        return Passage(self._pipelines[level], level, seen_by, check, own, contain)
+        return InterceptorChain(self._pipelines[level], level, seen_by, check, own, contain)
 
     def _facts(
         self, level: Level, notes: HookNotes, metadata: Mapping[str, JSON], error: HookError | AgentStop | None = None

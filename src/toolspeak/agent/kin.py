@@ -11,9 +11,9 @@ from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.decisions import fact_of
 from toolspeak.data.events import ApprovalRequested, CallSuspended, RunPaused
 from toolspeak.execute import ApprovalRequest, BatchApprover, BatchPaused, Decision, Escalate, Pause, StandingRules
-from toolspeak.execute.approval import StandingApprover, ask, ask_together
-from toolspeak.execute.judge import Judge, no_unasked_repair, only_a_person
-from toolspeak.execute.rules import resolve_policy
+from toolspeak.execute.approval.approvers import StandingApprover, ask, ask_together
+from toolspeak.execute.approval.evaluator import PolicyEvaluator, no_unasked_repair, only_a_person
+from toolspeak.execute.approval.policy_rules import resolve_policy
 from toolspeak.execute.sub_runs import SubRuns
 
 
@@ -51,9 +51,9 @@ async def _answers(
     """What the run's policy refuses is refused; the rest is its approver's to answer."""
     approver, answers = settings.kin_approver, list[tuple[ApprovalRequest, Decision | Escalate]]()
     left = list[ApprovalRequest]()
-    judge = Judge(resolve_policy(getattr(settings.executor, "policy", None)), StandingRules(), {})
+    evaluator = PolicyEvaluator(resolve_policy(getattr(settings.executor, "policy", None)), StandingRules(), {})
     for question in questions:
-        said = judge.of_policy(question)
+        said = evaluator.of_policy(question)
         standing = isinstance(approver, StandingApprover) and approver.decision.approved
         if isinstance(said, Escalate) and said.person and standing:
             said = Decision(False, only_a_person(said))

@@ -14,7 +14,7 @@ from toolspeak.data.deltas import Delta
 from toolspeak.data.events import Event, ModelAnswered, ModelAsked, ModelTextReceived, Record, SubRunUsed, ToolFinished
 from toolspeak.data.messages import Message
 from toolspeak.errors import RunError
-from toolspeak.execute.observe import (
+from toolspeak.execute.calls.observe import (
     DecisionExtractionFailed,
     DecisionTaken,
     DecisionValidationFailed,

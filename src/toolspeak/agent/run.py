@@ -37,7 +37,7 @@ from toolspeak.data.events import (
 )
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.errors import AgentStop, ProviderError, RunError, ToolFailed
-from toolspeak.execute import NO_DOUBTS, Answer, ApprovalRequest, BatchPaused, Doubts, ToolExecution
+from toolspeak.execute import NONE_IN_DOUBT, Answer, ApprovalRequest, BatchPaused, CallsInDoubt, ToolExecution
 from toolspeak.execute.sub_runs import ENTERED, BatchHeld
 from toolspeak.journal.base import Journal
 
@@ -389,7 +389,7 @@ class Run:
                     approver=settings.approver,
                     decided={one.call_id: decision_of(one) for one in state.decisions} if state.decisions else {},
                     finished={one.call_id: one for one in state.results} if state.results else {},
-                    doubts=Doubts(doubts_of(state.in_doubt), settings.in_doubt) if state.begun else NO_DOUBTS,
+                    doubts=CallsInDoubt(doubts_of(state.in_doubt), settings.in_doubt) if state.begun else NONE_IN_DOUBT,
                     deadline=seconds,
                     max_calls=action.max_calls,
                     early=early,

@@ -19,8 +19,8 @@ from toolspeak.data.approvals import Rule
 from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
-from toolspeak.execute.approval import approve_none
-from toolspeak.execute.threads import in_thread
+from toolspeak.execute.approval.approvers import approve_none
+from toolspeak.execute.concurrency.threads import in_thread
 from toolspeak.tools.builtin.text import visible
 from toolspeak.ui import Question, make_console, screen_rows, write
 

@@ -1,7 +1,7 @@
 """Running the calls a model made: in order, at once, with a yes where one is needed; each with a result."""
 
 from toolspeak.data.approvals import Action, Decision, Escalate, Rule, StandingRule
-from toolspeak.execute.approval import (
+from toolspeak.execute.approval.approvers import (
     ApprovalRequest,
     Approve,
     Approver,
@@ -11,52 +11,61 @@ from toolspeak.execute.approval import (
     approve_none,
     resolve_approver,
 )
+from toolspeak.execute.approval.policy_rules import StandingRules, rules_policy
+from toolspeak.execute.approval.validation import check_decision
 from toolspeak.execute.batch import Batch, BatchContext, BatchExecutor, Emit
-from toolspeak.execute.doubts import NO_DOUBTS, Doubts, InDoubt
-from toolspeak.execute.early import EarlyStart
-from toolspeak.execute.executor import Executor
-from toolspeak.execute.gates import Concurrency
-from toolspeak.execute.hooks import Answer, Block, HookContext, HookError, HookNotes, Level, Passage, applied, in_order
-from toolspeak.execute.interceptors import Interceptor, Proceed
-from toolspeak.execute.meant import check_decision
-from toolspeak.execute.observe import (
-    NO_ASIDE,
-    Aside,
+from toolspeak.execute.call_interceptors import Interceptor, Proceed
+from toolspeak.execute.calls.observe import (
+    NO_DETAILS,
+    LocalDetails,
     Observer,
     ToolCallBlocked,
     ToolCallCompleted,
     ToolCallStarted,
     ToolExecution,
 )
-from toolspeak.execute.pause import BatchPaused, Pause
-from toolspeak.execute.recall import ANSWERED_FROM
-from toolspeak.execute.report import Wait, hints, waits
-from toolspeak.execute.rules import StandingRules, rules_policy
-from toolspeak.execute.schedule import ScheduleName, plan
+from toolspeak.execute.calls.replay import RecordedResult, Replayer, ResultRecorder
+from toolspeak.execute.calls.result_cache import ANSWERED_FROM
+from toolspeak.execute.calls.secrets import Secrets
+from toolspeak.execute.concurrency.limits import Concurrency
+from toolspeak.execute.concurrency.pause import BatchPaused, Pause
+from toolspeak.execute.concurrency.schedule import ScheduleName, plan
+from toolspeak.execute.concurrency.timers import Timers
+from toolspeak.execute.early import EarlyStart
+from toolspeak.execute.executor import Executor
+from toolspeak.execute.hooks import (
+    Answer,
+    Block,
+    HookContext,
+    HookError,
+    HookNotes,
+    InterceptorChain,
+    Level,
+    applied,
+    in_order,
+)
+from toolspeak.execute.recovery import NONE_IN_DOUBT, CallsInDoubt, InDoubt
+from toolspeak.execute.schedule_hints import Wait, hints, waits
 from toolspeak.execute.scope import RunScope
-from toolspeak.execute.secrets import Secrets
-from toolspeak.execute.tape import Playback, Tape, Taped
-from toolspeak.execute.timers import Timers
 
 __all__ = [
     "ANSWERED_FROM",
-    "NO_ASIDE",
-    "NO_DOUBTS",
+    "NONE_IN_DOUBT",
+    "NO_DETAILS",
     "Action",
     "Answer",
     "ApprovalRequest",
     "Approve",
     "Approver",
-    "Aside",
     "Batch",
     "BatchApprover",
     "BatchContext",
     "BatchExecutor",
     "BatchPaused",
     "Block",
+    "CallsInDoubt",
     "Concurrency",
     "Decision",
-    "Doubts",
     "EarlyStart",
     "Emit",
     "Escalate",
@@ -66,21 +75,22 @@ __all__ = [
     "HookNotes",
     "InDoubt",
     "Interceptor",
+    "InterceptorChain",
     "Level",
+    "LocalDetails",
     "Observer",
-    "Passage",
     "Pause",
-    "Playback",
     "Policy",
     "Proceed",
+    "RecordedResult",
+    "Replayer",
+    "ResultRecorder",
     "Rule",
     "RunScope",
     "ScheduleName",
     "Secrets",
     "StandingRule",
     "StandingRules",
-    "Tape",
-    "Taped",
     "Timers",
     "ToolCallBlocked",
     "ToolCallCompleted",

@@ -12,7 +12,7 @@ from toolspeak.data.events import ApprovalDecided, ApprovalRequested, Event, Sto
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, ToolResult, failure
 from toolspeak.data.values import quick, same_json
 from toolspeak.errors import AgentStop
-from toolspeak.execute.approval import (
+from toolspeak.execute.approval.approvers import (
     ApprovalRequest,
     Approver,
     BatchApprover,
@@ -21,16 +21,16 @@ from toolspeak.execute.approval import (
     ask_together,
     request_digest,
 )
+from toolspeak.execute.approval.evaluator import PolicyEvaluator, changed_note, no_unasked_repair, only_a_person
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
-from toolspeak.execute.doubts import ASKED, Doubts, has_person, unknown_outcome
+from toolspeak.execute.call_interceptors import Interceptor, chain_of, hook_failure
+from toolspeak.execute.calls.results import result_of
+from toolspeak.execute.calls.secrets import Secrets, hide_effects
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.entries import REFUSED, Entry, Held, Ready, Settled, Stopping, call_of, stopped_result
 from toolspeak.execute.hooks import Answer, Block, HookError, HookNotes
-from toolspeak.execute.interceptors import Interceptor, hook_failure, passage_of
-from toolspeak.execute.judge import Judge, changed_note, no_unasked_repair, only_a_person
-from toolspeak.execute.questions import Questions, is_of_a_revision
-from toolspeak.execute.results import result_of
-from toolspeak.execute.secrets import Secrets, hide_effects
+from toolspeak.execute.recovery import ASKED, CallsInDoubt, has_person, unknown_outcome
+from toolspeak.execute.request_builder import RequestBuilder, is_of_a_revision
 from toolspeak.tools.verify import Happened
 
 ResultT = TypeVar("ResultT")
@@ -50,15 +50,15 @@ class Admission:
     answer.
     """
 
-    questions: Questions
+    builder: RequestBuilder
     pipeline: Sequence[Interceptor]
     secrets: Secrets
     context: BatchContext
     emit: Emit
-    judge: Judge
+    evaluator: PolicyEvaluator
     approver: Approver | BatchApprover | None
     deadline: Deadline
-    doubts: Doubts = Doubts()
+    doubts: CallsInDoubt = CallsInDoubt()
     stopping: Stopping = Stopping()
     early: EarlyStart | None = None
     waited: float = 0.0
@@ -74,7 +74,7 @@ class Admission:
         """One entry per call; those that are held wait for `ask_all`. Calls that are finished already or malformed do
         not count towards `max_calls`."""
         entries: list[Entry] = []
-        counted, looks_back = 0, len(calls) > 1 and self.judge.looks_back
+        counted, looks_back = 0, len(calls) > 1 and self.evaluator.looks_back
         for call in calls:
             if call.id in finished:
                 entries.append(Settled(finished[call.id], recorded=True))
@@ -103,11 +103,11 @@ class Admission:
         """The call made ready; what was made ready while the model wrote is so still, if its effects are the same."""
         begun = None if self.early is None else self.early.find(call)
         if begun is None:
-            return self.questions.ready(call)
+            return self.builder.ready(call)
         invocation = begun.invocation
         effects = invocation.tool.effects_of(invocation.arguments)
         if effects is not begun.effects and effects != begun.effects:
-            return self.questions.ready(call)
+            return self.builder.ready(call)
         return Ready(call, invocation.tool, invocation.arguments, effects, invocation.key)
 
     def anew(self, entry: Ready | Settled) -> Ready | Settled:
@@ -115,7 +115,7 @@ class Admission:
         it."""
         if not isinstance(entry, Ready):
             return entry
-        ready = self.questions.ready(entry.call)
+        ready = self.builder.ready(entry.call)
         return replace(entry, begun=None, arguments=ready.arguments) if isinstance(ready, Ready) else ready
 
     def _refused(self, call: ToolCall | MalformedCall, *, over: bool) -> Settled | None:
@@ -144,7 +144,7 @@ class Admission:
 
     async def _told_of(self, call: ToolCall, result: ToolResult) -> Settled:
         """The result of a call that cannot run, once every `after` has seen it."""
-        passage = passage_of(call, self.pipeline, self.context, self.notes)
+        passage = chain_of(call, self.pipeline, self.context, self.notes)
         return Settled(await self._in_time(passage.after(call, result)))
 
     def _at_once(self, ready: Ready | Settled | None) -> Ready | Settled | None:
@@ -153,10 +153,10 @@ class Admission:
             return ready
         if ready.call in self.doubts:
             return None
-        if not self.judge.is_needed(ready.call, ready.effects):
+        if not self.evaluator.is_needed(ready.call, ready.effects):
             return self._taken(ready)
         standing = self.approver if isinstance(self.approver, StandingApprover) else None
-        if standing is None or ready.call.repaired_from is not None or self.judge.has_a_say(ready.call):
+        if standing is None or ready.call.repaired_from is not None or self.evaluator.has_a_say(ready.call):
             return None
         return self._decided(ready, standing.decision)
 
@@ -256,7 +256,7 @@ class Admission:
             raise
 
     async def _intercepted(self, call: ToolCall) -> Ready | Settled:
-        passage = passage_of(call, self.pipeline, self.context, self.notes)
+        passage = chain_of(call, self.pipeline, self.context, self.notes)
         try:
             verdict = await self._in_time(passage.before(call))
         except HookError as error:
@@ -265,7 +265,7 @@ class Admission:
             return Settled(failure(call, "blocked", verdict.reason), by=self.notes.last)
         if isinstance(verdict, Answer):
             return Settled(result_of(call, verdict.value, self.secrets))
-        ready = self.questions.ready(verdict)
+        ready = self.builder.ready(verdict)
         if isinstance(ready, Settled):
             return await self._told_of(verdict, ready.result)
         ready.changed = verdict is not call and verdict != call
@@ -284,19 +284,19 @@ class Admission:
         """What becomes of a call that was started before. Its approval stands: it is not asked for again."""
         call, tool, effects = ready.call, ready.tool, hide_effects(ready.effects, self.secrets)
         digest = request_digest(call, tool.now, effects, again=True)
-        context = self.questions.run_context(call, ready.idempotency_key)
+        context = self.builder.run_context(call, ready.idempotency_key)
         doubts = self.doubts.bound(call, digest)
         settled = await doubts.settle(call, tool, ready.arguments, ready.effects, context)
         if isinstance(settled, Happened):
             return Settled(result_of(call, settled.value, self.secrets))
         if settled is None and (self.approver is None or has_person(self.approver)):
             request = ApprovalRequest(call, tool.now, effects, "", ASKED, digest, state=self.context.state)
-            return Held(ready, await self._in_time(self.questions.with_preview(request, ready)), in_doubt=True)
+            return Held(ready, await self._in_time(self.builder.with_preview(request, ready)), in_doubt=True)
         return ready if settled else Settled(unknown_outcome(call))
 
     async def _judged(self, ready: Ready) -> Entry:
-        request = self.questions.about(ready, self._earlier)
-        answer = self.questions.decided_before(ready) or self.judge.answer(request)
+        request = self.builder.about(ready, self._earlier)
+        answer = self.builder.decided_before(ready) or self.evaluator.answer(request)
         if answer is None:
             return self._taken(ready)
         if isinstance(answer, Decision):
@@ -310,7 +310,7 @@ class Admission:
                     failure(request.call, "rejected", no_unasked_repair(request)), by=self.approver.decision.by
                 )
             return self._decided(ready, self.approver.decision)
-        return Held(ready, await self._in_time(self.questions.with_preview(request, ready)))
+        return Held(ready, await self._in_time(self.builder.with_preview(request, ready)))
 
     def _decided(self, ready: Ready, decision: Decision) -> Ready | Settled:
         call = ready.call
@@ -321,7 +321,7 @@ class Admission:
             return Settled(failure(call, "rejected", f"the call was rejected{told}"), by=decision.by)
         if decision.arguments is None or same_json(decision.arguments, call.arguments):
             return ready
-        changed = self.questions.ready(replace(call, arguments=decision.arguments))
+        changed = self.builder.ready(replace(call, arguments=decision.arguments))
         if isinstance(changed, Ready):
             changed.changed, changed.note = True, changed_note(changed.call, decision.reason)
         return changed
@@ -340,7 +340,7 @@ class Admission:
             return Settled(stopped_result(held.request.call, stop))
         asked = held.request
         if isinstance(answer, Decision) and is_of_a_revision(answer, asked):
-            asked = self.questions.revision_of(held, answer)
+            asked = self.builder.revision_of(held, answer)
             if asked is not None:
                 await self._record_question(asked)
         if isinstance(answer, Escalate) or asked is None:
@@ -358,7 +358,7 @@ class Admission:
                 answer.always,
             )
         )
-        self.judge.keep(answer)
+        self.evaluator.keep(answer)
         if held.in_doubt and not answer.ends_run:
             return held.ready if answer.approved else Settled(unknown_outcome(held.ready.call))
         decided = self._decided(held.ready, answer)

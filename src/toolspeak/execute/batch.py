@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeAlias
 from toolspeak.data.events import Event
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.data.values import quick
-from toolspeak.execute.approval import ApprovalRequest
-from toolspeak.execute.ids import key_of
-from toolspeak.execute.observe import NO_ASIDE, Aside, Observer, ToolExecution
-from toolspeak.execute.pause import Pause
+from toolspeak.execute.approval.approvers import ApprovalRequest
+from toolspeak.execute.calls.ids import key_of
+from toolspeak.execute.calls.observe import NO_DETAILS, LocalDetails, Observer, ToolExecution
+from toolspeak.execute.concurrency.pause import Pause
 from toolspeak.execute.scope import RunScope
 from toolspeak.tools.context import StateView
 
@@ -55,23 +55,23 @@ class BatchContext:
 class Batch:
     """The results, complete and in call order; or no results and the calls that wait for a decision,
     in which case nothing was executed. `waited` are the seconds an approver took: they moved the deadline on.
-    `lingering` are the run's calls that were abandoned in their threads and have not ended yet, by id. `calls` are
-    those of the results, as they ran; `times` when each started and completed, in Unix seconds; `asides` what is in
+    `orphaned` are the run's calls that were orphaned in their threads and have not ended yet, by id. `calls` are
+    those of the results, as they ran; `times` when each started and completed, in Unix seconds; `details` what is in
     no result, by call id."""
 
     results: tuple[ToolResult, ...]
     pending: tuple[ApprovalRequest, ...] = ()
     waited: float = 0.0
-    lingering: tuple[str, ...] = ()
+    orphaned: tuple[str, ...] = ()
     run_id: str = ""
     calls: tuple[ToolCall | MalformedCall, ...] = ()
     times: tuple[tuple[float, float], ...] = ()
-    asides: Mapping[str, Aside] = field(default_factory=no_extra)
+    details: Mapping[str, LocalDetails] = field(default_factory=no_extra)
 
     @property
     def executions(self) -> tuple[ToolExecution, ...]:
         """Each call with its result and times, in call order."""
-        asides = self.asides
+        details = self.details
         return tuple(
             ToolExecution(
                 key_of(self.run_id, result.call_id),
@@ -79,7 +79,7 @@ class Batch:
                 result,
                 started,
                 completed,
-                asides.get(result.call_id, NO_ASIDE),
+                details.get(result.call_id, NO_DETAILS),
             )
             for call, result, (started, completed) in zip(self.calls, self.results, self.times, strict=True)
         )

@@ -10,12 +10,12 @@ from toolspeak.data.events import StopRequested
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
-from toolspeak.execute.doubts import Doubts
-from toolspeak.execute.pause import Pause
+from toolspeak.execute.concurrency.pause import Pause
+from toolspeak.execute.concurrency.timers import Timers
+from toolspeak.execute.recovery import CallsInDoubt
 from toolspeak.execute.scope import RunScope
 from toolspeak.execute.settings import ExecutionSettings
 from toolspeak.execute.sub_runs import SubRuns
-from toolspeak.execute.timers import Timers
 from toolspeak.execute.turns import Watch
 
 
@@ -34,7 +34,7 @@ class Course:
     emit: Emit
     context: BatchContext
     deadline: Deadline
-    doubts: Doubts
+    doubts: CallsInDoubt
     metadata: Mapping[str, JSON]
     stop: StopRequested | None
     scope: RunScope
@@ -58,7 +58,7 @@ class Course:
         emit: Emit,
         context: BatchContext,
         deadline: Deadline,
-        doubts: Doubts,
+        doubts: CallsInDoubt,
         metadata: Mapping[str, JSON],
         stop: StopRequested | None,
     ) -> Course:

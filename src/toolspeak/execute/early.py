@@ -14,21 +14,21 @@ from typing import Any, cast
 from toolspeak.data.messages import ToolCall, ToolResult
 from toolspeak.data.tools import Effects
 from toolspeak.errors import ToolDefinitionError
-from toolspeak.execute.approval import approval_reason
-from toolspeak.execute.arguments import read_arguments
+from toolspeak.execute.approval.approvers import approval_reason
 from toolspeak.execute.batch import BatchContext
-from toolspeak.execute.gates import Concurrency, Gate
-from toolspeak.execute.ids import key_of
-from toolspeak.execute.invoke import Invocation, seconds_of
-from toolspeak.execute.schedule import Conflicts, ScheduleName
-from toolspeak.execute.secrets import Secrets
-from toolspeak.execute.threads import Outcome
-from toolspeak.execute.timers import Timers
+from toolspeak.execute.calls.arguments import read_arguments
+from toolspeak.execute.calls.ids import key_of
+from toolspeak.execute.calls.secrets import Secrets
+from toolspeak.execute.concurrency.limits import Concurrency, Limiter
+from toolspeak.execute.concurrency.schedule import Conflicts, ScheduleName
+from toolspeak.execute.concurrency.threads import Outcome
+from toolspeak.execute.concurrency.timers import Timers
+from toolspeak.execute.invocation import Invocation, seconds_of
 from toolspeak.tools.toolset import Toolset
 
 
 @dataclass(slots=True, eq=False)
-class Begun:
+class EarlyCall:
     """A call whose function was entered before the turn was over."""
 
     call: ToolCall
@@ -71,10 +71,10 @@ class EarlyStart:
         self._tool_timeout = tool_timeout
         self._writes: Conflicts | None = None  # the calls offered that a read may have to wait for
         self._offered = 0
-        self._begun: dict[str, Begun] = {}
+        self._begun: dict[str, EarlyCall] = {}
         self._memory: _Apart | None = None
         self._timers = context.scope.timers or Timers()
-        self._batch = None if concurrency.batch is None else Gate(concurrency.batch)
+        self._batch = None if concurrency.batch is None else Limiter(concurrency.batch)
 
     def offer(self, call: ToolCall) -> None:
         """The next complete call of the turn; it begins at once, or not at all before the turn is over."""
@@ -94,13 +94,13 @@ class EarlyStart:
                 self._writes = Conflicts()
             self._writes.add(self._offered, effects)
         self._offered += 1
-        gates = self._context.scope.gates(tool, self._concurrency)
+        limiters = self._context.scope.limiters(tool, self._concurrency)
         if self._batch is not None:
-            gates = (*gates, self._batch)
-        if not free or not all(gate.free for gate in gates):
+            limiters = (*limiters, self._batch)
+        if not free or not all(limiter.has_slot for limiter in limiters):
             return
-        for gate in gates:
-            gate.take()
+        for limiter in limiters:
+            limiter.acquire()
         context = self._context
         if "context" in tool.injected.values():
             if self._memory is None:
@@ -116,11 +116,11 @@ class EarlyStart:
             self._secrets,
         )
         task = asyncio.get_running_loop().create_task(invocation.run(self._timers))
-        if gates:  # not in the task's own code: a task that is cancelled before its first step never runs any
-            task.add_done_callback(lambda _: _release(gates))
-        self._begun[call.id] = Begun(call, effects, invocation, self._memory, task)
+        if limiters:  # not in the task's own code: a task that is cancelled before its first step never runs any
+            task.add_done_callback(lambda _: _release(limiters))
+        self._begun[call.id] = EarlyCall(call, effects, invocation, self._memory, task)
 
-    def take(self, call: ToolCall, effects: Effects) -> Begun | None:
+    def take(self, call: ToolCall, effects: Effects) -> EarlyCall | None:
         """What has begun of this very call, for a batch that goes on with it."""
         begun = self.find(call)
         if begun is None or (begun.effects is not effects and begun.effects != effects):
@@ -128,7 +128,7 @@ class EarlyStart:
         begun.taken = True
         return begun
 
-    def find(self, call: ToolCall) -> Begun | None:
+    def find(self, call: ToolCall) -> EarlyCall | None:
         """What has begun of this very call."""
         begun = self._begun.get(call.id)
         return None if begun is None or (begun.call is not call and begun.call != call) else begun
@@ -167,7 +167,7 @@ class EarlyStart:
             case "serializable":
                 return (
                     not (self._writes is not None and self._writes.any_with(effects))
-                    and not scope.lingering.in_the_way_of(effects)
+                    and not scope.orphans.conflicting_tool(effects)
                     and scope.recall.answer(call, effects) is None
                 )
 
@@ -200,6 +200,6 @@ def _copied(memory: dict[str, Any]) -> dict[str, Any]:
     return {key: copy.copy(value) for key, value in memory.items()}
 
 
-def _release(gates: tuple[Gate, ...]) -> None:
-    for gate in gates:
-        gate.release()
+def _release(limiters: tuple[Limiter, ...]) -> None:
+    for limiter in limiters:
+        limiter.release()

@@ -10,8 +10,8 @@ from toolspeak.data.messages import FailureCode, MalformedCall, TextPart, ToolCa
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop
-from toolspeak.execute.approval import ApprovalRequest
-from toolspeak.execute.early import Begun
+from toolspeak.execute.approval.approvers import ApprovalRequest
+from toolspeak.execute.early import EarlyCall
 from toolspeak.tools.tool import Tool
 
 
@@ -27,7 +27,7 @@ class Ready:
     arguments: Mapping[str, Any]
     effects: Effects
     idempotency_key: str
-    begun: Begun | None = None
+    begun: EarlyCall | None = None
     changed: bool = False
     note: str = ""
 

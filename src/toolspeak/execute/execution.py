@@ -13,13 +13,13 @@ from toolspeak.data.events import StopRequested
 from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.data.tools import Effects
 from toolspeak.execute.batch import BatchContext, Deadline, Emit
+from toolspeak.execute.concurrency.limits import Limiter
+from toolspeak.execute.concurrency.pause import BatchPaused
 from toolspeak.execute.course import Course
-from toolspeak.execute.doubts import NO_DOUBTS, Doubts
 from toolspeak.execute.entries import Ready, Settled
-from toolspeak.execute.gates import Gate
 from toolspeak.execute.hooks import applied
 from toolspeak.execute.passing import Passing
-from toolspeak.execute.pause import BatchPaused
+from toolspeak.execute.recovery import NONE_IN_DOUBT, CallsInDoubt
 from toolspeak.execute.settings import ExecutionSettings
 from toolspeak.execute.sub_runs import BatchHeld
 from toolspeak.execute.turns import Turn, chain
@@ -37,7 +37,7 @@ class Execution:
         emit: Emit,
         context: BatchContext,
         deadline: Deadline,
-        doubts: Doubts = NO_DOUBTS,
+        doubts: CallsInDoubt = NONE_IN_DOUBT,
         metadata: Mapping[str, JSON] = no_extra(),
         stop: StopRequested | None = None,
     ) -> None:
@@ -52,13 +52,13 @@ class Execution:
             if type(entry) is Ready:
                 self._calls.append((turn, entry))
         limit = settings.concurrency.batch
-        self._gates = () if limit is None else (Gate(limit),)
-        self._places: dict[str, tuple[Gate, ...]] = {}
+        self._own_limiters = () if limit is None else (Limiter(limit),)
+        self._limiters_of: dict[str, tuple[Limiter, ...]] = {}
         recalls = bool(context.scope.recall) and (
             settings.schedule != "parallel" or all(entry.effects.read_only for _, entry in self._calls)
         )
-        if settings.playback is not None:
-            recalls = True  # what was remembered is on the tape: here files may be other than they were
+        if settings.replayer is not None:
+            recalls = True  # what was remembered is on the recorder: here files may be other than they were
         self._passing = Passing(self._course, recalls)
         self._left = len(self._turns)
         if len(self._calls) > 1:
@@ -134,7 +134,7 @@ class Execution:
             if entry.recorded:
                 self._finish(turn, entry.result)
                 return
-        elif not course.expired and entry.begun is None and not self._has_place(turn, entry):
+        elif not course.expired and entry.begun is None and not self._acquire_slots(turn, entry):
             turn.phase = "queued"
             return
         turn.phase = "new"
@@ -142,23 +142,23 @@ class Execution:
         # A copy of the batch's context: a call must not see what the call before it has set.
         turn.task = self._loop.create_task(self._passing.take(turn, self._finish), context=self._vars.copy())
 
-    def _has_place(self, turn: Turn, entry: Ready) -> bool:
+    def _acquire_slots(self, turn: Turn, entry: Ready) -> bool:
         """Takes the places the call needs, all or none; without them it is started again when there may be some."""
         name = entry.tool.spec.name
-        gates = self._places.get(name)
-        if gates is None:
-            gates = self._gates + self._course.scope.gates(entry.tool, self._settings.concurrency)
-            self._places[name] = gates
-        if not gates:
+        limiters = self._limiters_of.get(name)
+        if limiters is None:
+            limiters = self._own_limiters + self._course.scope.limiters(entry.tool, self._settings.concurrency)
+            self._limiters_of[name] = limiters
+        if not limiters:
             return True
-        for gate in gates:
-            if not gate.free and not gate.stuck:
-                gate.wait(partial(self._start, turn))
+        for limiter in limiters:
+            if not limiter.has_slot and not limiter.blocked:
+                limiter.wait(partial(self._start, turn))
                 return False
-        if not any(gate.stuck for gate in gates):
-            for gate in gates:
-                gate.take()
-            turn.gates = gates
+        if not any(limiter.blocked for limiter in limiters):
+            for limiter in limiters:
+                limiter.acquire()
+            turn.limiters = limiters
         return True
 
     def _finish(self, turn: Turn, result: ToolResult) -> None:
@@ -167,8 +167,8 @@ class Execution:
         turn.completed = time()
         if self._course.watch is not None:
             self._course.watch.ended(turn, result)
-        if turn.gates:
-            turn.leave()
+        if turn.limiters:
+            turn.release()
         for follower in turn.followers or ():
             follower.waits -= 1
             if not follower.waits:
@@ -217,7 +217,7 @@ class Execution:
         self._course.close()
         done: list[tuple[ToolCall, Effects, ToolResult | None]] = []
         for turn, entry in self._calls:
-            if turn.gates:
-                turn.leave()
+            if turn.limiters:
+                turn.release()
             done.append((entry.call, entry.effects, turn.result))
         self._course.scope.recall.learn(done, ordered=self._settings.schedule != "parallel")

@@ -11,25 +11,25 @@ from toolspeak.data.events import StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
 from toolspeak.errors import AgentStop, ToolFailed, UsageError
 from toolspeak.execute.admission import Admission
-from toolspeak.execute.approval import Approver, BatchApprover, Policy
+from toolspeak.execute.approval.approvers import Approver, BatchApprover, Policy
+from toolspeak.execute.approval.evaluator import PolicyEvaluator
+from toolspeak.execute.approval.policy_rules import StandingRules, resolve_policy
 from toolspeak.execute.batch import Batch, BatchContext, Deadline, Emit
-from toolspeak.execute.doubts import NO_DOUBTS, Doubts
+from toolspeak.execute.call_interceptors import Interceptor
+from toolspeak.execute.calls.ids import unique
+from toolspeak.execute.calls.observe import Observer
+from toolspeak.execute.calls.replay import Replayer, ResultRecorder
+from toolspeak.execute.calls.results import ResultCap
+from toolspeak.execute.calls.secrets import Secrets
+from toolspeak.execute.concurrency.limits import Concurrency
+from toolspeak.execute.concurrency.schedule import ScheduleName, check_schedule
 from toolspeak.execute.early import EarlyStart
 from toolspeak.execute.entries import Held, Ready, Stopping
 from toolspeak.execute.execution import Execution
-from toolspeak.execute.gates import Concurrency
 from toolspeak.execute.hooks import HookNotes, in_order
-from toolspeak.execute.ids import unique
-from toolspeak.execute.interceptors import Interceptor
-from toolspeak.execute.judge import Judge
-from toolspeak.execute.observe import Observer
-from toolspeak.execute.questions import Questions
-from toolspeak.execute.results import ResultCap
-from toolspeak.execute.rules import StandingRules, resolve_policy
-from toolspeak.execute.schedule import ScheduleName, check_schedule
-from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.recovery import NONE_IN_DOUBT, CallsInDoubt
+from toolspeak.execute.request_builder import RequestBuilder
 from toolspeak.execute.settings import ExecutionSettings
-from toolspeak.execute.tape import Playback, Tape
 from toolspeak.tools.kept import READ_RESULT
 from toolspeak.tools.toolset import Toolset
 
@@ -47,7 +47,7 @@ class Executor:
     raised once all results are recorded. With `stop_on_block` the calls behind one that is blocked or rejected are
     skipped. `policy` looks at every call before anybody is asked, a function or rules of which the first that fits
     decides; `rules` are those that are kept. `observers` are told of every call as it happens.
-    `tape` keeps what comes of the calls, `playback` says it in their place.
+    `recorder` keeps what comes of the calls, `replayer` says it in their place.
 
     Raises UsageError for tools that are no Toolset, an unknown schedule and a rule that makes no sense.
     """
@@ -67,8 +67,8 @@ class Executor:
         policy: Policy | Sequence[Rule] | None = None,
         rules: StandingRules | None = None,
         observers: tuple[Observer, ...] = (),
-        tape: Tape | None = None,
-        playback: Playback | None = None,
+        recorder: ResultRecorder | None = None,
+        replayer: Replayer | None = None,
     ) -> None:
         check_schedule(schedule)
         if not isinstance(cast("object", max_result_bytes), int) or max_result_bytes < 0:
@@ -89,14 +89,14 @@ class Executor:
             ResultCap(max_result_bytes, pages=READ_RESULT in tools),
             Stopping(throw_on_failure, stop_on_block),
             tuple(observers),
-            tape,
-            playback,
+            recorder,
+            replayer,
         )
 
     def early(self, context: BatchContext) -> EarlyStart | None:
         """What starts the calls of a turn before it is over, None if interceptors or a policy must see every call
         first."""
-        if self._pipeline or self.policy is not None or self._settings.playback is not None:
+        if self._pipeline or self.policy is not None or self._settings.replayer is not None:
             return None
         settings = self._settings
         return EarlyStart(
@@ -117,7 +117,7 @@ class Executor:
         approver: Approver | BatchApprover | None,
         decided: Mapping[str, Decision] = _NO_DECISIONS,
         finished: Mapping[str, ToolResult] = _NO_RESULTS,
-        doubts: Doubts = NO_DOUBTS,
+        doubts: CallsInDoubt = NONE_IN_DOUBT,
         deadline: float | None = None,
         max_calls: int | None = None,
         early: EarlyStart | None = None,
@@ -148,17 +148,19 @@ class Executor:
         the context was asked for; the others are left for the next `run`. Raises BatchHeld when calls wait for runs
         that their functions started: the next `run` enters these functions again. Raises what `emit` or the approver
         raises: a fact that cannot be recorded stops the batch, and the call it was about does not run. Cancelling
-        cancels the async tools and waits for them, abandons the synchronous ones, and records nothing for either.
+        cancels the async tools and waits for them, orphans the synchronous ones, and records nothing for either.
         """
         limit = Deadline.after(deadline)
-        judge = Judge(self.policy, self.rules, decided)
+        evaluator = PolicyEvaluator(self.policy, self.rules, decided)
         admission = Admission(
-            questions=Questions(self.tools, self.secrets, context, judge, self._settings.tape, self._settings.playback),
+            builder=RequestBuilder(
+                self.tools, self.secrets, context, evaluator, self._settings.recorder, self._settings.replayer
+            ),
             pipeline=self._pipeline,
             secrets=self.secrets,
             context=context,
             emit=emit,
-            judge=judge,
+            evaluator=evaluator,
             approver=approver,
             doubts=doubts,
             deadline=limit,
@@ -198,8 +200,8 @@ class Executor:
         finally:
             if early is not None:
                 await early.drop()
-        lingering = context.scope.lingering
-        running = tuple([call.call_id for call in lingering.running()]) if lingering.calls else ()
+        orphans = context.scope.orphans
+        running = tuple([call.call_id for call in orphans.running()]) if orphans.calls else ()
         batch = Batch(
             results,
             (),
@@ -208,7 +210,7 @@ class Executor:
             context.run_id,
             tuple(ran),
             tuple(execution.times),
-            context.scope.asides,
+            context.scope.details,
         )
         stop = admission.stop or execution.stop
         if stop is not None:

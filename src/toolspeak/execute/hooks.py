@@ -14,7 +14,7 @@ from toolspeak.data.events import InterceptorFailed, MetadataSet, UserMessageQue
 from toolspeak.data.messages import JSON, Message, no_extra
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, UsageError
-from toolspeak.execute.results import describe
+from toolspeak.execute.calls.results import describe
 from toolspeak.tools.content import jsonable
 from toolspeak.tools.context import StateView
 from toolspeak.tools.crashes import log_crash
@@ -123,7 +123,7 @@ class HookError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Passage(Generic[ValueT, OutcomeT]):
+class InterceptorChain(Generic[ValueT, OutcomeT]):
     """One value on its way through the interceptors of a level, the outermost first in `pipeline`.
 
     `check` raises UsageError for a value that `before` must not give back, `own` for an outcome that is none; it may

@@ -13,18 +13,18 @@ from toolspeak.data.events import StopRequested, ToolFinished
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult, failure
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ReplayDiverged, ToolError
+from toolspeak.execute.call_interceptors import chain_of
+from toolspeak.execute.calls.observe import LocalDetails
+from toolspeak.execute.calls.replay import RecordedResult
+from toolspeak.execute.calls.results import describe, finish_result, result_of
+from toolspeak.execute.concurrency.limits import OrphanedCall
+from toolspeak.execute.concurrency.pause import NotStarted
+from toolspeak.execute.concurrency.threads import Outcome
 from toolspeak.execute.course import Course
 from toolspeak.execute.entries import Ready, Settled, stopped_result
 from toolspeak.execute.hooks import HookNotes
-from toolspeak.execute.interceptors import passage_of
-from toolspeak.execute.invoke import Invocation, seconds_of
-from toolspeak.execute.lingering import Abandoned
-from toolspeak.execute.observe import Aside
-from toolspeak.execute.pause import NotStarted
-from toolspeak.execute.results import describe, finish_result, result_of
+from toolspeak.execute.invocation import Invocation, seconds_of
 from toolspeak.execute.sub_runs import CallHeld, SubRuns
-from toolspeak.execute.tape import Taped
-from toolspeak.execute.threads import Outcome
 from toolspeak.execute.turns import Turn, forget_cancellations, obstacle_of, started_fact
 from toolspeak.tools.crashes import log_crash, without_our_frames
 from toolspeak.tools.kept import kept
@@ -55,7 +55,7 @@ class Passing:
                     result = self._refused(entry)
                 result, whole = finish_result(result, settings.secrets, settings.cap, memory)
                 if whole is not None or turn.error is not None:
-                    course.scope.asides[result.call_id] = Aside(turn.error, whole)
+                    course.scope.details[result.call_id] = LocalDetails(turn.error, whole)
             if turn.notes is not None:
                 for failed in turn.notes.failed:
                     await course.emit(replace(failed, error=settings.secrets.hide_text(failed.error)))
@@ -65,7 +65,7 @@ class Passing:
             handle = result.extra.get("handle")
             await course.emit(ToolFinished(result, None if handle is None else kept(memory, handle)))
         except NotStarted:
-            turn.leave()
+            turn.release()
         except BaseException as error:  # noqa: BLE001 - the batch raises it; a task's own exception would be lost
             course.abort(error)
         else:
@@ -80,19 +80,19 @@ class Passing:
         entry, settings = turn.entry, self._course.settings
         if not isinstance(entry, Ready):
             return None
-        if settings.playback is not None:
-            return settings.playback.recalled(entry.call)
+        if settings.replayer is not None:
+            return settings.replayer.recalled(entry.call)
         if turn.waited_for:
             return None
         result = self._course.scope.recall.answer(entry.call, entry.effects)
-        if result is not None and settings.tape is not None:
-            settings.tape.keep(entry.call, Taped(result, recalled=True))
+        if result is not None and settings.recorder is not None:
+            settings.recorder.keep(entry.call, RecordedResult(result, recalled=True))
         return result
 
     def _refused(self, entry: Settled) -> ToolResult:
-        result, tape = entry.result, self._course.settings.tape
-        if tape is not None and result.code in _BY_CHANCE:
-            tape.keep(ToolCall(result.call_id, result.name, {}), Taped(result, skipped=True))
+        result, recorder = entry.result, self._course.settings.recorder
+        if recorder is not None and result.code in _BY_CHANCE:
+            recorder.keep(ToolCall(result.call_id, result.name, {}), RecordedResult(result, skipped=True))
         return result
 
     async def _halt_on(self, result: ToolResult) -> None:
@@ -111,7 +111,7 @@ class Passing:
         try:
             if pipeline:
                 turn.notes = HookNotes(course.metadata)
-                passage = passage_of(entry.call, pipeline, course.context, turn.notes)
+                passage = chain_of(entry.call, pipeline, course.context, turn.notes)
                 result = await passage.around(entry.call, partial(self._call_tool, turn, entry))
             else:
                 result = await self._call_tool(turn, entry)
@@ -133,21 +133,21 @@ class Passing:
     def _skipped(self, turn: Turn, entry: Ready) -> ToolResult | None:
         """The result of a call that is not to start any more."""
         course, settings = self._course, self._course.settings
-        if settings.playback is not None:
-            return settings.playback.skipped(entry.call)
+        if settings.replayer is not None:
+            return settings.replayer.skipped(entry.call)
         if course.is_late:
             told = course.deadline.before_start()
         elif course.stop is not None:
             told = "not started: the run was told to stop before it"
         else:
-            lingers = course.scope.lingering.calls
-            obstacle = obstacle_of(course.scope, course.settings.schedule, turn, entry) if lingers else ""
+            orphans = course.scope.orphans.calls
+            obstacle = obstacle_of(course.scope, course.settings.schedule, turn, entry) if orphans else ""
             told = f"not started: {obstacle}" if obstacle else ""
         if not told:
             return None
         result = failure(entry.call, "skipped", told)
-        if settings.tape is not None:
-            settings.tape.keep(entry.call, Taped(result, skipped=True))
+        if settings.recorder is not None:
+            settings.recorder.keep(entry.call, RecordedResult(result, skipped=True))
         return result
 
     async def _told_to_stop(self, call: ToolCall, stop: AgentStop) -> None:
@@ -174,22 +174,22 @@ class Passing:
         if course.is_late:
             result = failure(entry.call, "skipped", course.deadline.before_start())
         else:
-            taped = await self._outcome(turn, entry)
-            for used in taped.spent:
+            recorded = await self._outcome(turn, entry)
+            for used in recorded.spent:
                 await course.emit(used)
-            if taped.stop is not None:
-                await self._told_to_stop(entry.call, taped.stop)
-            result = taped.result
+            if recorded.stop is not None:
+                await self._told_to_stop(entry.call, recorded.stop)
+            result = recorded.result
         turn.phase, turn.returned = "settling", result
         return result
 
-    async def _outcome(self, turn: Turn, entry: Ready) -> Taped:
-        """Runs the tool's function, unless a tape says what came of it."""
+    async def _outcome(self, turn: Turn, entry: Ready) -> RecordedResult:
+        """Runs the tool's function, unless a recorder says what came of it."""
         course, begun = self._course, entry.begun
         settings = course.settings
-        if settings.playback is not None:
+        if settings.replayer is not None:
             try:
-                return settings.playback.play(entry.call)
+                return settings.replayer.play(entry.call)
             except ReplayDiverged as error:
                 course.abort(error)  # whatever an interceptor makes of it
                 raise
@@ -210,10 +210,10 @@ class Passing:
                 if problem:
                     outcome = Outcome(error=ToolError(problem))
             result = self._result(turn, entry, invocation, outcome, timed_out)
-        taped = Taped(result, stop)
-        if settings.tape is not None:
-            settings.tape.keep(entry.call, taped)
-        return taped
+        recorded = RecordedResult(result, stop)
+        if settings.recorder is not None:
+            settings.recorder.keep(entry.call, recorded)
+        return recorded
 
     async def _of_sub_runs(self, turn: Turn, entry: Ready, runs: SubRuns) -> tuple[str, AgentStop | None]:
         """What is wrong with the runs that the function started, and whether a decision about one ends this run too.
@@ -282,12 +282,12 @@ class Passing:
         if ended is None or ended.is_set():
             return False
         scope = self._course.scope
-        scope.lingering.add(Abandoned(entry.call.id, entry.tool.name, entry.effects, ended))
-        own = scope.own_gate(entry.tool)
-        if own is not None and own in turn.gates:
-            turn.gates = tuple(gate for gate in turn.gates if gate is not own)
-            invocation.on_end = own.leave
-            own.linger()
+        scope.orphans.add(OrphanedCall(entry.call.id, entry.tool.name, entry.effects, ended))
+        own = scope.own_limiter(entry.tool)
+        if own is not None and own in turn.limiters:
+            turn.limiters = tuple(limiter for limiter in turn.limiters if limiter is not own)
+            invocation.on_end = own.release_orphaned
+            own.orphan()
         return True
 
     def _interrupted(self, turn: Turn, call: ToolCall, error: asyncio.CancelledError) -> ToolResult:

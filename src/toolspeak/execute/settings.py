@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolspeak.data.values import quick
+from toolspeak.execute.call_interceptors import Interceptor
+from toolspeak.execute.calls.observe import Observer
+from toolspeak.execute.calls.replay import Replayer, ResultRecorder
+from toolspeak.execute.calls.results import ResultCap
+from toolspeak.execute.calls.secrets import Secrets
+from toolspeak.execute.concurrency.limits import Concurrency
+from toolspeak.execute.concurrency.schedule import ScheduleName
 from toolspeak.execute.entries import Stopping
-from toolspeak.execute.gates import Concurrency
-from toolspeak.execute.interceptors import Interceptor
-from toolspeak.execute.observe import Observer
-from toolspeak.execute.results import ResultCap
-from toolspeak.execute.schedule import ScheduleName
-from toolspeak.execute.secrets import Secrets
-from toolspeak.execute.tape import Playback, Tape
 
 
 @quick()
@@ -27,5 +27,5 @@ class ExecutionSettings:
     cap: ResultCap
     stopping: Stopping = Stopping()
     observers: tuple[Observer, ...] = ()
-    tape: Tape | None = None
-    playback: Playback | None = None
+    recorder: ResultRecorder | None = None
+    replayer: Replayer | None = None

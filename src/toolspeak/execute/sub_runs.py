@@ -8,14 +8,14 @@ from contextvars import ContextVar
 
 from toolspeak.data.events import RunStatus
 from toolspeak.data.values import quick
-from toolspeak.execute.approval import ApprovalRequest
-from toolspeak.execute.pause import NotStarted
-from toolspeak.execute.threads import call_in_loop
+from toolspeak.execute.approval.approvers import ApprovalRequest
+from toolspeak.execute.concurrency.pause import NotStarted
+from toolspeak.execute.concurrency.threads import call_in_loop
 
 
 @quick()
 class SubRun:
-    """A run that has come to rest. `pending` are the questions it waits with; `is_kept`: a journal has it, so that it
+    """A run that has come to rest. `pending` are the builder it waits with; `is_kept`: a journal has it, so that it
     can go on when the call's function is run again."""
 
     run_id: str

@@ -10,14 +10,14 @@ from toolspeak.data.events import ToolStarted
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.execute.batch import BatchContext
+from toolspeak.execute.calls.ids import key_of
+from toolspeak.execute.calls.observe import NO_DETAILS, Observed, Observer, ToolCallStarted, ToolExecution, ended, tell
+from toolspeak.execute.calls.secrets import Secrets, hide_effects
+from toolspeak.execute.concurrency.limits import Limiter
+from toolspeak.execute.concurrency.schedule import ScheduleName, plan
 from toolspeak.execute.entries import Ready, Settled
-from toolspeak.execute.gates import Gate
 from toolspeak.execute.hooks import HookNotes
-from toolspeak.execute.ids import key_of
-from toolspeak.execute.observe import NO_ASIDE, Observed, Observer, ToolCallStarted, ToolExecution, ended, tell
-from toolspeak.execute.schedule import ScheduleName, plan
 from toolspeak.execute.scope import RunScope
-from toolspeak.execute.secrets import Secrets, hide_effects
 
 
 @quick(frozen=False, eq=False)
@@ -31,7 +31,7 @@ class Turn:
     waited_for: tuple[str, ...] = ()
     followers: list[Turn] | None = None
     phase: Literal["new", "queued", "waiting", "starting", "running", "settling", "recording", "done"] = "new"
-    gates: tuple[Gate, ...] = ()
+    limiters: tuple[Limiter, ...] = ()
     returned: ToolResult | None = None
     result: ToolResult | None = None
     task: asyncio.Task[None] | None = None
@@ -40,11 +40,11 @@ class Turn:
     started: float = 0.0
     completed: float = 0.0
 
-    def leave(self) -> None:
-        """Gives the places back."""
-        gates, self.gates = self.gates, ()
-        for gate in gates:
-            gate.release()
+    def release(self) -> None:
+        """Gives the slots back."""
+        limiters, self.limiters = self.limiters, ()
+        for limiter in limiters:
+            limiter.release()
 
 
 def chain(calls: Sequence[tuple[Turn, Ready]], schedule: ScheduleName) -> None:
@@ -66,11 +66,11 @@ def obstacle_of(scope: RunScope, schedule: ScheduleName, turn: Turn, entry: Read
     """Which calls that go on after their timeout keep this one from starting, "" if none does."""
     name = entry.tool.name
     if schedule != "parallel":
-        running = scope.lingering.in_the_way_of(entry.effects)
+        running = scope.orphans.conflicting_tool(entry.effects)
         if running:
             return f"it depends on {running}, which is still running after its timeout"
-    own = scope.own_gate(entry.tool) if entry.tool.max_concurrent is not None else None
-    if own is not None and own not in turn.gates and entry.begun is None:
+    own = scope.own_limiter(entry.tool) if entry.tool.max_concurrent is not None else None
+    if own is not None and own not in turn.limiters and entry.begun is None:
         return f"earlier calls of {name} are still running after their timeout, and no more may run at once"
     return ""
 
@@ -94,7 +94,7 @@ class Watch:
 
     def __init__(self, observers: Sequence[Observer], context: BatchContext) -> None:
         self._observers = observers
-        self._asides = context.scope.asides
+        self._details = context.scope.details
         self._run = Observed(context.run_id, context.step, context.agent, context.parent_run_id)
 
     def started(self, turn: Turn, call: ToolCall) -> None:
@@ -105,6 +105,6 @@ class Watch:
         if isinstance(entry, Settled) and entry.recorded:
             return
         key = key_of(self._run.run_id, result.call_id)
-        aside = self._asides.get(result.call_id, NO_ASIDE)
-        execution = ToolExecution(key, turn.call, result, turn.started or turn.completed, turn.completed, aside)
+        details = self._details.get(result.call_id, NO_DETAILS)
+        execution = ToolExecution(key, turn.call, result, turn.started or turn.completed, turn.completed, details)
         tell(self._observers, ended(execution, entry.by if isinstance(entry, Settled) else "", self._run))

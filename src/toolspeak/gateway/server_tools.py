@@ -17,7 +17,7 @@ from toolspeak.data.messages import JSON, MalformedCall, ToolCall, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import McpError
 from toolspeak.execute import ApprovalRequest, BatchContext, Executor, ToolExecution, approve_none
-from toolspeak.execute.approval import approval_reason
+from toolspeak.execute.approval.approvers import approval_reason
 from toolspeak.gateway.config import ToolSettings
 from toolspeak.gateway.logs import log
 from toolspeak.gateway.metrics import Metrics

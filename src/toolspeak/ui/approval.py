@@ -11,7 +11,7 @@ from rich.console import Console
 from toolspeak.agent.recorder import Watched
 from toolspeak.data.events import ApprovalRequested, Record
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
-from toolspeak.execute.judge import no_unasked_repair
+from toolspeak.execute.approval.evaluator import no_unasked_repair
 from toolspeak.ui.question import Question
 
 

@@ -38,7 +38,7 @@ class Cassette:
 
     @property
     def replays(self) -> bool:
-        return self.recording.playback is not None
+        return self.recording.replayer is not None
 
     @property
     def left(self) -> int:

@@ -41,7 +41,7 @@ from toolspeak.data.events import ApprovalDecided
 from toolspeak.data.messages import JSON
 from toolspeak.errors import AgentStop, UsageError
 from toolspeak.execute import Approver, BatchApprover, Secrets
-from toolspeak.execute.approval import StandingApprover
+from toolspeak.execute.approval.approvers import StandingApprover
 
 KIND = "toolspeak-cassette"
 VERSION = 1

@@ -16,8 +16,8 @@ from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, FormatError, ProviderError, UsageError
-from toolspeak.execute import Taped
-from toolspeak.execute.approval import StandingApprover
+from toolspeak.execute import RecordedResult
+from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.providers.capabilities import Capabilities
 
 _NUMBER = re.compile(r"(?<=^call_)\d+")
@@ -45,7 +45,7 @@ class PlayedCall:
 
     name: str
     arguments: JSON
-    taped: Taped
+    recorded: RecordedResult
     at: float = 0.0
 
 
@@ -151,7 +151,7 @@ class _Reader:
         result = load({"format": 1, **line["result"]})
         if not isinstance(result, ToolResult):
             raise TypeError("its result is none")
-        taped = Taped(
+        recorded = RecordedResult(
             result,
             stop_of(line.get("stop")),
             line.get("recalled", False),
@@ -160,7 +160,7 @@ class _Reader:
         )
         self._spent.clear()
         place = len(self._recorded.turns), in_turn(line["call"])
-        self._recorded.calls[place] = PlayedCall(line["name"], line.get("arguments"), taped, line.get("at", 0.0))
+        self._recorded.calls[place] = PlayedCall(line["name"], line.get("arguments"), recorded, line.get("at", 0.0))
 
     def _answer(self, line: dict[str, Any]) -> None:
         told = line.get("answer")

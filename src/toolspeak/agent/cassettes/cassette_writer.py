@@ -41,18 +41,18 @@ from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop, ProviderError, UsageError
-from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Secrets, Tape, Taped
-from toolspeak.execute.approval import Answer, StandingApprover, ask, ask_together
-from toolspeak.execute.doubts import ASKED
-from toolspeak.execute.ids import new_id
-from toolspeak.execute.questions import is_of_a_revision
+from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, ResultRecorder, Secrets
+from toolspeak.execute.approval.approvers import Answer, StandingApprover, ask, ask_together
+from toolspeak.execute.calls.ids import new_id
+from toolspeak.execute.recovery import ASKED
+from toolspeak.execute.request_builder import is_of_a_revision
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
 
 
-class CassetteRecorder(Recording, Tape):
+class CassetteRecorder(Recording, ResultRecorder):
     """Writes a line as soon as there is something to say. See `Cassette.record`."""
 
     def __init__(self, path: str | PathLike[str], *, go_on: bool = False) -> None:
@@ -90,11 +90,11 @@ class CassetteRecorder(Recording, Tape):
             self._path.write_bytes(kept)
 
     @property
-    def tape(self) -> Tape:
+    def recorder(self) -> ResultRecorder:
         return self
 
     @property
-    def playback(self) -> None:
+    def replayer(self) -> None:
         return None
 
     @property
@@ -154,14 +154,14 @@ class CassetteRecorder(Recording, Tape):
             return approver
         return _AskedTogether(approver, self) if isinstance(approver, BatchApprover) else _Asked(approver, self)
 
-    def keep(self, call: ToolCall, taped: Taped) -> None:
+    def keep(self, call: ToolCall, recorded: RecordedResult) -> None:
         line: dict[str, JSON] = {"call": call.id, "name": call.name, **self._at()}
-        if not taped.skipped:
+        if not recorded.skipped:
             line["arguments"] = call.arguments
-        line["result"] = bare(dump(taped.result))
-        if taped.stop is not None:
-            line["stop"] = stop_json(taped.stop)
-        line |= {name: True for name in ("recalled", "skipped") if getattr(taped, name)}
+        line["result"] = bare(dump(recorded.result))
+        if recorded.stop is not None:
+            line["stop"] = stop_json(recorded.stop)
+        line |= {name: True for name in ("recalled", "skipped") if getattr(recorded, name)}
         self._write(line)
         self._previews.clear()
 

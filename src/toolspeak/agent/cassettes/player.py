@@ -24,10 +24,10 @@ from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolCall, ToolResult
 from toolspeak.data.values import quick
 from toolspeak.errors import ReplayDiverged, UsageError
-from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, Playback, Secrets, Taped
-from toolspeak.execute.approval import Answer, StandingApprover
-from toolspeak.execute.doubts import ASKED
-from toolspeak.execute.judge import no_unasked_repair
+from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, Replayer, Secrets
+from toolspeak.execute.approval.approvers import Answer, StandingApprover
+from toolspeak.execute.approval.evaluator import no_unasked_repair
+from toolspeak.execute.recovery import ASKED
 from toolspeak.providers.base import Provider
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
@@ -35,7 +35,7 @@ from toolspeak.wire.base import ModelRequest
 _AGAIN = "If the change is meant, record the run again"
 
 
-class Player(Recording, Playback):
+class Player(Recording, Replayer):
     """Asks no model, calls no function and bothers nobody. See `Cassette.replay`."""
 
     def __init__(self, path: str | PathLike[str], *, pauses: bool = True) -> None:
@@ -49,11 +49,11 @@ class Player(Recording, Playback):
         """The answer whose other arguments are being asked about."""
 
     @property
-    def tape(self) -> None:
+    def recorder(self) -> None:
         return None
 
     @property
-    def playback(self) -> Playback:
+    def replayer(self) -> Replayer:
         return self
 
     @property
@@ -137,19 +137,19 @@ class Player(Recording, Playback):
 
     def recalled(self, call: ToolCall) -> ToolResult | None:
         found = self._found(call)
-        return found.taped.result if found is not None and found.taped.recalled else None
+        return found.recorded.result if found is not None and found.recorded.recalled else None
 
     def skipped(self, call: ToolCall) -> ToolResult | None:
         found = self._found(call)
-        return found.taped.result if found is not None and found.taped.skipped else None
+        return found.recorded.result if found is not None and found.recorded.skipped else None
 
-    def play(self, call: ToolCall) -> Taped:
+    def play(self, call: ToolCall) -> RecordedResult:
         found = self._found(call)
         if found is None:
             self._left(
                 f"behind model request {self._asked}: it calls {call.name} ({call.id}), of which no result was recorded"
             )
-        return found.taped
+        return found.recorded
 
     def _found(self, call: ToolCall) -> PlayedCall | None:
         found = self._recorded.calls.get((self._asked, in_turn(call.id)))
@@ -157,9 +157,9 @@ class Player(Recording, Playback):
             return None
         if found.arguments is not None:
             self._compare(call, found.name, found.arguments)
-        taped = found.taped
+        recorded = found.recorded
         self._passes(found.at)
-        return replace(found, taped=replace(taped, result=replace(taped.result, call_id=call.id)))
+        return replace(found, recorded=replace(recorded, result=replace(recorded.result, call_id=call.id)))
 
     def _compare(self, call: ToolCall, name: str, arguments: JSON, where: str = "at the call") -> None:
         now = plain(self._secrets.hide(plain(call.arguments)))
@@ -170,7 +170,7 @@ class Player(Recording, Playback):
             )
 
     def spent(self, used: SubRunUsed) -> None:
-        """It is on the tape."""
+        """It is in the recording."""
 
     # --- questions
 

@@ -10,7 +10,7 @@ from toolspeak.agent.drivers.driver import Driver
 from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.errors import ReplayDiverged
-from toolspeak.execute import Approver, BatchApprover, Playback, Secrets, Tape
+from toolspeak.execute import Approver, BatchApprover, Replayer, ResultRecorder, Secrets
 from toolspeak.providers.base import Provider
 
 
@@ -24,12 +24,12 @@ class Recording(Protocol):
 
     @property
     @abstractmethod
-    def tape(self) -> Tape | None:
+    def recorder(self) -> ResultRecorder | None:
         """What keeps the calls' results, if it records."""
 
     @property
     @abstractmethod
-    def playback(self) -> Playback | None:
+    def replayer(self) -> Replayer | None:
         """What says them, if it plays."""
 
     @property

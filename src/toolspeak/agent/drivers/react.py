@@ -37,7 +37,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.schema_text import asks_text
 from toolspeak.errors import ProviderError, UsageError
-from toolspeak.execute.observe import (
+from toolspeak.execute.calls.observe import (
     DecisionExtractionFailed,
     DecisionTaken,
     DecisionValidationFailed,

@@ -12,9 +12,9 @@ from toolspeak.agent.state.state import RunState
 from toolspeak.data.events import ModelAnswered, ModelAsked, ModelTextReceived, Record, ToolFinished, ToolStarted
 from toolspeak.data.messages import FinishReason, JsonPart, Message, TextPart, ToolCall, Usage
 from toolspeak.data.values import changed, quick
-from toolspeak.execute import NO_ASIDE, Aside, ToolExecution
-from toolspeak.execute.ids import key_of
-from toolspeak.execute.observe import Observed
+from toolspeak.execute import NO_DETAILS, LocalDetails, ToolExecution
+from toolspeak.execute.calls.ids import key_of
+from toolspeak.execute.calls.observe import Observed
 
 
 @quick()
@@ -51,14 +51,14 @@ class StepEnded:
 
 class Trail:
     """The records of one run, as far as they are known here, the first first; `before` are the messages of the runs it
-    follows, `asides` what of its calls is in no record, by call id."""
+    follows, `details` what of its calls is in no record, by call id."""
 
     def __init__(self, records: Sequence[Record] = (), before: Sequence[Message] = ()) -> None:
         self.records: list[Record] = []
         """But for the text of turns while they were written, of which the turn has all."""
         self.goes_on(records, before)
         self._reading: _Reading | None = None  # most runs end without anybody asking for their steps
-        self.asides: dict[str, Aside] = {}
+        self.details: dict[str, LocalDetails] = {}
 
     def goes_on(self, records: Sequence[Record], before: Sequence[Message]) -> None:
         """These records, behind these messages, come before all others."""
@@ -70,16 +70,16 @@ class Trail:
     def steps(self) -> tuple[RunStep, ...]:
         """The run's steps until now."""
         if self._reading is None:
-            self._reading = _Reading(self._before, self.asides)
+            self._reading = _Reading(self._before, self.details)
         return self._reading.steps(self.records)
 
 
 class _Reading:
-    """Makes steps of the records of a run, as they become more; `before` and `asides` as in `Trail`."""
+    """Makes steps of the records of a run, as they become more; `before` and `details` as in `Trail`."""
 
-    def __init__(self, before: Sequence[Message], asides: Mapping[str, Aside]) -> None:
+    def __init__(self, before: Sequence[Message], details: Mapping[str, LocalDetails]) -> None:
         self._before = before
-        self._asides = asides
+        self._details = details
         self._read = 0  # so many records are in the steps
         self._state: RunState | None = None
         self._steps: list[RunStep] = []
@@ -110,18 +110,18 @@ class _Reading:
             order = {call.id: place for place, call in enumerate(step.message.calls)}
             began, call = self._started.get(result.call_id, (record.time, None))
             call = call or step.message.calls[order[result.call_id]]
-            aside = self._asides.get(result.call_id) or _aside(event)
-            made = ToolExecution(key_of(record.run_id, result.call_id), call, result, began, record.time, aside)
+            details = self._details.get(result.call_id) or _details_of(event)
+            made = ToolExecution(key_of(record.run_id, result.call_id), call, result, began, record.time, details)
             executions = sorted((*step.executions, made), key=lambda each: order[each.result.call_id])
             steps[-1] = changed(step, executions=tuple(executions), completed=record.time)
 
 
-def _aside(event: ToolFinished) -> Aside:
+def _details_of(event: ToolFinished) -> LocalDetails:
     """The whole of a result that was recorded beside what the model got."""
     if event.whole is None:
-        return NO_ASIDE
+        return NO_DETAILS
     part: TextPart | JsonPart = TextPart(event.whole)
     if event.result.content and isinstance(event.result.content[0], JsonPart):
         with suppress(ValueError):
             part = JsonPart(json.loads(event.whole))
-    return Aside(whole=replace(event.result, content=(part,)))
+    return LocalDetails(whole=replace(event.result, content=(part,)))

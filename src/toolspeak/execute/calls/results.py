@@ -18,8 +18,8 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.values import quick
 from toolspeak.errors import ToolError
-from toolspeak.execute.secrets import Secrets
-from toolspeak.execute.shorten import json_text, shorten_json
+from toolspeak.execute.calls.secrets import Secrets
+from toolspeak.execute.calls.shorten import json_text, shorten_json
 from toolspeak.tools.content import to_content
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.kept import keep

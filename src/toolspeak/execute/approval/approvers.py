@@ -14,8 +14,8 @@ from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.errors import UsageError
-from toolspeak.execute.commands import prefixes_of
-from toolspeak.execute.meant import check_decision
+from toolspeak.execute.approval.command_lines import prefixes_of
+from toolspeak.execute.approval.validation import check_decision
 from toolspeak.tools.context import StateView
 
 

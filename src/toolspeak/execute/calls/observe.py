@@ -16,7 +16,7 @@ _LOG = logging.getLogger("toolspeak.execute")
 
 
 @quick()
-class Aside:
+class LocalDetails:
     """What of a call is no fact, and lives as long as its process: the exception its tool raised, and the whole of a
     result that the model got shortened."""
 
@@ -24,7 +24,7 @@ class Aside:
     whole: ToolResult | None = None
 
 
-NO_ASIDE = Aside()
+NO_DETAILS = LocalDetails()
 
 
 @quick()
@@ -37,7 +37,7 @@ class ToolExecution:
     result: ToolResult
     started: float
     completed: float
-    aside: Aside = NO_ASIDE
+    details: LocalDetails = NO_DETAILS
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class ToolExecution:
         process that ran it); None for a failure."""
         if self.has_error:
             return None
-        whole = self.aside.whole or self.result
+        whole = self.details.whole or self.result
         if whole.structured is not None:
             return whole.structured
         if len(whole.content) == 1 and isinstance(whole.content[0], JsonPart):
@@ -65,7 +65,7 @@ class ToolExecution:
     @property
     def exception(self) -> Exception | None:
         """What the tool's function raised, with its traceback; None if it did not, or did in another process."""
-        return self.aside.exception
+        return self.details.exception
 
     @property
     def has_error(self) -> bool:

@@ -12,11 +12,11 @@ from typing import Any
 from toolspeak.data.messages import ToolCall
 from toolspeak.data.values import quick
 from toolspeak.execute.batch import BatchContext
-from toolspeak.execute.lingering import Flag
-from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.calls.secrets import Secrets
+from toolspeak.execute.concurrency.limits import Flag
+from toolspeak.execute.concurrency.threads import Outcome, call_in_loop, in_thread
+from toolspeak.execute.concurrency.timers import Timers
 from toolspeak.execute.sub_runs import ENTERED, SubRuns
-from toolspeak.execute.threads import Outcome, call_in_loop, in_thread
-from toolspeak.execute.timers import Timers
 from toolspeak.tools.context import RunContext, injected
 from toolspeak.tools.tool import Tool
 
@@ -45,7 +45,7 @@ class Invocation:
     async def run(self, timers: Timers) -> tuple[Outcome, bool]:
         """What the function returned or raised, and whether it was told to stop because its time was over.
 
-        An async function is cancelled then, and has ended when this returns; a synchronous one is abandoned in its
+        An async function is cancelled then, and has ended when this returns; a synchronous one is orphaned in its
         thread. Raises CancelledError alone.
         """
         arguments, entered = self.arguments, None
@@ -85,10 +85,10 @@ class Invocation:
             finally:
                 ended.set()
 
-        outcome = await in_thread(entered, self._abandoned_ended)
+        outcome = await in_thread(entered, self._orphan_ended)
         return Outcome(await outcome.value) if isawaitable(outcome.value) else outcome
 
-    def _abandoned_ended(self) -> None:
+    def _orphan_ended(self) -> None:
         if self.on_end is not None:
             self.on_end()
 

@@ -11,7 +11,7 @@ from toolspeak.errors import AgentStop
 
 
 @quick()
-class Taped:
+class RecordedResult:
     """What a tool's function brought, before any interceptor changed it and however long it is. `stop` is set if it
     ended the run, `recalled` if the run remembered an earlier call's result in its place, `skipped` if the function was
     not called (for want of time, because of a call under way, or because nobody knows whether it ran before). `spent`
@@ -24,20 +24,20 @@ class Taped:
     spent: tuple[SubRunUsed, ...] = ()
 
 
-class Tape(Protocol):
+class ResultRecorder(Protocol):
     """Keeps what comes of the calls."""
 
-    def keep(self, call: ToolCall, taped: Taped) -> None: ...
+    def keep(self, call: ToolCall, recorded: RecordedResult) -> None: ...
 
     def keep_preview(self, call: ToolCall, shown: str) -> None:
         """What was shown to whoever was asked about the call."""
         ...
 
 
-class Playback(Protocol):
+class Replayer(Protocol):
     """Says what came of the calls: no function is called."""
 
-    def play(self, call: ToolCall) -> Taped:
+    def play(self, call: ToolCall) -> RecordedResult:
         """What came of the call. Raises ReplayDiverged for one that was not recorded, or not like this."""
         ...
 

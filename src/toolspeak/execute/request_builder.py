@@ -12,16 +12,16 @@ from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.messages import JSON, ToolCall, ToolResult, failure
 from toolspeak.data.values import quick
 from toolspeak.errors import UsageError, suggest
-from toolspeak.execute.approval import ApprovalRequest, approval_reason, request_digest
-from toolspeak.execute.arguments import read_arguments
+from toolspeak.execute.approval.approvers import ApprovalRequest, approval_reason, request_digest
+from toolspeak.execute.approval.evaluator import PolicyEvaluator
 from toolspeak.execute.batch import BatchContext
+from toolspeak.execute.calls.arguments import read_arguments
+from toolspeak.execute.calls.ids import key_of
+from toolspeak.execute.calls.replay import Replayer, ResultRecorder
+from toolspeak.execute.calls.results import describe
+from toolspeak.execute.calls.secrets import Secrets, hide_effects
+from toolspeak.execute.concurrency.threads import in_thread
 from toolspeak.execute.entries import Held, Ready, Settled
-from toolspeak.execute.ids import key_of
-from toolspeak.execute.judge import Judge
-from toolspeak.execute.results import describe
-from toolspeak.execute.secrets import Secrets, hide_effects
-from toolspeak.execute.tape import Playback, Tape
-from toolspeak.execute.threads import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.tool import Tool
 from toolspeak.tools.toolset import Toolset
@@ -33,15 +33,15 @@ _PREVIEW_CHARACTERS = 16 * 1024 * 1024
 
 
 @quick(frozen=False)
-class Questions:
-    """Makes the questions of one batch; nobody is asked here."""
+class RequestBuilder:
+    """Makes the builder of one batch; nobody is asked here."""
 
     tools: Toolset
     secrets: Secrets
     context: BatchContext
-    judge: Judge
-    tape: Tape | None = None
-    playback: Playback | None = None
+    evaluator: PolicyEvaluator
+    recorder: ResultRecorder | None = None
+    replayer: Replayer | None = None
     _revisions: dict[tuple[str, str], ApprovalRequest] = field(default_factory=dict[tuple[str, str], ApprovalRequest])
 
     def ready(self, call: ToolCall) -> Ready | Settled:
@@ -70,14 +70,14 @@ class Questions:
         return replace(request, preview=await self._preview_of(ready), previewed=ready.tool.previewed)
 
     async def _preview_of(self, ready: Ready) -> str:
-        if self.playback is not None:
-            return self.playback.preview(ready.call)  # the tool's function would look at what is here now
+        if self.replayer is not None:
+            return self.replayer.preview(ready.call)  # the tool's function would look at what is here now
         made = await _preview(ready.tool, ready.arguments, self.run_context(ready.call))
         if len(made) > _PREVIEW_CHARACTERS:
             made = f"(no preview: it has {len(made):,} characters; the arguments hold all that the call is given)"
         shown = self.secrets.hide_text(made)
-        if self.tape is not None:
-            self.tape.keep_preview(ready.call, shown)
+        if self.recorder is not None:
+            self.recorder.keep_preview(ready.call, shown)
         return shown
 
     def run_context(self, call: ToolCall, key: str = "") -> RunContext[Any]:
@@ -94,7 +94,7 @@ class Questions:
 
     def decided_before(self, ready: Ready) -> Decision | None:
         """A yes to this call with other arguments, of a question asked before, if it holds."""
-        decision = self.judge.decided.get(ready.call.id)
+        decision = self.evaluator.decided.get(ready.call.id)
         if decision is None or not decision.approved or decision.arguments is None:
             return None
         revised = replace(ready.call, arguments=decision.arguments)
@@ -111,7 +111,7 @@ class Questions:
         if isinstance(changed, Settled):
             raise UsageError(changed.result.text)
         request = self.about(changed, earlier)
-        answer = self.judge.of_policy(request)
+        answer = self.evaluator.of_policy(request)
         if isinstance(answer, Decision) and not answer.approved:
             raise UsageError(f"the policy refuses this: {answer.reason or 'it gives no reason'}")
         because = answer.reason if isinstance(answer, Escalate) else ""

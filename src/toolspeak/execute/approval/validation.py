@@ -7,7 +7,7 @@ from typing import cast, get_args
 
 from toolspeak.data.approvals import Action, Decision, EffectKind, Rule
 from toolspeak.errors import UsageError, suggest
-from toolspeak.execute.commands import prefix_words
+from toolspeak.execute.approval.command_lines import prefix_words
 
 _ACTIONS: tuple[str, ...] = get_args(Action)
 _EFFECTS: tuple[str, ...] = get_args(EffectKind)

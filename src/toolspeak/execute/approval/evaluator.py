@@ -12,18 +12,18 @@ from toolspeak.data.messages import ToolCall
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
 from toolspeak.errors import AgentStop
-from toolspeak.execute.approval import Answer, ApprovalRequest, Policy, approval_reason
-from toolspeak.execute.meant import check_decision
-from toolspeak.execute.results import describe
-from toolspeak.execute.rules import StandingRules
+from toolspeak.execute.approval.approvers import Answer, ApprovalRequest, Policy, approval_reason
+from toolspeak.execute.approval.policy_rules import StandingRules
+from toolspeak.execute.approval.validation import check_decision
+from toolspeak.execute.calls.results import describe
 from toolspeak.tools.crashes import log_crash
 
 _LOG = logging.getLogger("toolspeak.execute")
 
 
 @quick()
-class Judge:
-    """Decides without asking anybody. `decided` are the answers to questions of this batch that were asked before."""
+class PolicyEvaluator:
+    """Decides without asking anybody. `decided` are the answers to builder of this batch that were asked before."""
 
     policy: Policy | None
     rules: StandingRules

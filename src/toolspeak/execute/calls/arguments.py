@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, cast
 
 from toolspeak.data.messages import JSON, ToolCall, ToolResult, failure
 from toolspeak.errors import ToolError
-from toolspeak.execute.results import describe
-from toolspeak.execute.secrets import Secrets
+from toolspeak.execute.calls.results import describe
+from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools.tool import ArgumentProblem, Tool
 
 _Found: TypeAlias = Mapping[str, Any] | tuple[ArgumentProblem, ...]

@@ -15,7 +15,7 @@ from toolspeak.data.protected import protected
 from toolspeak.data.tools import EVERYTHING, Effects, ToolSpec, covers
 from toolspeak.data.values import same_json
 from toolspeak.errors import FormatError, UsageError
-from toolspeak.execute.approval import (
+from toolspeak.execute.approval.approvers import (
     Answer,
     ApprovalRequest,
     Approver,
@@ -25,8 +25,8 @@ from toolspeak.execute.approval import (
     approval_reason,
     definition_digest,
 )
-from toolspeak.execute.commands import all_begin
-from toolspeak.execute.meant import check_rule
+from toolspeak.execute.approval.command_lines import all_begin
+from toolspeak.execute.approval.validation import check_rule
 
 _LETS_PASS: frozenset[Action] = frozenset({"approve", "modify"})
 _NEVER_RAN = frozenset({"blocked", "rejected", "skipped", "malformed", "unknown_tool", "invalid_arguments"})

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from toolspeak.data.messages import TextPart, ToolCall, ToolResult
 from toolspeak.data.tools import EVERYTHING, UNVERSIONED, Effects
-from toolspeak.execute.schedule import Conflicts
+from toolspeak.execute.concurrency.schedule import Conflicts
 
 _KEPT = 256  # results of a run; the oldest go first
 _NOTE = (
@@ -19,7 +19,7 @@ ANSWERED_FROM = "answered_from"
 """The key in a result's `extra` that names the call it was taken from."""
 
 
-class Recall:
+class ResultCache:
     """The last results of a run's read-only calls that say which resources they read."""
 
     __slots__ = ("_known",)

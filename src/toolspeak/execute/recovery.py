@@ -18,8 +18,8 @@ from toolspeak.data.approvals import Decision
 from toolspeak.data.messages import ToolCall, ToolResult, failure
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
-from toolspeak.execute.approval import Approver, BatchApprover, StandingApprover
-from toolspeak.execute.threads import in_thread
+from toolspeak.execute.approval.approvers import Approver, BatchApprover, StandingApprover
+from toolspeak.execute.concurrency.threads import in_thread
 from toolspeak.tools.context import RunContext
 from toolspeak.tools.crashes import log_crash
 from toolspeak.tools.tool import Tool
@@ -45,7 +45,7 @@ def _none() -> dict[str, Decision | None]:
 
 
 @quick()
-class Doubts:
+class CallsInDoubt:
     """The calls of a batch that are in doubt, by id, with what a person decided of each since; and the policy."""
 
     calls: Mapping[str, Decision | None] = field(default_factory=_none)
@@ -54,7 +54,7 @@ class Doubts:
     def __contains__(self, call: ToolCall) -> bool:
         return call.id in self.calls
 
-    def bound(self, call: ToolCall, digest: str) -> Doubts:
+    def bound(self, call: ToolCall, digest: str) -> CallsInDoubt:
         """Without what was decided of another question about this call than the one with this digest."""
         decision = self.calls[call.id]
         if decision is None or decision.digest in ("", digest):
@@ -84,7 +84,7 @@ class Doubts:
         return {"ask": None, "report": False, "repeat": True}[self.policy]
 
 
-NO_DOUBTS = Doubts()
+NONE_IN_DOUBT = CallsInDoubt()
 
 
 def has_person(approver: Approver | BatchApprover | None) -> bool:

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from toolspeak.data.messages import ToolCall, ToolResult, failure
 from toolspeak.errors import UsageError
 from toolspeak.execute.batch import BatchContext
-from toolspeak.execute.hooks import Answer, Block, HookContext, HookError, HookNotes, Level, Passage
+from toolspeak.execute.hooks import Answer, Block, HookContext, HookError, HookNotes, InterceptorChain, Level
 
 Verdict: TypeAlias = ToolCall | Block | Answer
 
@@ -49,9 +49,9 @@ class Interceptor(Protocol):
         return result
 
 
-def passage_of(
+def chain_of(
     call: ToolCall, pipeline: Sequence[Interceptor], context: BatchContext, notes: HookNotes
-) -> Passage[ToolCall, ToolResult]:
+) -> InterceptorChain[ToolCall, ToolResult]:
     """The call's way through the interceptors; what they leave behind is in `notes`."""
 
     def seen_by(name: str) -> HookContext:
@@ -79,7 +79,7 @@ def passage_of(
     def contain(error: HookError) -> ToolResult:
         return hook_failure(call, error, notes)
 
-    return Passage(pipeline, "call", seen_by, check, own, contain)
+    return InterceptorChain(pipeline, "call", seen_by, check, own, contain)
 
 
 def hook_failure(call: ToolCall, error: HookError, notes: HookNotes) -> ToolResult:

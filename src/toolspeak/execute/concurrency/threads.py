@@ -28,11 +28,11 @@ class Outcome:
     error: BaseException | None = None
 
 
-async def in_thread(function: Callable[[], Any], abandoned_ended: Callable[[], None] | None = None) -> Outcome:
+async def in_thread(function: Callable[[], Any], orphan_ended: Callable[[], None] | None = None) -> Outcome:
     """Runs the function in a daemon worker thread, in a copy of the current context.
 
-    Cancelling the wait abandons the thread: it goes on to its own end, what it brings is dropped, and the loop
-    calls `abandoned_ended` then. A thread that never ends keeps neither the event loop nor the interpreter from ending.
+    Cancelling the wait orphans the thread: it goes on to its own end, what it brings is dropped, and the loop
+    calls `orphan_ended` then. A thread that never ends keeps neither the event loop nor the interpreter from ending.
     """
     loop = asyncio.get_running_loop()
     context = contextvars.copy_context()
@@ -41,8 +41,8 @@ async def in_thread(function: Callable[[], Any], abandoned_ended: Callable[[], N
     def deliver(outcome: Outcome) -> None:
         if not waiting.done():
             waiting.set_result(outcome)
-        elif abandoned_ended is not None:
-            abandoned_ended()
+        elif orphan_ended is not None:
+            orphan_ended()
 
     def job() -> None:
         try:

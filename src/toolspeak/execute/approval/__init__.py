@@ -1,0 +1,1 @@
+"""Asking before something changes: the policy, the rules, the request and its answer."""

@@ -1,0 +1,1 @@
+"""What runs at the same time: the order, the limits, threads, timers and pauses."""
