@@ -24,7 +24,7 @@ from toolspeak.dialects import DIALECTS, AutoDialect, Dialect, Parser, Section, 
 from toolspeak.dialects.catalogue import FAMILIES
 from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.openings import Signature
-from toolspeak.errors import UnknownDialect, UsageError
+from toolspeak.errors import ConfigurationError, UnknownDialect
 
 SAMPLES = Path(__file__).parents[1] / "tests" / "samples"
 HEADER = 6
@@ -35,7 +35,7 @@ MAX_TEXT = 768
 
 def _strict() -> Iterator[Dialect]:
     for dialect in DIALECTS:
-        with suppress(UsageError):  # of a few the calls cannot be told more strictly
+        with suppress(ConfigurationError):  # of a few the calls cannot be told more strictly
             yield get_dialect(dialect.name, strict_detection=True)
             yield StrictDialect(dialect, broken=True)
 

@@ -23,7 +23,15 @@ from toolspeak.data.messages import (
 )
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.dialects import get_dialect
-from toolspeak.errors import AgentStop, JournalError, ProviderError, RunError, ToolError, ToolspeakError, UsageError
+from toolspeak.errors import (
+    AgentStop,
+    ConfigurationError,
+    JournalError,
+    ProviderError,
+    RunError,
+    ToolError,
+    ToolspeakError,
+)
 from toolspeak.execute import ApprovalRequest, Concurrency, Decision, Executor, Interceptor, Rule
 from toolspeak.journal import MemoryJournal, SqliteJournal, open_journal
 from toolspeak.tools import Happened, RunContext, StateView, Tool, Toolset, tool
@@ -33,6 +41,7 @@ __all__ = [
     "AgentStop",
     "ApprovalRequest",
     "Concurrency",
+    "ConfigurationError",
     "Decision",
     "Effects",
     "Executor",
@@ -67,7 +76,6 @@ __all__ = [
     "Toolset",
     "ToolspeakError",
     "Usage",
-    "UsageError",
     "Window",
     "get_dialect",
     "open_journal",

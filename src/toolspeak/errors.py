@@ -1,7 +1,7 @@
 """Every exception toolspeak raises, and how a message suggests a name.
 
     ToolspeakError                                                                             again?
-    ├── UsageError               the caller's mistake: a wrong name, option or combination     no
+    ├── ConfigurationError       the caller's mistake: a wrong name, option or combination     no
     │   ├── UnknownDialect       no dialect has this name                                      no
     │   ├── UnknownProvider      no provider has this name, or it lacks what it needs          no
     │   ├── UnknownTool          no tool has this name                                         no
@@ -39,23 +39,23 @@ class ToolspeakError(Exception):
     """The root of the tree; catch it to catch everything of ours."""
 
 
-class UsageError(ToolspeakError):
+class ConfigurationError(ToolspeakError):
     """The caller asked for something that does not exist or does not fit; the message says what does."""
 
 
-class UnknownDialect(UsageError):
+class UnknownDialect(ConfigurationError):
     """No dialect has this name."""
 
 
-class UnknownProvider(UsageError):
+class UnknownProvider(ConfigurationError):
     """A model string names no known provider, or lacks what the provider needs."""
 
 
-class UnknownTool(UsageError):
+class UnknownTool(ConfigurationError):
     """No tool has this name."""
 
 
-class ToolDefinitionError(UsageError):
+class ToolDefinitionError(ConfigurationError):
     """A function cannot become a tool: the message names the parameter and the remedy."""
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from agent_helpers import DIALECTS, TOOLS, WatchedJournal, add, an_agent, assert_pairs, calling, play, texts
 
-from toolspeak import Agent, Effects, RunContext, RunError, UsageError, tool
+from toolspeak import Agent, ConfigurationError, Effects, RunContext, RunError, tool
 from toolspeak.agent import fold
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, RunPaused, RunResumed, ToolStarted
 from toolspeak.execute import Decision
@@ -178,7 +178,7 @@ def test_an_approver_that_answers_anything_else_is_no_yes():
         return True
 
     case = Case(approve=approve)
-    with pytest.raises(UsageError, match="answers with a Decision or Escalate, not bool"):
+    with pytest.raises(ConfigurationError, match="answers with a Decision or Escalate, not bool"):
         case.run()
     assert case.ran == []
 
@@ -226,7 +226,7 @@ def test_only_a_bool_or_a_decision_decides(said):
     provider = ScriptedProvider([calling("cogency-json", ("note", {"path": "a"})), "Done."])
     agent = Agent(provider, TOOLS)
     waiting = agent.run_sync("go")
-    with pytest.raises(UsageError, match="True, False or a Decision"):
+    with pytest.raises(ConfigurationError, match="True, False or a Decision"):
         asyncio.run(agent.resume(waiting, {waiting.waiting[0]: said}))
 
 

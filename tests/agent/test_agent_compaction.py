@@ -7,7 +7,7 @@ from agent_helpers import WatchedJournal, assert_pairs, calling, play, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolspeak import Agent, Limits, ProviderError, Session, UsageError, Window, tool
+from toolspeak import Agent, ConfigurationError, Limits, ProviderError, Session, Window, tool
 from toolspeak.agent import fold
 from toolspeak.agent.state.compaction import characters, compacted, plan_compaction, task_after, to_summarise, tokens_of
 from toolspeak.agent.storage.load import load_state
@@ -204,5 +204,5 @@ def test_what_the_provider_counts_goes_before_the_estimate():
 
 @pytest.mark.parametrize("wrong", [{"tokens": 0}, {"tokens": 9, "keep": 0.6}, {"tokens": 9, "compact_at": 1.5}])
 def test_a_window_that_makes_no_sense_is_refused(wrong):
-    with pytest.raises(UsageError, match="window"):
+    with pytest.raises(ConfigurationError, match="window"):
         Window(**wrong)

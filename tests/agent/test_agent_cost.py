@@ -7,7 +7,7 @@ from agent_helpers import WatchedJournal, add, adding, calling, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolspeak import Agent, Limits, MemoryJournal, RunContext, UsageError, tool
+from toolspeak import Agent, ConfigurationError, Limits, MemoryJournal, RunContext, tool
 from toolspeak.agent import fold
 from toolspeak.agent.storage.load import load_state
 from toolspeak.data.events import LimitReached, ModelAnswered, SubRunUsed
@@ -84,7 +84,7 @@ def test_a_cache_never_makes_a_turn_cost_more_than_writing_it_all(model, input_,
     ],
 )
 def test_prices_that_cannot_be_read_name_the_place(value, place):
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         read_prices(value, "p.json")
     assert place in str(caught.value)
 
@@ -125,7 +125,7 @@ def test_a_limit_in_dollars_ends_in_a_wrap_up_answer():
 
 def test_a_limit_in_dollars_needs_a_price():
     provider = ScriptedProvider(["never"])
-    with pytest.raises(UsageError, match=r"price of 'scripted' is not known.*Agent\(prices="):
+    with pytest.raises(ConfigurationError, match=r"price of 'scripted' is not known.*Agent\(prices="):
         Agent(provider, limits=Limits(cost=1)).run_sync("Go.")
     assert provider.requests == []
 
@@ -136,7 +136,7 @@ def test_a_limit_in_dollars_needs_a_price_when_the_run_is_resumed_too():
     waiting = first.run_sync("Go.", limits=Limits(cost=1))
     assert waiting.status == "awaiting_approval"
     second = Agent(ScriptedProvider(["x"]), [note], journal=journal)
-    with pytest.raises(UsageError, match="price of 'scripted'"):
+    with pytest.raises(ConfigurationError, match="price of 'scripted'"):
         asyncio.run(second.resume(waiting.run_id, {waiting.waiting[0]: True}))
 
 

@@ -10,6 +10,7 @@ from agent_helpers import add, adding, an_agent, calling
 from toolspeak import (
     Agent,
     Concurrency,
+    ConfigurationError,
     Decision,
     Effects,
     Executor,
@@ -20,7 +21,6 @@ from toolspeak import (
     RunContext,
     Session,
     Toolset,
-    UsageError,
     tool,
 )
 from toolspeak.errors import ToolDefinitionError
@@ -47,18 +47,18 @@ RUN_OPTIONS = [
 @pytest.mark.parametrize(("options", "told"), RUN_OPTIONS)
 def test_an_option_of_a_run_that_cannot_be_meant(options, told):
     agent = an_agent(TURNS)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         agent.run_sync("x", **options)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         agent.start("x", **options)
     if "principal" not in options:
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(ConfigurationError, match=told):
             asyncio.run(Session(an_agent(TURNS, journal=MemoryJournal())).run("x", **options))
 
 
 @pytest.mark.parametrize("task", [None, ["x"], {"role": "user", "content": "x"}])
 def test_a_task_that_is_no_message(task):
-    with pytest.raises(UsageError, match=r"the task is a text or a Message \(Message.user"):
+    with pytest.raises(ConfigurationError, match=r"the task is a text or a Message \(Message.user"):
         an_agent(TURNS).run_sync(task)
 
 
@@ -124,19 +124,19 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("options", "told"), SETTINGS)
 def test_a_setting_of_an_agent_that_cannot_be_meant(options, told):
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         Agent(ScriptedProvider(TURNS), **options)
 
 
 def test_a_class_is_no_model_and_a_name_no_agent():
-    with pytest.raises(UsageError, match="the class ScriptedProvider; give an instance"):
+    with pytest.raises(ConfigurationError, match="the class ScriptedProvider; give an instance"):
         Agent(ScriptedProvider)
-    with pytest.raises(UsageError, match="an Agent's"):
+    with pytest.raises(ConfigurationError, match="an Agent's"):
         Session("openai:gpt-5")
 
 
 def test_an_executor_has_a_toolset():
-    with pytest.raises(UsageError, match=r"Executor\(Toolset"):
+    with pytest.raises(ConfigurationError, match=r"Executor\(Toolset"):
         Executor([add])
 
 
@@ -172,7 +172,7 @@ def test_an_option_of_a_tool_that_cannot_be_meant(options, told):
     ],
 )
 def test_effects_that_cannot_be_meant(options, told):
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         Effects(**options)
 
 
@@ -197,14 +197,14 @@ def test_a_toolset_is_made_of_a_list(tools):
 
 def test_a_scripted_model_has_a_list_of_turns_and_a_limit_is_a_number():
     for turns in ("Hello.", None):
-        with pytest.raises(UsageError, match="a list of turns"):
+        with pytest.raises(ConfigurationError, match="a list of turns"):
             ScriptedProvider(turns)
-    with pytest.raises(UsageError, match="a number from 1 up"):
+    with pytest.raises(ConfigurationError, match="a number from 1 up"):
         Concurrency(batch="2")
 
 
 def test_decisions_are_by_call():
-    with pytest.raises(UsageError, match="a dict by call id"):
+    with pytest.raises(ConfigurationError, match="a dict by call id"):
         asyncio.run(an_agent(TURNS, journal=MemoryJournal()).resume("r", ["call_1_0"]))
 
 
@@ -257,9 +257,9 @@ def maybe(key: str, ctx: RunContext[Store | None]) -> str:
 def test_forgotten_deps_are_told_before_anything_is_asked():
     provider = ScriptedProvider([calling("cogency-json", ("stored", {"key": "a"}), tools=Toolset([stored])), "a"])
     agent = Agent(provider, [stored, maybe, add], journal=MemoryJournal())
-    with pytest.raises(UsageError, match=r"stored \(Store\).*agent.run\(task, deps=…\)"):
+    with pytest.raises(ConfigurationError, match=r"stored \(Store\).*agent.run\(task, deps=…\)"):
         agent.run_sync("x")
-    with pytest.raises(UsageError, match="no deps"):
+    with pytest.raises(ConfigurationError, match="no deps"):
         asyncio.run(agent.resume("r"))
     assert provider.requests == []
     assert agent.run_sync("x", deps=Store()).answer == "a"

@@ -28,7 +28,7 @@ from toolspeak.data.events import (
     StopRequested,
     ToolFinished,
 )
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute import Answer, Block
 from toolspeak.providers.scripted import ScriptedProvider
 
@@ -98,7 +98,7 @@ def test_an_interceptor_of_no_level_is_refused():
     class Nowhere(Trace):
         level, priority = "tool", 0
 
-    with pytest.raises(UsageError, match=r"Nowhere\.level is one of call, model, step, run"):
+    with pytest.raises(ConfigurationError, match=r"Nowhere\.level is one of call, model, step, run"):
         an_agent(ADDS, interceptors=(Nowhere("x", []),))
 
 

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 from agent_helpers import WatchedJournal, calling, texts
 
-from toolspeak import Agent, Effects, Happened, RunContext, RunError, Session, UsageError, tool
+from toolspeak import Agent, ConfigurationError, Effects, Happened, RunContext, RunError, Session, tool
 from toolspeak.agent.storage.exports import export_session, import_session
 from toolspeak.agent.storage.load import load_state
 from toolspeak.agent.storage.sessions import fork_session
@@ -143,7 +143,7 @@ def test_the_user_may_have_it_repeated():
 
 
 def test_a_policy_for_doubts_that_nobody_knows_is_refused_at_once():
-    with pytest.raises(UsageError, match=r"'ask', 'report', 'repeat', not 'tell'"):
+    with pytest.raises(ConfigurationError, match=r"'ask', 'report', 'repeat', not 'tell'"):
         Agent(ScriptedProvider([]), in_doubt="tell")
 
 
@@ -278,9 +278,9 @@ def test_a_run_whose_lease_was_lost_does_nothing_more():
 
 def test_an_agent_without_a_journal_says_what_it_needs():
     agent = Agent(ScriptedProvider([]))
-    with pytest.raises(UsageError, match="journal"):
+    with pytest.raises(ConfigurationError, match="journal"):
         agent.resumed("abc")
-    with pytest.raises(UsageError, match="journal"):
+    with pytest.raises(ConfigurationError, match="journal"):
         Session(agent)
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from agent_helpers import TOOLS, WatchedJournal, add, adding, an_agent, calling, play
 
-from toolspeak import Agent, Decision, Executor, MemoryJournal, RunContext, Toolset, UsageError, tool
+from toolspeak import Agent, ConfigurationError, Decision, Executor, MemoryJournal, RunContext, Toolset, tool
 from toolspeak.agent import ReActDriver, StepEnded
 from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import (
@@ -173,7 +173,7 @@ def test_results_that_an_executor_does_not_record_are_recorded_for_it():
         async def run(self, calls, **how):
             return Batch(())
 
-    with pytest.raises(UsageError, match=r"Forgets\.run gave no result for call_1_0"):
+    with pytest.raises(ConfigurationError, match=r"Forgets\.run gave no result for call_1_0"):
         play([adding(1, 2), "3"], executor=Forgets())
 
 
@@ -199,7 +199,7 @@ def test_an_executor_of_ones_own_keeps_calls_waiting_for_a_yes():
     ],
 )
 def test_settings_that_the_executor_has_are_not_said_twice(options, told):
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         Agent(ScriptedProvider([]), **{"executor": Executor(TOOLS), **options})
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from agent_helpers import WatchedJournal, an_agent, assert_pairs, calling, run_jumping
 
-from toolspeak import Agent, AgentStop, Effects, RunError, Session, UsageError, tool
+from toolspeak import Agent, AgentStop, ConfigurationError, Effects, RunError, Session, tool
 from toolspeak.agent import fold
 from toolspeak.data.events import (
     ApprovalRequested,
@@ -234,7 +234,7 @@ def test_a_session_is_suspended_by_whoever_has_its_journal():
             await agent.suspend("nobody")
 
     run_jumping(main())
-    with pytest.raises(UsageError, match="journal"):
+    with pytest.raises(ConfigurationError, match="journal"):
         asyncio.run(Agent(ScriptedProvider([])).suspend("x"))
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from agent_helpers import WatchedJournal, an_agent, calling, play, texts
 
-from toolspeak import Agent, SqliteJournal, ToolResult, UsageError, tool
+from toolspeak import Agent, ConfigurationError, SqliteJournal, ToolResult, tool
 from toolspeak.data.messages import ImagePart, JsonPart, TextPart
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools import Toolset
@@ -47,7 +47,7 @@ def test_how_much_the_model_gets_is_the_agents_to_say():
     assert result.steps[0].executions[0].value == ROWS
     result, _, _ = play(TURNS, TOOLS, max_result_bytes=1_000_000)
     assert json.loads(result.messages[2].results[0].text) == ROWS
-    with pytest.raises(UsageError, match="max_result_bytes"):
+    with pytest.raises(ConfigurationError, match="max_result_bytes"):
         Agent(ScriptedProvider([]), max_result_bytes=-1)
 
 

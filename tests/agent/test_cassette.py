@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from agent_helpers import WatchedJournal, add, calling
 
-from toolspeak import Agent, AgentStop, Effects, Interceptor, ProviderError, ToolError, UsageError, tool
+from toolspeak import Agent, AgentStop, ConfigurationError, Effects, Interceptor, ProviderError, ToolError, tool
 from toolspeak.agent import Cassette
 from toolspeak.data.events import ModelAnswered, ToolFinished
 from toolspeak.data.messages import Usage
@@ -273,13 +273,13 @@ def test_no_secret_is_recorded(tmp_path, make):
 )
 def test_a_file_that_is_no_recording_says_where(tmp_path, text, told):
     (tmp_path / "x").write_text(text)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         Cassette.replay(tmp_path / "x")
 
 
 def test_another_file_is_not_written_over(tmp_path):
     (tmp_path / "x").write_text("my notes")
-    with pytest.raises(UsageError, match="holds something else than a recording"):
+    with pytest.raises(ConfigurationError, match="holds something else than a recording"):
         Cassette.record(tmp_path / "x")
     path, _, _ = recorded(tmp_path, TURNS)
     again, _, _ = recorded(tmp_path, TURNS)
@@ -290,7 +290,7 @@ def test_another_file_is_not_written_over(tmp_path):
 def test_one_cassette_records_one_agent(tmp_path):
     cassette = Cassette.record(tmp_path / "x")
     Agent(ScriptedProvider([]), cassette=cassette)
-    with pytest.raises(UsageError, match="a cassette of its own"):
+    with pytest.raises(ConfigurationError, match="a cassette of its own"):
         Agent(ScriptedProvider([]), cassette=cassette)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from agent_helpers import OpenProvider, WatchedJournal, note
 
-from toolspeak import Agent, AgentStop, Decision, Effects, UsageError, tool
+from toolspeak import Agent, AgentStop, ConfigurationError, Decision, Effects, tool
 from toolspeak.agent import Cassette
 from toolspeak.data.approvals import Escalate, Rule
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested, ModelAnswered, RunPaused, ToolFinished
@@ -255,11 +255,11 @@ def test_another_process_goes_on_recording(tmp_path, approve):
 
 
 def test_going_on_needs_the_recording_of_the_same_model(tmp_path):
-    with pytest.raises(UsageError, match="the recording cannot be read"):
+    with pytest.raises(ConfigurationError, match="the recording cannot be read"):
         Cassette.record(tmp_path / "none", go_on=True)
     path = tmp_path / "run.jsonl"
     run(Cassette.record(path), ["Done."], None)
-    with pytest.raises(UsageError, match="records scripted, not open"):
+    with pytest.raises(ConfigurationError, match="records scripted, not open"):
         Agent(OpenProvider(), cassette=Cassette.record(path, go_on=True))
     before = json.loads(path.read_text("utf-8").splitlines()[0])["id"]
     run(Cassette.record(path), ["Done."], None)

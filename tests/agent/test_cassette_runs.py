@@ -9,7 +9,18 @@ import pytest
 from agent_helpers import OpenProvider, WatchedJournal, calling, note, run_jumping
 from pydantic import BaseModel
 
-from toolspeak import Agent, Decision, Effects, Limits, ProviderError, RunContext, Session, UsageError, Window, tool
+from toolspeak import (
+    Agent,
+    ConfigurationError,
+    Decision,
+    Effects,
+    Limits,
+    ProviderError,
+    RunContext,
+    Session,
+    Window,
+    tool,
+)
 from toolspeak.agent import Cassette, ReActDriver
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.data.deltas import TextDelta, TurnEnded
@@ -179,7 +190,7 @@ def test_a_server_without_tools_gets_text_in_the_replay_too(tmp_path):
 
 
 def test_a_driver_over_another_provider_is_refused_with_the_way_out(tmp_path):
-    with pytest.raises(UsageError, match=r"make the driver of cassette.provider"):
+    with pytest.raises(ConfigurationError, match=r"make the driver of cassette.provider"):
         Agent(ReActDriver(ScriptedProvider([])), cassette=Cassette.record(tmp_path / "x"))
 
 
@@ -190,7 +201,7 @@ def test_the_providers_of_a_replay_are_those_that_were_recorded(tmp_path):
     with pytest.raises(ReplayDiverged, match="request 3 of 3: other was asked, not scripted"):
         run(Cassette.replay(path), lambda wrap: ReActDriver(wrap("any"), final_via_inference=True))
     cassette = Cassette.replay(path)
-    with pytest.raises(UsageError, match="holds 2 providers"):
+    with pytest.raises(ConfigurationError, match="holds 2 providers"):
         [cassette.provider("any") for _ in range(3)]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from agent_helpers import calling
 
-from toolspeak import Agent, Decision, Effects, Rule, UsageError, tool
+from toolspeak import Agent, ConfigurationError, Decision, Effects, Rule, tool
 from toolspeak.execute import Escalate, StandingRules
 from toolspeak.providers.scripted import ScriptedProvider
 
@@ -50,9 +50,9 @@ RULES = [
 
 @pytest.mark.parametrize(("rule", "told"), RULES)
 def test_a_rule_that_is_mistyped_is_refused(rule, told):
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         an_agent(policy=[rule])
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         StandingRules().add(rule)
 
 
@@ -72,11 +72,11 @@ def test_a_decision_that_is_mistyped_is_no_yes(decision, told):
     async def approve(request):
         return decision
 
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         an_agent(approve=approve).run_sync("go")
     agent = an_agent()
     waiting = agent.run_sync("go")
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         asyncio.run(agent.resume(waiting, {waiting.waiting[0]: decision}))
     judged = an_agent(policy=lambda request: decision).run_sync("go")
     assert judged.status == "awaiting_approval"
@@ -96,7 +96,7 @@ def test_a_yes_to_another_request_is_refused():
         return Decision(True, digest=replace(request, digest="0" * 64).digest)
 
     for approve in (Mixed(), another):
-        with pytest.raises(UsageError, match="made for another call"):
+        with pytest.raises(ConfigurationError, match="made for another call"):
             an_agent("/tmp/a", "/etc/b", approve=approve).run_sync("go")
     assert ran == []
 

@@ -14,7 +14,7 @@ from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.data.deltas import LEAKED
 from toolspeak.data.events import ModelAnswered
 from toolspeak.data.messages import MalformedCall, Message, TextMessage, ToolCall, ToolChoice, Usage
-from toolspeak.errors import ProviderError, UnknownDialect, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError, UnknownDialect
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
@@ -260,7 +260,7 @@ def test_a_driver_that_is_misspelled_is_named(name, meant):
 
 @pytest.mark.parametrize("wrong", [{"model": None}, {"model": 5}, {"model": ScriptedProvider([]), "dialect": 5}])
 def test_what_is_no_model_or_no_dialect_is_refused_with_what_would_be_one(wrong: dict[str, Any]):
-    with pytest.raises(UsageError, match=r"not (None|5)"):
+    with pytest.raises(ConfigurationError, match=r"not (None|5)"):
         Agent(**wrong)
 
 

@@ -7,7 +7,7 @@ from agent_helpers import WatchedJournal, calling
 
 from toolspeak import Agent, Effects, Session, tool
 from toolspeak.data.events import ModelAsked, RunFinished, ToolStarted
-from toolspeak.errors import RunConflict, RunError, UsageError
+from toolspeak.errors import ConfigurationError, RunConflict, RunError
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools import Toolset
 
@@ -155,7 +155,7 @@ def test_what_is_neither_to_refuse_nor_to_close_closes_nothing(when_open):
         shop = Shop()
         session, agent = shop.session(shop.calls("bread"), "Bought.")
         waiting = await session.run("Buy bread.")
-        with pytest.raises(UsageError, match="'refuse' or 'close'"):
+        with pytest.raises(ConfigurationError, match="'refuse' or 'close'"):
             await session.run("What is the weather?", when_open=when_open)
         assert (await agent.resume(waiting, {waiting.waiting[0]: True})).answer == "Bought."
 
@@ -164,7 +164,7 @@ def test_what_is_neither_to_refuse_nor_to_close_closes_nothing(when_open):
 
 @pytest.mark.parametrize("session_id", ["", 7])
 def test_a_session_id_that_is_none_begins_no_session(session_id):
-    with pytest.raises(UsageError, match="session_id is a text that is not empty"):
+    with pytest.raises(ConfigurationError, match="session_id is a text that is not empty"):
         Shop().session(session_id=session_id)
 
 
@@ -205,5 +205,5 @@ def test_a_run_of_a_session_goes_on_from_a_text_where_the_session_is_kept():
 def test_only_a_run_is_resumed():
     _, agent = Shop().session()
     for given in (None, 7, b"text"):
-        with pytest.raises(UsageError, match="a RunResult or a run's id"):
+        with pytest.raises(ConfigurationError, match="a RunResult or a run's id"):
             asyncio.run(agent.resume(given))

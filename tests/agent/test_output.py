@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from toolspeak import Agent, tool
 from toolspeak.data.events import AnswerRejected
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
@@ -165,7 +165,7 @@ def test_a_rejected_answer_is_a_fact_and_a_resumed_run_counts_it():
     ],
 )
 def test_what_cannot_be_is_refused(options, message):
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(ConfigurationError, match=message):
         Agent(ScriptedProvider([]), **options)
 
 
@@ -175,7 +175,7 @@ def test_a_tool_of_the_answers_name_is_refused():
         """Mine."""
         return ""
 
-    with pytest.raises(UsageError, match="rename it"):
+    with pytest.raises(ConfigurationError, match="rename it"):
         Agent(ScriptedProvider([]), [final_answer], output=Town, output_mode="tool")
 
 

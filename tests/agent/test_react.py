@@ -18,7 +18,7 @@ from toolspeak.data.deltas import TextDelta, TurnEnded
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import MalformedCall, Message, ToolCall, Usage
 from toolspeak.dialects.extract import json_object, json_values, only_object
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute.calls.observe import DecisionExtractionFailed, DecisionValidationFailed, ToolCallStarted
 from toolspeak.providers import Capabilities
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
@@ -228,9 +228,9 @@ def test_a_run_of_another_driver_goes_on_with_it():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(UsageError, match="max_retries"):
+    with pytest.raises(ConfigurationError, match="max_retries"):
         ReActDriver(ScriptedProvider([]), max_retries=-1)
-    with pytest.raises(UsageError, match="final_via_inference"):
+    with pytest.raises(ConfigurationError, match="final_via_inference"):
         ReActDriver(ScriptedProvider([]), final_model=ScriptedProvider([]))
 
 

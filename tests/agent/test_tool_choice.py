@@ -7,7 +7,7 @@ import pytest
 from toolspeak import Agent, tool
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import ToolChoice
-from toolspeak.errors import UnknownTool, UsageError
+from toolspeak.errors import ConfigurationError, UnknownTool
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
 
@@ -130,5 +130,5 @@ def test_the_prompt_stays_the_same(native):
 def test_a_name_that_no_tool_has_is_refused_with_the_nearest():
     with pytest.raises(UnknownTool, match=r"'raed'.*read"):
         Agent(ScriptedProvider([]), [read], tool_choice="raed")
-    with pytest.raises(UsageError, match="needs a tool"):
+    with pytest.raises(ConfigurationError, match="needs a tool"):
         Agent(ScriptedProvider([]), tool_choice="required")

@@ -13,7 +13,7 @@ from command import toolspeak
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from toolspeak.cli.main import cli
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 TOOLS = [
     {"name": "scale", "description": "Scales.", "parameters": {"properties": {"n": {"type": "integer"}}}},
@@ -111,7 +111,7 @@ WRONG = [
 def test_what_is_wrong_is_said_with_the_remedy(tools: str, options: list[str], named: dict[str, str], said: list[str]):
     options = [tools if option == "TOOLS" else option for option in options]
     problem = grammar(tools, *options, **named).exception
-    assert isinstance(problem, UsageError | click.UsageError)
+    assert isinstance(problem, ConfigurationError | click.UsageError)
     message = str(problem)
     assert [part for part in said if part not in message] == []
 
@@ -131,7 +131,7 @@ def test_a_tools_file_that_is_none_is_named(tmp_path: Path, content: str | None,
     if content is not None:
         path.write_text(content)
     problem = grammar(str(path)).exception
-    assert isinstance(problem, UsageError)
+    assert isinstance(problem, ConfigurationError)
     assert str(problem).startswith(str(path))
     assert said in str(problem)
 

@@ -20,7 +20,7 @@ from toolspeak.data.codec import loads
 from toolspeak.data.events import RunFinished, ToolStarted
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
-from toolspeak.errors import ToolspeakError, UsageError
+from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal import SqliteJournal
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing.journal import a_run
@@ -58,7 +58,7 @@ class Folder:
         """As `toolspeak`, in this process: for commands that need no terminal and do not die."""
         done = CliRunner().invoke(cli, arguments, env=self.env)
         error = done.exception if isinstance(done.exception, ToolspeakError) else None
-        found = done.exit_code if error is None else 2 if isinstance(error, UsageError) else 1
+        found = done.exit_code if error is None else 2 if isinstance(error, ConfigurationError) else 1
         assert found == code, (done.output, done.exception)
         return done.stdout + (str(error) if error else "")
 

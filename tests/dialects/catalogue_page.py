@@ -11,7 +11,7 @@ from template_levels import LEVELS
 from toolspeak.data.messages import ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, PROTOCOLS, TARGETS, Dialect, DialectInfo, Target, known_dialect
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
 GRAMMARS = PAGE.with_name("grammars.md")
@@ -146,7 +146,7 @@ def _has(dialect: Dialect, target: Target) -> str:
     for most, said in ((None, "yes"), (1, "one")):
         try:
             dialect.grammar([_TOOL], ToolChoice("required"), target=target, max_calls=most)
-        except UsageError:
+        except ConfigurationError:
             continue
         return said
     return ""

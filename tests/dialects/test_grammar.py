@@ -20,7 +20,7 @@ from toolspeak.data.messages import JSON, ToolCall, ToolChoice
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import DIALECTS, Dialect, Target, get_dialect, read_turn
 from toolspeak.dialects.catalogue import FAMILIES
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 REQUIRED, NONE = ToolChoice("required"), ToolChoice("none")
@@ -167,14 +167,14 @@ def test_regular_calls_have_an_expression(name: str):
     ],
 )
 def test_what_there_is_not_is_said(name: str, options: dict[str, Any], reason: str):
-    with pytest.raises(UsageError, match=reason):
+    with pytest.raises(ConfigurationError, match=reason):
         get_dialect(name).grammar(PLAIN, **options)
 
 
 def test_without_tools_there_is_text_alone():
     hermes = get_dialect("hermes")
     assert matcher(hermes.grammar((), target="lark"))("Hello.")
-    with pytest.raises(UsageError, match="no tools"):
+    with pytest.raises(ConfigurationError, match="no tools"):
         hermes.grammar((), REQUIRED, target="lark")
 
 

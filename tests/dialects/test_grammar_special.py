@@ -11,7 +11,7 @@ from grammar_tools import TOOLS
 
 from toolspeak.data.messages import ToolCall, ToolChoice
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 CALLS = [
     ToolCall("a1", "get_weather", {"city": "Oslo", "days": 2}),
@@ -68,5 +68,5 @@ def test_other_matchers_read_a_token_as_its_text(target):
     ("special", "remedy"), [(["[TOOL_CALLS]"], r"give its id, as \{text: id\}"), ("<tool_call>", "is a list of texts")]
 )
 def test_a_token_without_a_name_needs_its_id(special, remedy):
-    with pytest.raises(UsageError, match=remedy):
+    with pytest.raises(ConfigurationError, match=remedy):
         get_dialect("mistral-v11").grammar(TOOLS, target="lark", special_tokens=special)

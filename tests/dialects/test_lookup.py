@@ -8,7 +8,7 @@ import pytest
 from dialect_strategies import TOOLS
 
 from toolspeak.dialects import DIALECTS, PROTOCOLS, get_dialect
-from toolspeak.errors import UnknownDialect, UsageError
+from toolspeak.errors import ConfigurationError, UnknownDialect
 
 MODELS = {
     "hermes": """JetBrains/Mellum2-12B-A2.5B-Instruct arcee-ai/Trinity-Mini HuggingFaceTB/SmolLM3-3B
@@ -144,7 +144,7 @@ def test_every_dialect_of_a_model_is_in_the_table():
 def test_an_unknown_model_is_an_error_that_says_how_to_choose(model: str):
     with pytest.raises(UnknownDialect, match=r"cogency-json.*\"auto\" without a model") as caught:
         get_dialect("auto", model=model)
-    assert isinstance(caught.value, UsageError)
+    assert isinstance(caught.value, ConfigurationError)
 
 
 def test_no_two_dialects_claim_the_same_family():

@@ -15,7 +15,7 @@ from toolspeak.data.deltas import ArgumentsDelta, BatchEnded, CallCompleted, Cal
 from toolspeak.data.messages import MalformedCall, Message, ToolCall
 from toolspeak.dialects import DIALECTS, Dialect, get_dialect, read_turn, repaired
 from toolspeak.dialects.mend import load_repair, mend
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.testing import check_splits, chunks, parse_pieces
 
 HERMES = repaired(get_dialect("hermes"))
@@ -209,13 +209,13 @@ def test_a_value_is_mended_to_itself_or_not_at_all(data: st.DataObject, value: d
 
 
 def test_a_dialect_without_json_is_refused():
-    with pytest.raises(UsageError, match="qwen3-coder writes its calls otherwise"):
+    with pytest.raises(ConfigurationError, match="qwen3-coder writes its calls otherwise"):
         repaired(get_dialect("qwen3-coder"))
 
 
 def test_without_the_library_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "json_repair", None)
-    with pytest.raises(UsageError, match=r"pip install 'toolspeak\[repair\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'toolspeak\[repair\]'"):
         repaired(get_dialect("hermes"))
 
 

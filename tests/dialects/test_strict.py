@@ -13,7 +13,7 @@ from growth import LINEAR
 from toolspeak.data.deltas import CallMalformed, CallStarted, TextDelta
 from toolspeak.data.messages import FinishReason, MalformedCall
 from toolspeak.dialects import DIALECTS, Dialect, StrictDialect, get_dialect, read_turn
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.testing import check_splits, chunks, parse_pieces
 
 TURNS = ("harmony", "inkling", "muse", "functionary-v32")
@@ -98,7 +98,7 @@ def test_mentions_stay_text(text: str):
 
 @pytest.mark.parametrize("name", TURNS)
 def test_a_dialect_of_marked_messages_has_no_stricter_detection(name: str):
-    with pytest.raises(UsageError, match=f"{name} marks every message"):
+    with pytest.raises(ConfigurationError, match=f"{name} marks every message"):
         get_dialect(name, strict_detection=True)
 
 

@@ -5,7 +5,7 @@ import pytest
 from executor_helpers import Recorder, a_call, result_of, results_of, run_batch
 
 from toolspeak.data.tools import READ_ANYTHING, UNDECLARED, Effects
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute import Decision, Interceptor, approve_all, approve_none, resolve_approver
 from toolspeak.execute.approval.approvers import approval_reason
 from toolspeak.tools import tool
@@ -151,7 +151,7 @@ def test_resolve_approver():
     assert resolve_approver("all") is approve_all
     assert resolve_approver("none") == approve_none()
     assert resolve_approver(person) is person
-    with pytest.raises(UsageError, match="'all', 'all\\+repaired', 'none'"):
+    with pytest.raises(ConfigurationError, match="'all', 'all\\+repaired', 'none'"):
         resolve_approver("yes")
 
 
@@ -167,9 +167,9 @@ def test_an_approver_that_fails_ends_the_run_and_nothing_runs():
 
 @pytest.mark.parametrize("answer", [True, None, "yes"])
 def test_only_a_decision_is_an_answer(answer):
-    with pytest.raises(UsageError, match="answers with a Decision"):
+    with pytest.raises(ConfigurationError, match="answers with a Decision"):
         results_of([write], WRITES[:1], approver=Person(answer))
-    with pytest.raises(UsageError, match="answers with a Decision"):
+    with pytest.raises(ConfigurationError, match="answers with a Decision"):
         results_of([write], WRITES[:1], approver=lambda request: answer)
     assert ran == []
 

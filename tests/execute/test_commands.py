@@ -12,7 +12,7 @@ from executor_helpers import a_call, results_of
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from toolspeak.errors import ToolDefinitionError, UsageError
+from toolspeak.errors import ConfigurationError, ToolDefinitionError
 from toolspeak.execute import Rule, StandingRule, StandingRules
 from toolspeak.execute.approval.approvers import approve_none
 from toolspeak.execute.approval.command_lines import commands_of
@@ -216,7 +216,7 @@ def test_other_arguments_of_the_call_are_free_and_another_tool_is_another():
 )
 def test_a_prefix_under_which_any_command_could_run_is_refused(prefix: str):
     rule = Rule("approve", "shell", begins=(prefix,))
-    with pytest.raises(UsageError, match=r"begin|where to|second word"):
+    with pytest.raises(ConfigurationError, match=r"begin|where to|second word"):
         StandingRules().add(rule)
     by_hand = StandingRules.loads(StandingRules([StandingRule("1", rule)]).dumps())
     calls = [a_call("shell", command=line) for line in (prefix, f"{prefix} x")]
@@ -226,7 +226,7 @@ def test_a_prefix_under_which_any_command_could_run_is_refused(prefix: str):
 
 
 def test_a_prefix_is_for_a_yes():
-    with pytest.raises(UsageError, match="only if its action is 'approve'"):
+    with pytest.raises(ConfigurationError, match="only if its action is 'approve'"):
         StandingRules().add(Rule("reject", "shell", begins=("ls",)))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from toolspeak import Effects, Executor, tool
 from toolspeak.data.messages import ToolCall
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute import BatchContext, CallsInDoubt, Decision, approve_all
 from toolspeak.tools import Toolset
 
@@ -124,5 +124,5 @@ def test_a_yes_to_run_it_at_all_is_no_yes_to_run_it_again():
 def test_a_call_in_doubt_runs_again_as_it_was_or_not_at_all():
     (asked,) = in_doubt(sender(), None).pending
     assert not asked.can_be_revised
-    with pytest.raises(UsageError, match="cannot be changed"):
+    with pytest.raises(ConfigurationError, match="cannot be changed"):
         asyncio.run(asked.revised({"to": "bob"}))

@@ -7,7 +7,7 @@ import pytest
 from executor_helpers import Recorder, a_call, run_batch
 
 from toolspeak.data.tools import Effects
-from toolspeak.errors import ToolDefinitionError, UsageError
+from toolspeak.errors import ConfigurationError, ToolDefinitionError
 from toolspeak.execute import BatchContext, Concurrency, Executor, Interceptor, RunScope, approve_all
 from toolspeak.tools import Toolset, tool
 
@@ -109,7 +109,7 @@ def test_places_are_given_back_when_a_batch_is_cancelled():
 
 @pytest.mark.parametrize("limits", [{"batch": 0}, {"run": -1}, {"threads": 0}])
 def test_a_limit_below_one_is_a_usage_error(limits):
-    with pytest.raises(UsageError, match="a number from 1 up"):
+    with pytest.raises(ConfigurationError, match="a number from 1 up"):
         Concurrency(**limits)
 
 

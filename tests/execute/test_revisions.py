@@ -7,7 +7,7 @@ from executor_helpers import Recorder, a_call, run_batch
 
 from toolspeak.data.approvals import Rule
 from toolspeak.data.tools import Effects
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute import BatchContext, Decision, Executor
 from toolspeak.execute.calls.secrets import Secrets
 from toolspeak.tools import Toolset, tool
@@ -118,7 +118,7 @@ def test_arguments_that_do_not_fit_are_told_and_the_question_stays():
 
     async def clumsy(request):
         for arguments in ({"path": "b"}, {"path": "b", "text": 1}, {**request.call.arguments, "mode": "x"}):
-            with pytest.raises(UsageError) as caught:
+            with pytest.raises(ConfigurationError) as caught:
                 await request.revised(arguments)
             problems.append(str(caught.value))
         return Decision(True)
@@ -132,7 +132,7 @@ def test_arguments_that_do_not_fit_are_told_and_the_question_stays():
 
 def test_what_the_policy_refuses_nobody_can_edit_into_a_call():
     async def sly(request):
-        with pytest.raises(UsageError, match="the policy refuses this: secrets stay"):
+        with pytest.raises(ConfigurationError, match="the policy refuses this: secrets stay"):
             await request.revised({**request.call.arguments, "path": ".env"})
         return Decision(False)
 

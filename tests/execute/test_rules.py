@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolspeak.data.messages import Message, ToolResult
 from toolspeak.data.tools import UNDECLARED, Effects, ToolSpec
-from toolspeak.errors import AgentStop, FormatError, UsageError
+from toolspeak.errors import AgentStop, ConfigurationError, FormatError
 from toolspeak.execute import ApprovalRequest, BatchContext, Decision, Escalate, Rule, StandingRules
 from toolspeak.execute.approval.policy_rules import fitting
 from toolspeak.tools import tool
@@ -155,7 +155,7 @@ def test_what_came_before():
     ],
 )
 def test_rules_that_make_no_sense_are_refused(rule, problem):
-    with pytest.raises(UsageError, match=problem):
+    with pytest.raises(ConfigurationError, match=problem):
         results_of([read], [], options={"policy": [rule]})
 
 
@@ -252,7 +252,7 @@ def test_always_is_kept_listed_and_revoked():
     assert rules.revoke(kept.id) == kept
     once("4")
     assert asked == ["1", "3", "4"]
-    with pytest.raises(UsageError, match="no rule '1' is kept; these are"):
+    with pytest.raises(ConfigurationError, match="no rule '1' is kept; these are"):
         rules.revoke("1")
 
 
@@ -309,5 +309,5 @@ def test_the_approvals_of_a_batch_are_given_together():
     assert panel.shown == [["a", "b"]]
     assert [result.code for result in results] == [None, None, "rejected"]
     assert recorder.kinds[:4] == ["ApprovalRequested"] * 2 + ["ApprovalDecided"] * 2
-    with pytest.raises(UsageError, match="2 were asked, 1 answered"):
+    with pytest.raises(ConfigurationError, match="2 were asked, 1 answered"):
         results_of([write, read], calls, approver=Panel(Decision(True)))

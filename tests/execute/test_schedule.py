@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolspeak.data.tools import EVERYTHING, READ_ANYTHING, UNDECLARED, Effects, covers
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute import Concurrency, Executor, Secrets, hints, plan, waits
 from toolspeak.tools import Toolset, tool
 
@@ -126,9 +126,9 @@ def test_many_resources_stay_linear():
 
 
 def test_an_unknown_schedule_is_a_usage_error():
-    with pytest.raises(UsageError, match="Did you mean 'parallel'"):
+    with pytest.raises(ConfigurationError, match="Did you mean 'parallel'"):
         Executor(Toolset(), schedule="paralel")
-    with pytest.raises(UsageError, match="serializable"):
+    with pytest.raises(ConfigurationError, match="serializable"):
         plan([], "whenever")
 
 

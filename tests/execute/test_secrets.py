@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from toolspeak.data.messages import JsonPart, TextPart
 from toolspeak.data.tools import Effects
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute import BatchContext, Decision, Interceptor, Secrets
 from toolspeak.tools import RunContext, tool
 
@@ -128,12 +128,12 @@ def test_no_secrets_cost_nothing():
 
 
 def test_a_secret_is_named_and_not_empty_and_never_printed():
-    with pytest.raises(UsageError, match="'A' is empty"):
+    with pytest.raises(ConfigurationError, match="'A' is empty"):
         Secrets({"A": ""})
-    with pytest.raises(UsageError, match=r"'A' has 3 characters.*leave it out"):
+    with pytest.raises(ConfigurationError, match=r"'A' has 3 characters.*leave it out"):
         Secrets({"A": "abc"})
     assert Secrets({"A": "abcd"}).hide("xabcdx") == "x{{secret:A}}x"
-    with pytest.raises(UsageError, match="name"):
+    with pytest.raises(ConfigurationError, match="name"):
         Secrets({"a}}": "x"})
     assert "s3cr3t" not in repr(SECRETS)
     assert "line" not in repr(SECRETS)

@@ -14,7 +14,7 @@ from serving import at, gateway, in_turn, texts
 
 from toolspeak.cli.serve import serve as serve_command
 from toolspeak.data.messages import Message
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.gateway.config import Bounds, Settings, checked, read_config, with_server
 from toolspeak.gateway.keys import digest, keys_of, read_keys, unnamed
 from toolspeak.gateway.options import translated
@@ -124,7 +124,7 @@ WRONG = [
 def test_an_error_names_file_and_key(text: str, problem: str, tmp_path: Path):
     path = tmp_path / "gateway.toml"
     path.write_text(text)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         read_config(path)
     assert str(path) in str(caught.value)
     assert problem in str(caught.value)
@@ -140,12 +140,12 @@ def test_an_error_names_file_and_key(text: str, problem: str, tmp_path: Path):
     ],
 )
 def test_numbers_with_which_nothing_could_be_served(told: dict[str, Any], problem: str):
-    with pytest.raises(UsageError, match=problem):
+    with pytest.raises(ConfigurationError, match=problem):
         checked(with_server(Settings((Upstream(url="http://h/v1"),)), told))
 
 
 def test_a_file_that_is_not_there():
-    with pytest.raises(UsageError, match=r"nowhere\.toml cannot be read: No such file"):
+    with pytest.raises(ConfigurationError, match=r"nowhere\.toml cannot be read: No such file"):
         read_config("nowhere.toml")
 
 
@@ -153,17 +153,17 @@ def test_upstreams_in_short():
     assert upstream_of("http://h/v1") == Upstream(url="http://h/v1")
     assert upstream_of("ollama:qwen3:8b") == Upstream(provider="ollama", model="qwen3:8b")
     assert upstream_of("vllm") == Upstream(provider="vllm")
-    with pytest.raises(UsageError, match=r"'qwen3'.*neither an address"):
+    with pytest.raises(ConfigurationError, match=r"'qwen3'.*neither an address"):
         upstream_of("qwen3")
 
 
 def test_an_open_port_needs_a_key():
     upstreams = (Upstream(url="http://h/v1"),)
-    with pytest.raises(UsageError, match="--api-keys"):
+    with pytest.raises(ConfigurationError, match="--api-keys"):
         checked(Settings(upstreams, host="0.0.0.0"))
     checked(Settings(upstreams, host="0.0.0.0", keys=(unnamed(digest("x" * 20)),)))
     checked(Settings(upstreams, host="::1"))
-    with pytest.raises(UsageError, match="two upstreams serve the model name 'a'"):
+    with pytest.raises(ConfigurationError, match="two upstreams serve the model name 'a'"):
         checked(Settings((Upstream(("a",)), Upstream(("a", "b")))))
 
 
@@ -181,15 +181,15 @@ def test_keys(tmp_path: Path):
         ("#\n", "no API key"),
     ):
         path.write_text(text)
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(ConfigurationError) as caught:
             read_keys(path)
         assert f"{path}" in str(caught.value)
         assert problem in str(caught.value)
         assert "short" not in str(caught.value)
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         read_keys(tmp_path / "none")
     # A key that is none is named by its place among those that are there: it must not be shown.
-    with pytest.raises(UsageError, match="TOOLSPEAK_API_KEYS, key 2: an API key has 16") as caught:
+    with pytest.raises(ConfigurationError, match="TOOLSPEAK_API_KEYS, key 2: an API key has 16") as caught:
         keys_of({"TOOLSPEAK_API_KEYS": f"{'a' * 16}, ,short"})
     assert "short" not in str(caught.value)
 
@@ -219,7 +219,7 @@ def test_which_upstream_serves_a_model():
 
 
 def test_a_model_that_nobody_asked_for_of_late_is_forgotten_once_its_last_turn_is_over():
-    closed = UsageError, "this provider was closed"
+    closed = ConfigurationError, "this provider was closed"
     gone = ProviderError, "Start the server"
 
     async def asked(routes: Routes, expected: tuple[type[Exception], str]) -> None:
@@ -263,7 +263,7 @@ def test_a_model_that_nobody_asked_for_of_late_is_forgotten_once_its_last_turn_i
     ],
 )
 def test_what_is_wrong_with_an_upstream_is_told_at_once(upstream: Upstream, environ: dict[str, str], problem: str):
-    with pytest.raises(UsageError, match=problem):
+    with pytest.raises(ConfigurationError, match=problem):
         Router(Settings((upstream,)), environ)
 
 
@@ -359,5 +359,5 @@ def test_options_of_one_api_in_the_words_of_another(asked, upstream, options, ex
 )
 def test_a_command_line_that_cannot_be(arguments: list[str], problem: str):
     result = CliRunner().invoke(serve_command, arguments)
-    assert isinstance(result.exception, UsageError)
+    assert isinstance(result.exception, ConfigurationError)
     assert problem in str(result.exception)

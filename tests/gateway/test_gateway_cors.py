@@ -10,7 +10,7 @@ from loopback_server import Server, serve, whole
 from serving import TOOLS, at, gateway, in_turn, texts
 
 from toolspeak.data.messages import Message
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.config import Settings, checked, read_config
 from toolspeak.gateway.keys import digest, unnamed
 from toolspeak.gateway.upstream import Upstream
@@ -165,7 +165,7 @@ def test_what_is_no_list_of_headers_is_not_sent_back():
     ],
 )
 def test_what_is_no_origin_is_told(origin: str, problem: str):
-    with pytest.raises(UsageError, match=problem):
+    with pytest.raises(ConfigurationError, match=problem):
         checked(Settings((NOWHERE,), cors=(origin,)))
 
 
@@ -178,5 +178,5 @@ def test_origins_are_those_that_browsers_write(tmp_path: Path):
     path.write_text(f'[server]\ncors = ["{APP}"]\n{rest}')
     assert read_config(path).server["cors"] == (APP,)
     path.write_text(f"[server]\ncors = [7]\n{rest}")
-    with pytest.raises(UsageError, match=r"server\.cors: expected text"):
+    with pytest.raises(ConfigurationError, match=r"server\.cors: expected text"):
         read_config(path)

@@ -12,7 +12,7 @@ import pytest
 from loopback_server import serve
 from serving import ENDPOINTS, at, gateway, in_turn, texts
 
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.config import Settings, checked, read_config
 from toolspeak.gateway.keys import Key, digest, key_of_table, unnamed
 from toolspeak.gateway.upstream import Upstream
@@ -160,7 +160,7 @@ def test_a_key_that_cannot_be_is_named_and_never_shown(row: str, problem: str, t
     path = tmp_path / "gateway.toml"
     named = row if "name = " in row else f"name = 'alice'\n{row}"
     path.write_text(f"{UPSTREAM}[[key]]\n{named}\n")
-    with pytest.raises(UsageError, match=problem) as caught:
+    with pytest.raises(ConfigurationError, match=problem) as caught:
         read_config(path, {"CI_KEY": ROOT, "SHORT": "secret"})
     assert str(path) in str(caught.value)
     assert ROOT not in str(caught.value)
@@ -190,9 +190,9 @@ def test_a_key_may_be_for_metrics_alone_and_counters_begin_at_0(tmp_path: Path):
 def test_what_is_no_table_of_keys(tmp_path: Path):
     path = tmp_path / "gateway.toml"
     path.write_text(f"key = 3\n{UPSTREAM}")
-    with pytest.raises(UsageError, match=r"write a table \[\[key\]\]"):
+    with pytest.raises(ConfigurationError, match=r"write a table \[\[key\]\]"):
         read_config(path)
-    with pytest.raises(UsageError, match=r"key\[0\]: expected a table"):
+    with pytest.raises(ConfigurationError, match=r"key\[0\]: expected a table"):
         key_of_table(3, "key[0]", {})
 
 
@@ -205,9 +205,9 @@ def test_keys_that_do_not_go_together():
 
     plain = unnamed(digest(ROOT))
     assert with_keys(alice, plain, plain) == (alice, plain)
-    with pytest.raises(UsageError, match="two keys have the name 'alice'"):
+    with pytest.raises(ConfigurationError, match="two keys have the name 'alice'"):
         with_keys(alice, Key("alice", digest(ROOT)))
-    with pytest.raises(UsageError, match=r"'alice' and .* are the same"):
+    with pytest.raises(ConfigurationError, match=r"'alice' and .* are the same"):
         with_keys(alice, unnamed(alice.digest))
-    with pytest.raises(UsageError, match="'bob': no upstream serves its model 'codr'"):
+    with pytest.raises(ConfigurationError, match="'bob': no upstream serves its model 'codr'"):
         with_keys(alice, Key("bob", digest(ROOT), models=("codr",)))

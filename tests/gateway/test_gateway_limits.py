@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from loopback_server import STREAM_HEAD, Exchange, Server, chunked, event, says, serve
 from serving import ENDPOINTS, Gateway, at, events, gateway
 
-from toolspeak.errors import JournalError, UsageError
+from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.gateway.app import Gateway as Application
 from toolspeak.gateway.config import Settings, Upstream, checked, read_config
 from toolspeak.gateway.keys import Key, digest, key_of_table
@@ -322,7 +322,7 @@ def test_an_answer_keeps_its_place_for_longer_than_a_lease(tmp_path: Path):
 def test_a_store_that_cannot_be_changes_nothing_when_settings_are_read_again():
     upstream = Upstream(url="http://127.0.0.1:9/v1", names=("m",))
     made = Application(Settings((upstream,)), environ={})
-    with pytest.raises(UsageError, match=r"usage\.store: mysql:// is none"):
+    with pytest.raises(ConfigurationError, match=r"usage\.store: mysql:// is none"):
         made.reload(Settings((replace(upstream, names=("other",)),), usage=UsageSettings("mysql://x")))
     assert made.current.router.names == ("m",)
 
@@ -392,14 +392,14 @@ def test_usage_is_counted_where_a_key_has_limits():
 def test_a_table_that_cannot_be(tmp_path: Path, text: str, problem: str):
     path = tmp_path / "gateway.toml"
     path.write_text(text + UPSTREAM)
-    with pytest.raises(UsageError, match=problem):
+    with pytest.raises(ConfigurationError, match=problem):
         read_config(path)
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "3"])
 def test_a_limit_that_cannot_be(value: object):
     row = {"name": "alice", "sha256": digest(ALICE), "tokens_per_day": value}
-    with pytest.raises(UsageError, match=r"key\[0\].tokens_per_day: expected a whole number from 1 on"):
+    with pytest.raises(ConfigurationError, match=r"key\[0\].tokens_per_day: expected a whole number from 1 on"):
         key_of_table(row, "key[0]", {})
 
 

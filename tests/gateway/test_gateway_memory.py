@@ -17,7 +17,7 @@ import pytest
 from loopback_server import serve
 from serving import Gateway, at, events, gateway, in_turn, texts, written
 
-from toolspeak.errors import JournalError, UsageError
+from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.gateway.config import Settings, read_config
 from toolspeak.gateway.generation import check_settings
 from toolspeak.gateway.keys import digest, unnamed
@@ -383,12 +383,12 @@ def test_the_table_of_the_configuration(tmp_path: Path):
 def test_a_table_that_cannot_be(tmp_path: Path, text: str, problem: str):
     file = tmp_path / "gateway.toml"
     file.write_text(text + MODEL)
-    with pytest.raises(UsageError, match=problem):
+    with pytest.raises(ConfigurationError, match=problem):
         read_config(file)
 
 
 def test_a_store_of_another_kind(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"responses.store: mysql:// is none"):
+    with pytest.raises(ConfigurationError, match=r"responses.store: mysql:// is none"):
         check_settings(Settings((Upstream(provider="ollama"),), responses=ResponseSettings("mysql://x")), {})
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as db, db:

@@ -15,7 +15,7 @@ from serving import ENDPOINTS, TOOLS, Gateway, at, events, gateway, pieces, text
 
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, TextDelta, TurnEnded
 from toolspeak.data.messages import Message
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.config import read_config
 from toolspeak.gateway.sse import event as sse_event
 from toolspeak.gateway.upstream import Upstream
@@ -494,7 +494,7 @@ def test_a_configuration_lists_them(tmp_path: Path):
 def test_what_is_wrong_with_a_list_of_upstreams_is_told(row: str, problem: str, tmp_path: Path):
     path = tmp_path / "gateway.toml"
     path.write_text(f'[[model]]\nname = "m"\n{row}\n')
-    with pytest.raises(UsageError, match=problem):
+    with pytest.raises(ConfigurationError, match=problem):
         read_config(path)
 
 

@@ -15,7 +15,7 @@ from mcp_helpers import is_running, program, traces
 from forked import completed_text
 from toolspeak.data.messages import Message, ToolCall
 from toolspeak.dialects import get_dialect
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.config import ToolSettings, approved_names, read_config
 
 MODEL = '[[model]]\nname = "m"\nupstream = "http://127.0.0.1:9/v1"\n'
@@ -54,7 +54,7 @@ def test_names_to_approve(text, names):
 def test_a_mistake_is_named(text, told, tmp_path):
     text = text + MODEL if text.startswith("tools =") else MODEL + text
     (tmp_path / "gateway.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(ConfigurationError) as raised:
         read_config(tmp_path / "gateway.toml")
     assert str(raised.value).startswith(str(tmp_path / "gateway.toml"))
     assert told in str(raised.value)

@@ -14,7 +14,7 @@ import pytest
 from toolspeak import Agent, Message, ToolCall, get_dialect, tool
 from toolspeak.agent.storage.load import load_state
 from toolspeak.data.events import Record, RunFinished, RunResumed
-from toolspeak.errors import JournalError, RunBusy, RunError, UsageError
+from toolspeak.errors import ConfigurationError, JournalError, RunBusy, RunError
 from toolspeak.journal import SqliteJournal
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.testing.journal import a_run, every_kind, write
@@ -393,7 +393,7 @@ def test_a_relative_name_is_the_same_file_wherever_the_process_goes(tmp_path, mo
 
 
 def test_a_word_for_sync_that_nobody_knows_is_refused(path):
-    with pytest.raises(UsageError, match=r"'effect'.*effects, always, never"):
+    with pytest.raises(ConfigurationError, match=r"'effect'.*effects, always, never"):
         SqliteJournal(path, sync="effect")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.mcp import HttpServer, StdioServer, read_servers
 
 
@@ -96,12 +96,12 @@ def test_what_is_secret_is_not_shown():
 )
 def test_a_mistake_is_named_with_its_place(value, told, tmp_path):
     path = written(tmp_path, value)
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(ConfigurationError) as raised:
         read_servers(path, {})
     assert str(raised.value).startswith(str(path))
     assert told in str(raised.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(UsageError, match="there is no such file"):
+    with pytest.raises(ConfigurationError, match="there is no such file"):
         read_servers(tmp_path / "none.json")

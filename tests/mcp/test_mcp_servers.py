@@ -17,7 +17,7 @@ from toolspeak import Agent, Decision, Effects
 from toolspeak.data.messages import FilePart, ImagePart, JsonPart, Message, TextPart, ToolCall
 from toolspeak.data.tools import EVERYTHING, UNDECLARED, UNVERSIONED
 from toolspeak.dialects import get_dialect
-from toolspeak.errors import McpError, UsageError
+from toolspeak.errors import ConfigurationError, McpError
 from toolspeak.mcp import HttpServer, McpServers, StdioServer
 from toolspeak.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
 
@@ -414,7 +414,7 @@ def test_headers_go_with_every_request(tmp_path):
 
 
 def test_two_servers_of_one_name_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="two MCP servers are named 's'"):
+    with pytest.raises(ConfigurationError, match="two MCP servers are named 's'"):
         McpServers([program(tmp_path), program(tmp_path)])
 
 

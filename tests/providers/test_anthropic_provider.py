@@ -35,7 +35,7 @@ from toolspeak.data.deltas import (
 )
 from toolspeak.data.messages import Message, Opaque, Usage
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import ProviderError, UnknownProvider, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError, UnknownProvider
 from toolspeak.providers import ModelRequest, Provider, get_provider
 from toolspeak.providers.anthropic import API_VERSION, AnthropicProvider
 from toolspeak.wire.anthropic.request_writer import MAX_TOKENS
@@ -186,7 +186,7 @@ def test_the_environment_names_key_and_address():
     assert asyncio.run(AnthropicProvider("m", api_key=KEY).aclose()) is None
     with pytest.raises(UnknownProvider, match="Set ANTHROPIC_API_KEY"):
         get_provider("anthropic:m", {"ANTHROPIC_API_KEY": " "})
-    with pytest.raises(UsageError, match="characters that no key has"):
+    with pytest.raises(ConfigurationError, match="characters that no key has"):
         AnthropicProvider("m", api_key="sk ant")
 
 
@@ -204,9 +204,9 @@ def test_what_the_api_can_do():
 
 def test_a_request_that_cannot_be_sent_sends_nothing():
     provider = AnthropicProvider("m", base_url="http://127.0.0.1:9")
-    with pytest.raises(UsageError, match="rename it"):
+    with pytest.raises(ConfigurationError, match="rename it"):
         asyncio.run(turn(provider, ModelRequest([Message.user("Hi")], [ToolSpec("a.b", "", {})])))
-    with pytest.raises(UsageError, match="options must be JSON"):
+    with pytest.raises(ConfigurationError, match="options must be JSON"):
         asyncio.run(turn(provider, ModelRequest([Message.user("Hi")], options={"x": {1}})))
 
 

@@ -29,7 +29,7 @@ from loopback_server import (
 )
 from openai_turns import CHUNKED_HEAD, EVENTS, SAID, turn
 
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.http import Timeouts
 from toolspeak.providers.openai import OpenAIProvider
 
@@ -109,7 +109,7 @@ def test_without_limits_nothing_is_cut():
 
 @pytest.mark.parametrize("timeout", [0, -1.5, Timeouts(connect=0), Timeouts(silence=-1)])
 def test_a_timeout_that_cannot_be(timeout: Any):
-    with pytest.raises(UsageError, match="must be more than 0 seconds, or None"):
+    with pytest.raises(ConfigurationError, match="must be more than 0 seconds, or None"):
         OpenAIProvider("m", api_key="k", timeout=timeout)
 
 
@@ -153,10 +153,10 @@ def test_a_ca_file_that_cannot_be(tmp_path: Path, no_settings: pytest.MonkeyPatc
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for path in (empty, tmp_path / "missing.pem"):
-        with pytest.raises(UsageError, match=r"the CA file .* cannot be read"):
+        with pytest.raises(ConfigurationError, match=r"the CA file .* cannot be read"):
             OpenAIProvider("m", api_key="k", ca_file=path)
         no_settings.setenv("SSL_CERT_FILE", str(path))
-        with pytest.raises(UsageError, match="SSL_CERT_FILE"):
+        with pytest.raises(ConfigurationError, match="SSL_CERT_FILE"):
             asyncio.run(over_tls(KNOWN["openai"]))
 
 
@@ -226,7 +226,7 @@ def test_a_proxy_that_does_not_answer(no_settings: pytest.MonkeyPatch):
 
 def test_proxy_settings_that_cannot_be(no_settings: pytest.MonkeyPatch):
     no_settings.setenv("HTTP_PROXY", "gopher://127.0.0.1:1")
-    with pytest.raises(UsageError, match="the proxy settings of the environment cannot be used"):
+    with pytest.raises(ConfigurationError, match="the proxy settings of the environment cannot be used"):
         asyncio.run(turn(OpenAIProvider("m", base_url="http://models.example/v1")))
 
 

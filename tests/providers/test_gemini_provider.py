@@ -10,7 +10,7 @@ from native import GEMINI_API, KEY, REQUEST, part, turn
 from toolspeak.data.deltas import CallCompleted
 from toolspeak.data.messages import Opaque
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import UnknownProvider, UsageError
+from toolspeak.errors import ConfigurationError, UnknownProvider
 from toolspeak.providers import get_provider
 from toolspeak.providers.gemini import GEMINI_URL, GeminiProvider
 
@@ -98,7 +98,7 @@ def test_the_key_of_the_environment(environ: dict[str, str]):
 def test_what_is_missing_or_wrong():
     with pytest.raises(UnknownProvider, match=r"Set GEMINI_API_KEY \(or GOOGLE_API_KEY\)"):
         get_provider("gemini:gemini-3-pro", {})
-    with pytest.raises(UsageError, match="characters that no key has"):
+    with pytest.raises(ConfigurationError, match="characters that no key has"):
         GeminiProvider("m", api_key="a b")
     provider = GeminiProvider("gemini-3-pro", api_key=KEY)
     assert provider.name == "gemini:gemini-3-pro"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolspeak.errors import UnknownProvider, UsageError
+from toolspeak.errors import ConfigurationError, UnknownProvider
 from toolspeak.providers import PROVIDERS, get_provider
 from toolspeak.providers.compatible import COMPATIBLE
 
@@ -80,7 +80,7 @@ def test_what_the_provider_needs_is_missing():
         get_provider("gpt-4o", {})
     with pytest.raises(UnknownProvider, match="Set ANTHROPIC_API_KEY"):
         get_provider("anthropic:claude-opus-5-5", {})
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         get_provider("scripted:absent.json", {})
 
 

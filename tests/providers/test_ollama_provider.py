@@ -8,7 +8,7 @@ from loopback_server import serve, whole
 from native import KEY, OLLAMA_API, line, ndjson, turn
 
 from toolspeak.data.deltas import CallCompleted, TextDelta
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers import get_provider
 from toolspeak.providers.ollama import OllamaProvider, host_url
 
@@ -121,7 +121,7 @@ def test_the_host_of_the_environment():
 
 
 def test_a_host_that_is_none():
-    with pytest.raises(UsageError, match="must start with http"):
+    with pytest.raises(ConfigurationError, match="must start with http"):
         OllamaProvider("m", host="ftp://x")
-    with pytest.raises(UsageError, match="characters that no key has"):
+    with pytest.raises(ConfigurationError, match="characters that no key has"):
         OllamaProvider("m", api_key="a b")

@@ -23,7 +23,7 @@ from openai_turns import CHUNKED_HEAD, EVENTS, KEY, REQUEST, SAID, ask, turn
 
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import Usage
-from toolspeak.errors import ProviderError, UnknownProvider, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError, UnknownProvider
 from toolspeak.providers import ModelRequest
 from toolspeak.providers.openai import OpenAIProvider
 
@@ -83,7 +83,7 @@ def test_the_providers_options_go_into_every_request_and_the_requests_own_win():
 @pytest.mark.parametrize("option", [{1, 2}, float("nan"), object()])
 def test_an_option_that_is_no_json_is_the_callers_mistake(option: object):
     provider = OpenAIProvider("m", base_url="http://127.0.0.1:9/v1")
-    with pytest.raises(UsageError, match="options must be JSON"):
+    with pytest.raises(ConfigurationError, match="options must be JSON"):
         asyncio.run(turn(provider, ModelRequest([], options={"x": option})))
 
 
@@ -257,13 +257,13 @@ def test_the_environment_gives_key_and_address():
     "base_url", ["localhost:11434/v1", "127.0.0.1:8080", "ftp://x/v1", "http://", "/v1", "http://x:port"]
 )
 def test_a_base_url_that_cannot_be(base_url: str):
-    with pytest.raises(UsageError, match="the base URL"):
+    with pytest.raises(ConfigurationError, match="the base URL"):
         OpenAIProvider("m", base_url=base_url)
 
 
 @pytest.mark.parametrize("key", ["sk-a b", "sk-ä", "sk-a\nb", "sk-\x00"])
 def test_a_key_that_cannot_be_is_not_shown(key: str):
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         OpenAIProvider("m", api_key=key)
     assert key not in str(caught.value)
 
@@ -291,5 +291,5 @@ def test_a_closed_provider_says_so():
         await provider.aclose()
         await turn(provider)
 
-    with pytest.raises(UsageError, match="this provider was closed"):
+    with pytest.raises(ConfigurationError, match="this provider was closed"):
         asyncio.run(run())

@@ -16,7 +16,7 @@ from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.data.deltas import CallCompleted, CallStarted, Delta, TextDelta, TurnEnded
 from toolspeak.data.messages import FinishReason, Message, Opaque, ReasoningPart, Usage
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import ProviderError, UnknownProvider, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError, UnknownProvider
 from toolspeak.providers import ModelRequest, get_provider
 from toolspeak.providers.openai_responses import OpenAIResponsesProvider
 from toolspeak.wire.base import Earlier, WireRequest
@@ -311,6 +311,6 @@ def test_from_the_environment():
 
 @pytest.mark.parametrize("key", ["sk-a b", "sk-ä"])
 def test_a_key_that_cannot_be_is_not_shown(key: str):
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         OpenAIResponsesProvider("m", api_key=key)
     assert key not in str(caught.value)

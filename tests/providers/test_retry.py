@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from loopback_server import Answer, Exchange, Server, chunked, dropped, event, serve, stream, until_client_leaves, whole
 from openai_turns import CHUNKED_HEAD, EVENTS
 
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.failures import wait_of
 from toolspeak.providers.http import Timeouts
 from toolspeak.providers.openai import OpenAIProvider
@@ -208,7 +208,7 @@ def test_a_number_of_retries():
     assert (asked, slept) == (1, [])
     assert "Asked" not in str(found)
     assert ask(OPENAI, *[refusal(503)] * 5, OPENAI.turn, retries=5)[0] == ["Hél😀"]
-    with pytest.raises(UsageError, match="retries=-1 must be 0 or more"):
+    with pytest.raises(ConfigurationError, match="retries=-1 must be 0 or more"):
         OpenAIProvider("m", api_key="k", retries=-1)
 
 

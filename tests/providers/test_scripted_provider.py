@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolspeak import Agent
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JsonPart, Message, TextMessage, TextPart, ToolResult, Usage
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers import Capabilities, ModelRequest
 from toolspeak.providers.scripted import ScriptedProvider, ScriptedTurn
 
@@ -143,7 +143,7 @@ def test_the_pieces_join_to_the_text(text: str, chunk: Any):
 
 @pytest.mark.parametrize("chunk", [0, -1, [1, 0]])
 def test_sizes_below_one_are_refused(chunk: Any):
-    with pytest.raises(UsageError, match="characters from 1 up"):
+    with pytest.raises(ConfigurationError, match="characters from 1 up"):
         ScriptedProvider([], chunk=chunk)
 
 
@@ -206,23 +206,23 @@ def test_a_playbook_file(tmp_path: Path):
 def test_a_broken_playbook_file_names_file_and_place(tmp_path: Path, content: str, problem: str):
     path = tmp_path / "book.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(UsageError, match=problem) as caught:
+    with pytest.raises(ConfigurationError, match=problem) as caught:
         ScriptedProvider.from_file(path)
     assert str(path) in str(caught.value)
 
 
 def test_a_missing_or_binary_file(tmp_path: Path):
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
+    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
         ScriptedProvider.from_file(tmp_path / "absent.json")
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="is not JSON"):
+    with pytest.raises(ConfigurationError, match="is not JSON"):
         ScriptedProvider.from_file(tmp_path / "binary.json")
 
 
 @pytest.mark.parametrize("turn", [None, {"text": "x"}, 3, ["x"]])
 def test_what_is_no_turn_is_refused_with_its_place(turn: Any):
     with pytest.raises(
-        UsageError, match=r"turns\[1\]: expected a text, a ScriptedTurn or a function that makes one, not"
+        ConfigurationError, match=r"turns\[1\]: expected a text, a ScriptedTurn or a function that makes one, not"
     ):
         ScriptedProvider(["x", turn])
 
@@ -234,7 +234,9 @@ def test_a_function_that_makes_no_turn_is_named():
     for made in (lambda _: None, later):
         provider = ScriptedProvider(["x", made])  # type: ignore[list-item]
         turn_of(provider)
-        with pytest.raises(UsageError, match=r"turns\[1\]: its function gave .* expected a text or a ScriptedTurn"):
+        with pytest.raises(
+            ConfigurationError, match=r"turns\[1\]: its function gave .* expected a text or a ScriptedTurn"
+        ):
             turn_of(provider)
 
 

@@ -11,7 +11,7 @@ import pytest
 from toolspeak.data.messages import Message, ToolResult
 from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import TurnCollector
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.base import ModelRequest
 
@@ -151,5 +151,5 @@ def test_the_apis_own_tools_are_an_option_beside_the_requests():
     assert [tool["name"] for tool in tools] == ["read", "web_search"]
     assert tools[1] == search
     for wrong in ({"name": "read"}, "x", [{"name": "mine", "input_schema": {}}], [3]):
-        with pytest.raises(UsageError, match="the option 'tools' is a list of tools that the API runs itself"):
+        with pytest.raises(ConfigurationError, match="the option 'tools' is a list of tools that the API runs itself"):
             ANTHROPIC.encode_request(ModelRequest([USER], options={"tools": wrong}), model=MODEL, stream=True)

@@ -27,7 +27,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import FormatError, UsageError
+from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.wire.anthropic import ANTHROPIC
 from toolspeak.wire.anthropic.request_writer import MAX_TOKENS
 from toolspeak.wire.base import Earlier, ModelRequest, OutputSchema, WireRequest
@@ -392,7 +392,7 @@ def test_a_name_the_model_made_up_is_sent_in_accepted_letters():
 
 
 def test_a_tool_whose_name_the_api_refuses():
-    with pytest.raises(UsageError, match=r"the tool 'a\.b' cannot be sent.*rename it"):
+    with pytest.raises(ConfigurationError, match=r"the tool 'a\.b' cannot be sent.*rename it"):
         encode(ModelRequest([USER], [ToolSpec("a.b", "", SCHEMA)]))
 
 
@@ -481,13 +481,13 @@ def test_options_are_sent_as_they_are_and_none_removes_a_field():
 
 @pytest.mark.parametrize("name", ["model", "messages", "system", "tool_choice", "stream"])
 def test_an_option_cannot_replace_the_request_itself(name: str):
-    with pytest.raises(UsageError, match=f"the option '{name}' cannot be set"):
+    with pytest.raises(ConfigurationError, match=f"the option '{name}' cannot be set"):
         encode(ModelRequest([USER], options={name: "x"}))
 
 
 def test_two_output_formats_are_a_mistake():
     options = {"output_config": {"format": {"type": "json_schema", "schema": {}}}}
-    with pytest.raises(UsageError, match="cannot set a format"):
+    with pytest.raises(ConfigurationError, match="cannot set a format"):
         encode(ModelRequest([USER], output=OutputSchema("x", SCHEMA), options=options))
 
 

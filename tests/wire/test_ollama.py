@@ -42,7 +42,7 @@ from toolspeak.data.messages import (
     Usage,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import FormatError, ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, FormatError, ProviderError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.ollama import OLLAMA
 
@@ -160,7 +160,7 @@ def test_a_whole_request():
 
 @pytest.mark.parametrize("name", ["model", "messages", "stream", "tools"])
 def test_an_option_that_is_a_field_of_the_request(name: str):
-    with pytest.raises(UsageError, match=f"the option '{name}' cannot be set"):
+    with pytest.raises(ConfigurationError, match=f"the option '{name}' cannot be set"):
         body_of(ModelRequest(ASKED, options={name: 1}))
 
 

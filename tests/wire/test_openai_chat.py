@@ -20,7 +20,7 @@ from toolspeak.data.deltas import (
     TurnEnded,
 )
 from toolspeak.data.messages import FinishReason, TextMessage, Usage
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT
 
@@ -64,7 +64,7 @@ def test_an_option_of_none_removes_the_field():
 
 @pytest.mark.parametrize("name", ["model", "messages"])
 def test_an_option_cannot_replace_the_request_itself(name: str):
-    with pytest.raises(UsageError, match=f"the option '{name}' cannot be set"):
+    with pytest.raises(ConfigurationError, match=f"the option '{name}' cannot be set"):
         OPENAI_CHAT.encode_request(ModelRequest([], options={name: "x"}), model="m", stream=True)
 
 

@@ -26,7 +26,7 @@ from toolspeak.data.messages import (
     failure,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import FormatError, UsageError
+from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.openai_chat import OPENAI_CHAT, OpenAIChat
 from toolspeak.wire.strict_schema import openai_form
@@ -299,7 +299,7 @@ def test_a_schema_for_the_answer():
     ],
 )
 def test_an_option_cannot_say_what_the_request_says(options: dict[str, Any], fields: dict[str, Any]):
-    with pytest.raises(UsageError, match=f"the option '{next(iter(options))}' cannot be set"):
+    with pytest.raises(ConfigurationError, match=f"the option '{next(iter(options))}' cannot be set"):
         OPENAI_CHAT.encode_request(ModelRequest([], options=options, **fields), model="m", stream=True)
 
 

@@ -25,7 +25,7 @@ from toolspeak.data.messages import (
     failure,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import FormatError, UsageError
+from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.wire.base import Earlier, ModelRequest, OutputSchema
 from toolspeak.wire.openai_responses import OPENAI_RESPONSES
 from toolspeak.wire.strict_schema import openai_form
@@ -239,7 +239,7 @@ def test_a_kept_turn_whose_calls_cannot_be_answered_is_sent_anew_with_all_before
 
 
 def test_more_earlier_messages_than_there_are():
-    with pytest.raises(UsageError, match="earlier names 3 messages, and the request has 2"):
+    with pytest.raises(ConfigurationError, match="earlier names 3 messages, and the request has 2"):
         encode(*SO_FAR, earlier=Earlier("resp_1", 3))
 
 
@@ -250,7 +250,7 @@ def test_more_earlier_messages_than_there_are():
     "name", ["model", "input", "instructions", "stream", "previous_response_id", "parallel_tool_calls"]
 )
 def test_an_option_cannot_replace_the_request_itself(name: str):
-    with pytest.raises(UsageError, match=f"the option '{name}' cannot be set"):
+    with pytest.raises(ConfigurationError, match=f"the option '{name}' cannot be set"):
         encode(options={name: "x"})
 
 
@@ -270,13 +270,13 @@ def test_tools_that_the_api_runs_itself_come_behind_the_functions():
 
 @pytest.mark.parametrize("tools", ["web_search", [{"type": "function", "name": "x"}], [{}], ["web_search"], {}])
 def test_functions_are_no_option(tools: Any):
-    with pytest.raises(UsageError, match="the option 'tools' is a list of tools that the API runs itself"):
+    with pytest.raises(ConfigurationError, match="the option 'tools' is a list of tools that the API runs itself"):
         encode(options={"tools": tools})
 
 
 @pytest.mark.parametrize("text", [{"format": {"type": "text"}}, "plain"])
 def test_an_option_cannot_replace_the_outputs_format(text: Any):
-    with pytest.raises(UsageError, match="'text' cannot set a format"):
+    with pytest.raises(ConfigurationError, match="'text' cannot set a format"):
         encode(output=OutputSchema("a", {}), options={"text": text})
 
 

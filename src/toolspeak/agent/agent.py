@@ -46,7 +46,7 @@ from toolspeak.data.prices import PRICES, Price
 from toolspeak.data.values import changed
 from toolspeak.dialects import Dialect, Section
 from toolspeak.dialects.base import PromptListing
-from toolspeak.errors import ProviderError, RunError, SubRunPaused, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError, RunError, SubRunPaused
 from toolspeak.execute import (
     ApprovalRequest,
     Approve,
@@ -113,7 +113,7 @@ class Agent:
     `cassette` records the model's turns, the tools' results and what people decided in a file, or plays them in place
     of all three.
 
-    Raises UsageError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
+    Raises ConfigurationError (UnknownDialect, UnknownProvider, ToolDefinitionError) for what it cannot use.
     """
 
     def __init__(
@@ -182,10 +182,10 @@ class Agent:
             instructions = "\n\n".join(part for part in (instructions, wanted.instructions) if part)
         if schedule == "native":
             if chosen is None:
-                raise UsageError("schedule='native' needs a text dialect; name a schedule")
+                raise ConfigurationError("schedule='native' needs a text dialect; name a schedule")
             schedule = chosen.info.native_schedule
         if in_doubt not in _IN_DOUBT:
-            raise UsageError(f"in_doubt is {', '.join(map(repr, _IN_DOUBT))}, not {in_doubt!r}")
+            raise ConfigurationError(f"in_doubt is {', '.join(map(repr, _IN_DOUBT))}, not {in_doubt!r}")
         pipelines = by_level(interceptors)
         self.rules = rules_of(executor, rules)
         if recording is not None and recording.replayer is not None:
@@ -236,8 +236,8 @@ class Agent:
     def start(self, task: str | Message, **options: Unpack[RunOptions]) -> Run:
         """A run that has not begun: `finish`, `states` or `stream` drives it, `say` queues a user message.
 
-        Secrets in the task become placeholders. Raises UsageError for an option there is none of, a value that cannot
-        be meant, missing `deps` that tools want, and a limit in USD on a model without a known price.
+        Secrets in the task become placeholders. Raises ConfigurationError for an option there is none of, a value that
+        cannot be meant, missing `deps` that tools want, and a limit in USD on a model without a known price.
         """
         return self.start_behind(None, task, options)
 
@@ -330,12 +330,12 @@ class Agent:
         check_deps(self.toolset, deps)
         if isinstance(run, str):
             if self._journal is None:
-                raise UsageError("to resume a run by its id, give the agent the journal that has it: Agent(journal=…)")
+                raise ConfigurationError("to resume a run by its id, give the agent its journal: Agent(journal=…)")
             loading = Resumption(self._journal, run, decided, self.secrets, self.rules, self._settings.recording)
             settings = changed(self._settings, journal=self._journal, deps=deps)
             return Run(settings, run, (), load=loading.load)
         if not isinstance(cast("object", run), RunResult):
-            raise UsageError(f"what is resumed is a RunResult or a run's id, not {run!r}")
+            raise ConfigurationError(f"what is resumed is a RunResult or a run's id, not {run!r}")
         if run.status not in PAUSED:
             raise RunError(
                 f"run {run.run_id} is {run.status}; only a run that awaits approval or is suspended can be resumed"
@@ -355,7 +355,7 @@ class Agent:
         """Asks for a run of the agent's journal to be suspended, whichever process is at work on it: it hears of it
         within 3 seconds, and stops where nothing is under way. See `suspend_run`."""
         if self._journal is None:
-            raise UsageError("to suspend a run by its id, give the agent the journal that has it: Agent(journal=…)")
+            raise ConfigurationError("to suspend a run by its id, give the agent its journal: Agent(journal=…)")
         return await suspend_run(self._journal, run_id)
 
     async def loads(self, text: str) -> RunResult:

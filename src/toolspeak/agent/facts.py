@@ -10,7 +10,7 @@ from toolspeak.agent.recorder import Recorder
 from toolspeak.agent.settings import RunSettings
 from toolspeak.agent.state.memory import Memory
 from toolspeak.data.events import Event, ToolFinished
-from toolspeak.errors import ToolDefinitionError, UsageError
+from toolspeak.errors import ConfigurationError, ToolDefinitionError
 from toolspeak.execute import Batch
 
 
@@ -34,15 +34,15 @@ class BatchFacts:
         return self._recorder.record(event)
 
     async def complete(self, batch: Batch) -> None:
-        """Records the results of a batch that an executor of the user's own has not recorded. Raises UsageError if
-        there is a call without one."""
+        """Records the results of a batch that an executor of the user's own has not recorded. Raises ConfigurationError
+        if there is a call without one."""
         state = self._recorder.state
         known = {result.call_id for result in state.results}
         given = {result.call_id: result for result in batch.results}
         missing = [call.id for call in state.batch if call.id not in known | given.keys()]
         if missing:
             executor = type(self._settings.executor).__name__
-            raise UsageError(f"{executor}.run gave no result for {', '.join(missing)}: each call has one")
+            raise ConfigurationError(f"{executor}.run gave no result for {', '.join(missing)}: each call has one")
         for call in state.batch:
             if call.id not in known:
                 await self.emit(ToolFinished(given[call.id]))

@@ -11,7 +11,7 @@ from toolspeak.agent.state.compaction import Window
 from toolspeak.data.events import Limits
 from toolspeak.data.messages import JSON, Message, ToolChoice
 from toolspeak.data.prices import Price
-from toolspeak.errors import UsageError, suggest
+from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.execute import BatchExecutor, Concurrency, Executor, Secrets, StandingRules
 from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.content import Unserialisable, jsonable
@@ -43,19 +43,19 @@ class RunOptions(TypedDict, total=False):
 
 
 def toolset_of(tools: Toolset | Iterable[Tool | Callable[..., Any]]) -> Toolset:
-    """The tools as a set. Raises UsageError for one tool alone, a mapping or a text."""
+    """The tools as a set. Raises ConfigurationError for one tool alone, a mapping or a text."""
     if isinstance(tools, Toolset):
         return tools
     if type(tools) not in _LISTS and (
         isinstance(cast("object", tools), Mapping | str) or not hasattr(tools, "__iter__")
     ):
         remedy = "write tools=[it]" if callable(tools) else "write tools=[function, …]"
-        raise UsageError(f"tools is a list of functions and tools, or a Toolset, not {_shown(tools)}; {remedy}")
+        raise ConfigurationError(f"tools is a list of functions and tools, or a Toolset, not {_shown(tools)}; {remedy}")
     return Toolset(tools)
 
 
 def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:
-    """The secrets of an agent. Raises UsageError for what names none."""
+    """The secrets of an agent. Raises ConfigurationError for what names none."""
     if isinstance(secrets, Secrets) or not secrets:
         return secrets if isinstance(secrets, Secrets) else _NO_SECRETS
     _is(secrets, Mapping, "secrets", "a dict of names and values")
@@ -63,10 +63,10 @@ def secrets_of(secrets: Secrets | Mapping[str, str] | None) -> Secrets:
 
 
 def check_options(given: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raises UsageError for an option of a run that there is none of, or whose value cannot be meant."""
+    """Raises ConfigurationError for an option of a run that there is none of, or whose value cannot be meant."""
     for name, value in given.items():
         if name not in known:
-            raise UsageError(f"a run has no option {suggest(name, known)}")
+            raise ConfigurationError(f"a run has no option {suggest(name, known)}")
         if name == "limits":
             check_limits(value)
         elif name == "setup":
@@ -80,33 +80,33 @@ def _check_setup(setup: object) -> None:
     try:
         jsonable(setup)
     except Unserialisable:
-        raise UsageError(f"setup is a dict of JSON, for it is recorded, not {_shown(setup)}") from None
+        raise ConfigurationError(f"setup is a dict of JSON, for it is recorded, not {_shown(setup)}") from None
 
 
 def check_messages(task: object, history: object) -> None:
-    """Raises UsageError for a task or a history that is not made of messages."""
+    """Raises ConfigurationError for a task or a history that is not made of messages."""
     if type(task) is not str:
         _is(task, str | Message, "the task", "a text or a Message (Message.user(…))")
     if history == ():
         return
     if isinstance(history, str) or not isinstance(history, Sequence):
-        raise UsageError(f"history is {_HISTORY}, not {_shown(history)}")
+        raise ConfigurationError(f"history is {_HISTORY}, not {_shown(history)}")
     for each in cast("Sequence[object]", history):
         if not isinstance(each, Message):
-            raise UsageError(f"history is {_HISTORY}; it holds {_shown(each)}")
+            raise ConfigurationError(f"history is {_HISTORY}; it holds {_shown(each)}")
 
 
 def check_limits(limits: object) -> None:
-    """Raises UsageError for what is no Limits, or has one that is no number."""
+    """Raises ConfigurationError for what is no Limits, or has one that is no number."""
     if limits is None:
         return
     if not isinstance(limits, Limits):
-        raise UsageError(f"limits is a Limits, not {_shown(limits)}; write Limits(steps=20), say")
+        raise ConfigurationError(f"limits is a Limits, not {_shown(limits)}; write Limits(steps=20), say")
     given = (limits.steps, limits.calls, limits.seconds, limits.tokens, limits.repeats, limits.failures, limits.cost)
     for place, value in enumerate(cast("tuple[object, ...]", given)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
             name = _EACH_LIMIT[place]
-            raise UsageError(f"Limits({name}={value!r}): a number from 0 up, or None for no limit")
+            raise ConfigurationError(f"Limits({name}={value!r}): a number from 0 up, or None for no limit")
 
 
 def check_settings(
@@ -127,7 +127,7 @@ def check_settings(
     clock: object,
     flags: tuple[object, object, object],
 ) -> None:
-    """Raises UsageError for a setting of an agent that cannot be meant, with what belongs there."""
+    """Raises ConfigurationError for a setting of an agent that cannot be meant, with what belongs there."""
     # An agent is made in 10 µs: what is as usual is passed over by its type.
     if type(limits) is not Limits or limits != _USUAL_LIMITS:
         check_limits(limits)
@@ -136,19 +136,21 @@ def check_settings(
     if interceptors != ():
         for each in _listed(interceptors, "interceptors"):
             if isinstance(each, type):
-                raise UsageError(f"interceptors holds the class {each.__name__}; give an instance, {each.__name__}()")
+                raise ConfigurationError(
+                    f"interceptors holds the class {each.__name__}; give an instance, {each.__name__}()"
+                )
     if observers != ():
         for each in _listed(observers, "observers"):
             if not callable(each):
-                raise UsageError(f"an observer is a function of one event, not {_shown(each)}")
+                raise ConfigurationError(f"an observer is a function of one event, not {_shown(each)}")
             if iscoroutinefunction(each):
                 remedy = "nobody would wait for it; read `Run.events()`, or put the event in a queue"
-                raise UsageError(f"an observer is a plain function, and {_shown(each)} is async: {remedy}")
+                raise ConfigurationError(f"an observer is a plain function, and {_shown(each)} is async: {remedy}")
     if journal is not None and not hasattr(journal, "append"):
         remedy = "open one with SqliteJournal(path) or open_journal(url)"
-        raise UsageError(f"journal is a Journal, not {_shown(journal)}; {remedy}")
+        raise ConfigurationError(f"journal is a Journal, not {_shown(journal)}; {remedy}")
     if cassette is not None and not hasattr(cassette, "recording"):
-        raise UsageError(f"cassette is a Cassette, not {_shown(cassette)}; write Cassette(path)")
+        raise ConfigurationError(f"cassette is a Cassette, not {_shown(cassette)}; write Cassette(path)")
     if rules is not None:
         _is(rules, StandingRules, "rules", "a StandingRules; rules that decide first are policy=[Rule(…), …]")
     if window is not None:
@@ -161,14 +163,14 @@ def check_settings(
         is_number = isinstance(tool_timeout, int | float) and not isinstance(tool_timeout, bool)
         if not is_number or not cast("float", tool_timeout) > 0:
             wanted = "a number of seconds above 0, or None for no limit"
-            raise UsageError(f"tool_timeout is {wanted}, not {_shown(tool_timeout)}")
+            raise ConfigurationError(f"tool_timeout is {wanted}, not {_shown(tool_timeout)}")
     if type(output_retries) is not int or output_retries < 0:
-        raise UsageError(f"output_retries is a number from 0 up, not {_shown(output_retries)}")
+        raise ConfigurationError(f"output_retries is a number from 0 up, not {_shown(output_retries)}")
     if not callable(clock):
-        raise UsageError(f"clock is a function that gives the Unix time, not {_shown(clock)}")
+        raise ConfigurationError(f"clock is a function that gives the Unix time, not {_shown(clock)}")
     for place, said in enumerate(flags):
         if said is not True and said is not False:
-            raise UsageError(f"{_FLAGS[place]} is True or False, not {_shown(said)}")
+            raise ConfigurationError(f"{_FLAGS[place]} is True or False, not {_shown(said)}")
     if type(prices) is not MappingProxyType or prices:
         _is(cast("object", prices), Mapping, "prices", "a dict of Prices by 'provider:model'")
         for model, price in cast("Mapping[object, object]", prices).items():
@@ -177,39 +179,41 @@ def check_settings(
 
 def _listed(value: object, name: str) -> Sequence[object]:
     if not isinstance(value, Sequence):
-        raise UsageError(f"{name} is a list, not {_shown(value)}; write {name}=[it]")
+        raise ConfigurationError(f"{name} is a list, not {_shown(value)}; write {name}=[it]")
     return cast("Sequence[object]", value)
 
 
 def rules_of(executor: object, rules: StandingRules | None) -> StandingRules:
-    """The rules an agent keeps: its executor's, if it is given one. Raises UsageError for both."""
+    """The rules an agent keeps: its executor's, if it is given one. Raises ConfigurationError for both."""
     own: StandingRules | None = getattr(executor, "rules", None)
     if executor is not None and rules is not None:
-        raise UsageError("rules: the executor's to say, as in Executor(Toolset(tools), rules=…)")
+        raise ConfigurationError("rules: the executor's to say, as in Executor(Toolset(tools), rules=…)")
     return StandingRules() if own is None and rules is None else cast("StandingRules", rules if own is None else own)
 
 
 def check_executor(given: BatchExecutor, said: Mapping[str, Any], *, answers: bool) -> None:
-    """Raises UsageError for what is no executor, for settings that are its own to say, and where the answer is asked
-    for as a tool (`answers`), which it does not have."""
+    """Raises ConfigurationError for what is no executor, for settings that are its own to say, and where the answer is
+    asked for as a tool (`answers`), which it does not have."""
     if not hasattr(given, "run") or isinstance(given, type):
-        raise UsageError(f"executor is an Executor, or has its `run`, not {_shown(given)}")
+        raise ConfigurationError(f"executor is an Executor, or has its `run`, not {_shown(given)}")
     defaults = signature(Executor).parameters
     twice = [name for name, value in said.items() if value != defaults[name].default]
     if twice:
-        raise UsageError(f"{', '.join(twice)}: the executor's to say, as in Executor(Toolset(tools), {twice[0]}=…)")
+        raise ConfigurationError(
+            f"{', '.join(twice)}: the executor's to say, as in Executor(Toolset(tools), {twice[0]}=…)"
+        )
     if answers:
-        raise UsageError(
+        raise ConfigurationError(
             "the answer is asked for as a tool, which the executor does not have: say output_mode='prompted'"
         )
 
 
 def check_deps(tools: Toolset, deps: object) -> None:
-    """Raises UsageError where tools want the run's `deps` and there are none."""
+    """Raises ConfigurationError where tools want the run's `deps` and there are none."""
     wanting = [each for each in tools if each.deps] if deps is None else ()
     if wanting:
         named = ", ".join(f"{each.name} ({each.deps})" for each in wanting)
-        raise UsageError(
+        raise ConfigurationError(
             f"no deps were given, and tools want them: {named}. Give them to the run, as in "
             "agent.run(task, deps=…) and agent.resume(run, deps=…); a tool that can do without has RunContext[X | None]"
         )
@@ -217,7 +221,7 @@ def check_deps(tools: Toolset, deps: object) -> None:
 
 def _is(value: object, kinds: Any, name: str, wanted: str, *, optional: bool = False) -> None:
     if not isinstance(value, kinds) and not (optional and value is None):
-        raise UsageError(f"{name} is {wanted}, not {_shown(value)}")
+        raise ConfigurationError(f"{name} is {wanted}, not {_shown(value)}")
 
 
 def _shown(value: object) -> str:

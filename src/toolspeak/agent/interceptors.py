@@ -20,7 +20,7 @@ from toolspeak.data.events import Event, MetadataSet, StopRequested
 from toolspeak.data.messages import JSON, Message, TextPart, Usage, no_extra
 from toolspeak.data.values import quick
 from toolspeak.dialects import ParsedTurn
-from toolspeak.errors import AgentStop, UsageError
+from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import (
     Answer,
     Block,
@@ -133,20 +133,20 @@ _NONE: Mapping[Level, tuple[Any, ...]] = MappingProxyType({"call": (), "model": 
 
 
 def by_level(interceptors: Sequence[AnyInterceptor]) -> Mapping[Level, tuple[Any, ...]]:
-    """The interceptors of each level, the outermost first. Raises UsageError for one of no known level."""
+    """The interceptors of each level, the outermost first. Raises ConfigurationError for one of no known level."""
     if not interceptors:
         return _NONE
     levels: tuple[Level, ...] = ("call", "model", "step", "run")
     for each in interceptors:
         if getattr(each, "level", None) not in levels:
-            raise UsageError(
+            raise ConfigurationError(
                 f"{type(each).__name__}.level is one of {', '.join(levels)}; subclass Interceptor, ModelInterceptor, "
                 "StepInterceptor or RunInterceptor"
             )
         for name in ("before", "around", "after"):
             hook = getattr(each, name, None)
             if isroutine(hook) and not iscoroutinefunction(unwrap(hook)):
-                raise UsageError(f"{type(each).__name__}.{name} is not async; write `async def {name}`")
+                raise ConfigurationError(f"{type(each).__name__}.{name} is not async; write `async def {name}`")
     return {level: in_order([each for each in interceptors if each.level == level]) for level in levels}
 
 
@@ -218,13 +218,13 @@ class Stage:
         def check(verdict: object) -> object:
             if type(verdict) is not type(value):
                 known = f"a {type(value).__name__}, a Block or an Answer"
-                raise UsageError(f"before returns {known}, not {type(verdict).__name__}")
+                raise ConfigurationError(f"before returns {known}, not {type(verdict).__name__}")
             return verdict
 
         def own(outcome: object) -> object:
             wanted = _OUTCOMES[level]
             if not isinstance(outcome, wanted):
-                raise UsageError(f"around and after return a {wanted.__name__}, not {type(outcome).__name__}")
+                raise ConfigurationError(f"around and after return a {wanted.__name__}, not {type(outcome).__name__}")
             return outcome
 
         def contain(error: HookError) -> object:

@@ -18,7 +18,7 @@ from toolspeak.agent.storage.sessions import (
 )
 from toolspeak.agent.storage.suspend import suspend_run
 from toolspeak.data.messages import Message
-from toolspeak.errors import RunError, UsageError
+from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.journal.base import SessionInfo
 
 
@@ -32,17 +32,21 @@ class Session:
     Without a `session_id` it is a new one, which its first run creates. It may go on with another agent: another
     model, other tools, another dialect. `principal` is on whose behalf it is held; others cannot go on with it.
 
-    Raises UsageError for an agent without a journal, and for an id or a principal that is no text.
+    Raises ConfigurationError for an agent without a journal, and for an id or a principal that is no text.
     """
 
     def __init__(self, agent: Agent, session_id: str | None = None, *, principal: str | None = None) -> None:
         if not isinstance(cast("object", agent), Agent):
-            raise UsageError(f"a session is an Agent's, not a {type(agent).__name__}'s: Session(Agent(…), session_id)")
+            raise ConfigurationError(
+                f"a session is an Agent's, not a {type(agent).__name__}'s: Session(Agent(…), session_id)"
+            )
         if agent.journal is None:
-            raise UsageError("a session is kept in a journal: give the agent one, Agent(journal=SqliteJournal(…))")
+            raise ConfigurationError(
+                "a session is kept in a journal: give the agent one, Agent(journal=SqliteJournal(…))"
+            )
         for name, given in (("session_id", session_id), ("principal", principal)):
             if given is not None and not (isinstance(cast("object", given), str) and given):
-                raise UsageError(f"{name} is a text that is not empty, or None, not {given!r}")
+                raise ConfigurationError(f"{name} is a text that is not empty, or None, not {given!r}")
         self._agent = agent
         self._journal = agent.journal
         self._principal = principal

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 ResultT = TypeVar("ResultT")
 
@@ -71,11 +71,11 @@ class _Job(Generic[ResultT]):
 def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Runs a coroutine in the process-wide loop and waits for it. Ctrl-C cancels it and waits until it has ended.
 
-    Raises UsageError inside of that loop (in an async tool, say): it would wait for itself.
+    Raises ConfigurationError inside of that loop (in an async tool, say): it would wait for itself.
     """
     if _THREAD.is_current():
         work.close()
-        raise UsageError("run_sync cannot be called inside of a run; write `await agent.run(…)` there")
+        raise ConfigurationError("run_sync cannot be called inside of a run; write `await agent.run(…)` there")
     loop, job = _THREAD.loop(), _Job(work)
     try:
         loop.call_soon_threadsafe(job.begin)

@@ -17,7 +17,7 @@ from rich.console import Console
 from toolspeak.cli.edit import edited, editor, read, written
 from toolspeak.data.approvals import Rule
 from toolspeak.data.values import quick
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ApprovalRequest, Approver, Decision, Escalate
 from toolspeak.execute.approval.approvers import approve_none
 from toolspeak.execute.concurrency.threads import in_thread
@@ -140,13 +140,13 @@ class TerminalApprover:
         """The question about the arguments the person writes; the same one if there is nothing to ask about."""
         try:
             if not asked.can_be_revised:
-                raise UsageError("this call was started before: it runs again as it was, or not at all")
+                raise ConfigurationError("this call was started before: it runs again as it was, or not at all")
             text = await self._written(asked, fd, console)
             if text is None or written(arguments := read(text)) == written(asked.call.arguments):
                 write(console, "  Nothing was changed.", "dim")
                 return asked
             revised = await asked.revised(arguments)
-        except UsageError as error:
+        except ConfigurationError as error:
             write(console, f"  {error}", "red")
             return asked
         self._draft = None

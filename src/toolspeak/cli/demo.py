@@ -27,7 +27,7 @@ from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ModelAnswered, Record, ToolFinished
 from toolspeak.data.messages import JsonPart, ToolCall, ToolResult
 from toolspeak.dialects import PROTOCOLS, Dialect, get_dialect
-from toolspeak.errors import ToolspeakError, UsageError
+from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.providers import Capabilities, ModelRequest, Provider
 from toolspeak.providers.scripted import ScriptedProvider
 from toolspeak.tools.builtin import workspace_tools
@@ -58,7 +58,7 @@ def demo(dialect: str | None, fast: bool, schedules: bool, timeline: str | None)
     if schedules:
         sys.exit(run_to_end(compare_schedules(make_console(sys.stdout), timeline)))
     if timeline is not None:
-        raise UsageError("--timeline goes with --schedules")
+        raise ConfigurationError("--timeline goes with --schedules")
     chosen = PROTOCOLS if dialect is None else (get_dialect(dialect),)
     sys.exit(run_to_end(_demo(chosen, 0.0 if fast else _PAUSE)))
 

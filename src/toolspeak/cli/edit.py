@@ -14,7 +14,7 @@ from typing import cast
 import click
 
 from toolspeak.data.messages import JSON
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute.concurrency.threads import in_thread
 
 
@@ -26,11 +26,11 @@ def editor() -> str:
 
 
 async def edited(text: str, command: str) -> str | None:
-    """What was saved, None if nothing was. Raises UsageError when the editor cannot be run."""
+    """What was saved, None if nothing was. Raises ConfigurationError when the editor cannot be run."""
     with _left_to_the_editor():
         outcome = await in_thread(lambda: click.edit(text, editor=command, extension=".json"))
     if isinstance(outcome.error, click.ClickException):
-        raise UsageError(outcome.error.message)
+        raise ConfigurationError(outcome.error.message)
     if outcome.error is not None:
         raise outcome.error
     return outcome.value
@@ -42,15 +42,16 @@ def written(arguments: Mapping[str, JSON], *, indent: int | None = None) -> str:
 
 
 def read(text: str) -> Mapping[str, JSON]:
-    """The arguments as they were edited. Raises UsageError for anything but a JSON object, naming line and column."""
+    """The arguments as they were edited. Raises ConfigurationError for anything but a JSON object, naming line and
+    column."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
-        raise UsageError(f"this is no JSON: {error.msg} (line {error.lineno}, column {error.colno})") from error
+        raise ConfigurationError(f"this is no JSON: {error.msg} (line {error.lineno}, column {error.colno})") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"this JSON cannot be read: {error}") from error
+        raise ConfigurationError(f"this JSON cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise UsageError(f'the arguments are one JSON object ({{"name": value}}), not {type(found).__name__}')
+        raise ConfigurationError(f'the arguments are one JSON object ({{"name": value}}), not {type(found).__name__}')
     return cast("dict[str, JSON]", found)
 
 

@@ -29,7 +29,7 @@ from toolspeak.data.deltas import DIALECT_NOTE, other_dialects
 from toolspeak.data.events import Event
 from toolspeak.data.messages import ToolResult
 from toolspeak.dialects import Dialect, ParsedTurn, Section, get_dialect, read_turn, section_of_reply
-from toolspeak.errors import AgentStop, UsageError
+from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import BatchContext, Executor, ScheduleName, resolve_approver
 from toolspeak.execute.calls.ids import new_id
 from toolspeak.tools.builtin import workspace_tools
@@ -84,7 +84,9 @@ def execute(
     With `--dialect auto` and no --model the results are written in the dialect of the calls.
     """
     if dialect is None and model is None:
-        raise UsageError("what runs is not guessed: name the --dialect (or auto, for whichever it is), or the --model")
+        raise ConfigurationError(
+            "what runs is not guessed: name the --dialect (or auto, for whichever it is), or the --model"
+        )
     chosen = chosen_dialect(dialect, model=model, strict=strict, repair=repair)
     toolset = workspace_tools(workspace, active_file=active_file, env=env)
     hide_environment()
@@ -142,9 +144,9 @@ def _load_reads(path: str | None) -> dict[str, Any]:
     try:
         known: object = json.loads(Path(path).read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"--reads {path}: {error}; remove the file to start afresh") from None
+        raise ConfigurationError(f"--reads {path}: {error}; remove the file to start afresh") from None
     if not isinstance(known, dict):
-        raise UsageError(f"--reads {path}: expected a JSON object of paths; remove the file to start afresh")
+        raise ConfigurationError(f"--reads {path}: expected a JSON object of paths; remove the file to start afresh")
     return {FILES_READ: {str(name): str(digest) for name, digest in cast("dict[str, Any]", known).items()}}
 
 

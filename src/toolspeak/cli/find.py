@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from toolspeak.data.events import UNFINISHED, RunStarted
 from toolspeak.data.messages import JSON
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.journal.rules import is_held
 
@@ -18,25 +18,25 @@ SHORT = 8
 
 
 async def find_run(journal: Journal, prefix: str) -> RunInfo:
-    """The one run whose id begins so. Raises UsageError if there is none, or more than one."""
+    """The one run whose id begins so. Raises ConfigurationError if there is none, or more than one."""
     found = await journal.runs(prefix=prefix, limit=10)
     return _one(found, [info.run_id for info in found], f"run {prefix!r}")
 
 
 async def find_session(journal: Journal, prefix: str) -> SessionInfo:
-    """The one session whose id begins so. Raises UsageError as `find_run`."""
+    """The one session whose id begins so. Raises ConfigurationError as `find_run`."""
     found = [info for info in await journal.sessions() if info.session_id.startswith(prefix)]
     return _one(found, [info.session_id for info in found], f"session {prefix!r}")
 
 
 async def last_session_of(journal: Journal, folder: str) -> SessionInfo:
-    """The session used last whose last run worked in this folder. Raises UsageError if there is none."""
+    """The session used last whose last run worked in this folder. Raises ConfigurationError if there is none."""
     wanted, every = _resolved(folder), await journal.sessions()
     for info in every:
         if folder_of(await setup_of(journal, info)) == wanted:
             return info
     other = f" ({every[0].session_id[:SHORT]}, in another folder, was used last)" if every else ""
-    raise UsageError(
+    raise ConfigurationError(
         f"there is no session of {wanted} to go on with{other}: leave --continue out, or name one with --session; "
         "`toolspeak sessions` lists them with their folders"
     )
@@ -79,5 +79,5 @@ def _one(found: Sequence[InfoT], ids: Sequence[str], wanted: str) -> InfoT:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UsageError(f"there is no {wanted}; `toolspeak sessions` lists what there is")
-    raise UsageError(f"{wanted} is not clear; did you mean {', '.join(ids[:5])}?")
+        raise ConfigurationError(f"there is no {wanted}; `toolspeak sessions` lists what there is")
+    raise ConfigurationError(f"{wanted} is not clear; did you mean {', '.join(ids[:5])}?")

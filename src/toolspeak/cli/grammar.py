@@ -9,7 +9,7 @@ import click
 from toolspeak.cli.options import Spelled, dialect_option, read_json, read_tools, starts_in_option, write_text
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import TARGETS, Section, SpecialTokens, Target, get_dialect
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 _MODES = ("auto", "required", "none")
 
@@ -55,7 +55,7 @@ def grammar(
 
 
 def read_special_tokens(path: str | None) -> SpecialTokens:
-    """Special tokens from a JSON file: an object of ids by text, or an array of texts. Raises UsageError."""
+    """Special tokens from a JSON file: an object of ids by text, or an array of texts. Raises ConfigurationError."""
     if path is None:
         return ()
     listed: Any = read_json(path)
@@ -63,4 +63,4 @@ def read_special_tokens(path: str | None) -> SpecialTokens:
         return cast("dict[str, int]", listed)
     if isinstance(listed, list) and all(isinstance(text, str) for text in cast("list[Any]", listed)):
         return cast("list[str]", listed)
-    raise UsageError(f'{path}: expected special tokens as {{"<tool_call>": 151657, …}} or ["<tool_call>", …]')
+    raise ConfigurationError(f'{path}: expected special tokens as {{"<tool_call>": 151657, …}} or ["<tool_call>", …]')

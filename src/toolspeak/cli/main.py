@@ -11,7 +11,7 @@ import click
 
 from toolspeak.cli.commands import LazyCommands
 from toolspeak.cli.exits import INTERRUPTED, NO_ANSWER, USAGE
-from toolspeak.errors import ToolspeakError, UsageError
+from toolspeak.errors import ConfigurationError, ToolspeakError
 
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,7 +37,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(USAGE)
-    except UsageError as error:
+    except ConfigurationError as error:
         click.echo(f"toolspeak: {error}", err=True)
         sys.exit(USAGE)
     except ToolspeakError as error:

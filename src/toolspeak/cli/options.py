@@ -16,7 +16,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.dialects import Dialect, Listing, get_dialect
 from toolspeak.dialects.base import PromptListing
 from toolspeak.dialects.table import FAMILIES
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 STANDARD_INPUT = "-"
@@ -134,8 +134,8 @@ def rules_option(command: CommandT) -> CommandT:
 def chosen_dialect(
     name: str | None, *, model: str | None = None, strict: bool = False, repair: bool = False
 ) -> Dialect:
-    """Without a name it is `auto`. Raises UsageError for a name that no dialect has or a model of which none is known,
-    and for `--strict` and `--repair` where they cannot be."""
+    """Without a name it is `auto`. Raises ConfigurationError for a name that no dialect has or a model of which none is
+    known, and for `--strict` and `--repair` where they cannot be."""
     dialect = get_dialect(name or "auto", model=model, strict_detection=strict)
     return dialects.repaired(dialect) if repair else dialect
 
@@ -146,7 +146,7 @@ def file_argument(command: CommandT) -> CommandT:
 
 
 def read_reply(file: str = STANDARD_INPUT) -> str:
-    """A file, or standard input, as UTF-8 text. Raises UsageError naming the byte that is none."""
+    """A file, or standard input, as UTF-8 text. Raises ConfigurationError naming the byte that is none."""
     with open_input(file) as opened:
         data = opened.read()
     try:
@@ -154,15 +154,15 @@ def read_reply(file: str = STANDARD_INPUT) -> str:
     except UnicodeDecodeError as error:
         place = f"byte {data[error.start]:#04x} at offset {error.start}"
         name = "standard input" if file == STANDARD_INPUT else file
-        raise UsageError(f"{name} is not UTF-8: {place}; convert it first") from None
+        raise ConfigurationError(f"{name} is not UTF-8: {place}; convert it first") from None
 
 
 @contextmanager
 def open_input(file: str) -> Generator[BinaryIO]:
-    """A file as bytes, or standard input for `-`. Raises UsageError for what cannot be opened."""
+    """A file as bytes, or standard input for `-`. Raises ConfigurationError for what cannot be opened."""
     if file == STANDARD_INPUT:
         if cast("object", sys.stdin) is None:  # `<&-`
-            raise UsageError("standard input is closed; hand the reply in through it, or name a file")
+            raise ConfigurationError("standard input is closed; hand the reply in through it, or name a file")
         yield sys.stdin.buffer
         return
     with _opened(file) as opened:
@@ -173,32 +173,36 @@ def _opened(file: str) -> BinaryIO:
     try:
         return Path(file).open("rb")
     except FileNotFoundError:
-        raise UsageError(f"{file}: there is no such file; name one, or hand the text in on standard input") from None
+        raise ConfigurationError(
+            f"{file}: there is no such file; name one, or hand the text in on standard input"
+        ) from None
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror or error}") from None
+        raise ConfigurationError(f"{file}: {error.strerror or error}") from None
 
 
 def read_tools(path: str | None) -> tuple[ToolSpec, ...]:
     """Tools from a JSON file: an array of `{"name", "description", "parameters"}`, bare or in OpenAI's
     `{"type": "function", "function": …}`, with the schema under Anthropic's or MCP's name for it; or one such tool, or
-    an object that holds them as `tools`. Raises UsageError naming the file and the place."""
+    an object that holds them as `tools`. Raises ConfigurationError naming the file and the place."""
     if path is None:
         return ()
     return tool_specs(read_json(path), path)
 
 
 def read_json(path: str) -> Any:
-    """A JSON file's value, with or without a byte order mark. Raises UsageError naming the file."""
+    """A JSON file's value, with or without a byte order mark. Raises ConfigurationError naming the file."""
     try:
         return json.loads(Path(path).read_text("utf-8-sig"))
     except FileNotFoundError:
-        raise UsageError(f"{path}: there is no such file; name one that holds JSON") from None
+        raise ConfigurationError(f"{path}: there is no such file; name one that holds JSON") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it first") from None
+        raise ConfigurationError(
+            f"{path}: not UTF-8 ({error.reason} at byte {error.start}); convert it first"
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not JSON: {error}") from None
+        raise ConfigurationError(f"{path}: not JSON: {error}") from None
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
+        raise ConfigurationError(f"{path}: {error.strerror or error}") from None
 
 
 def tool_specs(listed: Any, where: str) -> tuple[ToolSpec, ...]:
@@ -207,7 +211,7 @@ def tool_specs(listed: Any, where: str) -> tuple[ToolSpec, ...]:
         found = cast("dict[str, Any]", listed)
         listed = found.get("tools", [found] if found else found)
     if not isinstance(listed, list):
-        raise UsageError(f"{where}: expected a JSON array of tools, found {json.dumps(listed)[:40]}")
+        raise ConfigurationError(f"{where}: expected a JSON array of tools, found {json.dumps(listed)[:40]}")
     return tuple(_tool(entry, f"{where}[{i}]") for i, entry in enumerate(cast("list[Any]", listed)))
 
 
@@ -219,12 +223,12 @@ def _tool(entry: Any, where: str) -> ToolSpec:
     if isinstance(entry, dict) and isinstance(entry.get("function"), dict):  # pyright: ignore[reportUnknownMemberType] - JSON
         entry = cast("dict[str, Any]", entry)["function"]
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):  # pyright: ignore[reportUnknownMemberType] - JSON
-        raise UsageError(f'{where}: a tool is {{"name": …, "description": …, "parameters": {{…}}}}')
+        raise ConfigurationError(f'{where}: a tool is {{"name": …, "description": …, "parameters": {{…}}}}')
     tool = cast("dict[str, Any]", entry)
     key = next((key for key in _SCHEMA_KEYS if tool.get(key) is not None), None)
     parameters: Any = tool[key] if key else {"type": "object", "properties": {}}
     if not isinstance(parameters, dict):
-        raise UsageError(f"{where}.{key}: expected a JSON Schema object")
+        raise ConfigurationError(f"{where}.{key}: expected a JSON Schema object")
     return ToolSpec(tool["name"], str(tool.get("description") or ""), cast("dict[str, Any]", parameters))
 
 

@@ -26,7 +26,7 @@ from toolspeak.cli.options import (
 )
 from toolspeak.cli.reading import Finish, Reply, read
 from toolspeak.dialects import Section
-from toolspeak.errors import UnknownDialect, UsageError
+from toolspeak.errors import ConfigurationError, UnknownDialect
 
 
 @click.command
@@ -91,7 +91,7 @@ def _read_lines(lines: Iterable[bytes], usual: Reply) -> bool:
         try:
             row = _decode(line)
             result = read(_reply(row, usual))
-        except (UsageError, UnknownDialect) as error:
+        except (ConfigurationError, UnknownDialect) as error:
             good, result = False, {"error": f"line {number}: {error}"}
         known = {"id": cast("dict[str, Any]", row).get("id")} if isinstance(row, dict) else {"id": None}
         write_json_line({**known, **result})
@@ -102,9 +102,9 @@ def _decode(line: bytes) -> Any:
     try:
         return json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise UsageError(f"not UTF-8 at byte {error.start + 1}; convert it first") from None
+        raise ConfigurationError(f"not UTF-8 at byte {error.start + 1}; convert it first") from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"not JSON ({error}); write one object on each line") from None
+        raise ConfigurationError(f"not JSON ({error}); write one object on each line") from None
 
 
 _TYPE_NAMES: Mapping[type, str] = {str: "a string", int: "a number of characters", bool: "true or false"}
@@ -123,19 +123,21 @@ _FIELDS: dict[str, tuple[type, ...]] = {
 
 def _reply(row: Any, usual: Reply) -> Reply:
     if not isinstance(row, dict):
-        raise UsageError(f'expected an object {{"dialect": …, "input": …}}, found {type(row).__name__}')
+        raise ConfigurationError(f'expected an object {{"dialect": …, "input": …}}, found {type(row).__name__}')
     fields = cast("dict[str, Any]", row)
     if "input" not in fields:
-        raise UsageError('"input" is missing; it holds the reply')
+        raise ConfigurationError('"input" is missing; it holds the reply')
     for name, types in _FIELDS.items():
         value = fields.get(name)
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise UsageError(f'"{name}": expected {_TYPE_NAMES[types[0]]}, found {json.dumps(value)[:40]}')
+            raise ConfigurationError(f'"{name}": expected {_TYPE_NAMES[types[0]]}, found {json.dumps(value)[:40]}')
     dialect, model, chunk, starts_in = map(fields.get, ("dialect", "model", "chunk", "starts_in"))
     if chunk is not None and chunk < 1:
-        raise UsageError(f'"chunk": expected at least one character, found {chunk}; leave it out for the whole text')
+        raise ConfigurationError(
+            f'"chunk": expected at least one character, found {chunk}; leave it out for the whole text'
+        )
     if starts_in is not None and starts_in not in get_args(Section):
-        raise UsageError(f'"starts_in": expected "text" or "reasoning", found {json.dumps(starts_in)[:40]}')
+        raise ConfigurationError(f'"starts_in": expected "text" or "reasoning", found {json.dumps(starts_in)[:40]}')
     tools = fields.get("tools")
     return Reply(
         text=fields["input"],

@@ -36,8 +36,8 @@ class Reply:
 
 
 def read(reply: Reply) -> dict[str, Any]:
-    """What the runtime sees in a reply, as JSON. Raises UnknownDialect, and UsageError where `repair` or `strict`
-    cannot be."""
+    """What the runtime sees in a reply, as JSON. Raises UnknownDialect, and ConfigurationError where `repair` or
+    `strict` cannot be."""
     chosen = chosen_dialect(reply.dialect, model=reply.model, strict=reply.strict, repair=reply.repair)
     collector = TurnCollector(_call_id)
     begun: dict[str, _Begun] = {}

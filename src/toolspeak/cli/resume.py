@@ -17,7 +17,7 @@ from toolspeak.cli.options import thoughts_option
 from toolspeak.cli.work import Approve, Setup, Shown, open_streams, recording_of, work
 from toolspeak.data.events import UNFINISHED
 from toolspeak.data.values import quick
-from toolspeak.errors import RunBusy, ToolspeakError, UsageError
+from toolspeak.errors import ConfigurationError, RunBusy, ToolspeakError
 from toolspeak.execute import InDoubt
 from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.rules import is_held
@@ -62,9 +62,9 @@ def resume(
     may run twice, runs again.
     """
     if run and every:
-        raise UsageError("name a run or say --all, not both")
+        raise ConfigurationError("name a run or say --all, not both")
     if watch and not every:
-        raise UsageError("--watch goes with --all: it goes on with every run that was interrupted")
+        raise ConfigurationError("--watch goes with --all: it goes on with every run that was interrupted")
     open_streams()
     how = _How(approve, in_doubt, as_json, thoughts)
     sys.exit(run_to_end(_resume(run, every, watch, how, journal_of(journal))))
@@ -86,7 +86,9 @@ async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal:
             found = await find_run(journal, run)
             if found.parent_run_id:
                 parent = found.parent_run_id[:SHORT]
-                raise UsageError(f"run {found.run_id[:SHORT]} was started by a tool of run {parent}: resume that one")
+                raise ConfigurationError(
+                    f"run {found.run_id[:SHORT]} was started by a tool of run {parent}: resume that one"
+                )
             return await _go_on(journal, found, how)
         if watch:
             return await _watch(journal, how)
@@ -94,7 +96,7 @@ async def _resume(run: str | None, every: bool, watch: bool, how: _How, journal:
             return await _go_on_with_all(journal, how)
         waiting = await unfinished(journal)
         if not waiting:
-            raise UsageError("there is no run that has not ended")
+            raise ConfigurationError("there is no run that has not ended")
         # Not one that a process is at work on, or whose question is open at another terminal, if there is another.
         return await _go_on(journal, next((each for each in waiting if not is_held(each)), waiting[0]), how)
     finally:

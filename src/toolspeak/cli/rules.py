@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from toolspeak.data.protected import protect
-from toolspeak.errors import FormatError, UsageError
+from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.execute import StandingRule, StandingRules
 from toolspeak.tools.builtin.folder import Folder
 from toolspeak.ui import printable
@@ -34,8 +34,8 @@ def rules(file: str, revoke: tuple[str, ...]) -> None:
 
 
 def open_rules(path: str) -> StandingRules:
-    """The rules in a file, which follows every change; no file is no rules. Raises UsageError for a file that holds
-    anything else."""
+    """The rules in a file, which follows every change; no file is no rules. Raises ConfigurationError for a file that
+    holds anything else."""
     file = Path(path)
     protect(file, "the file of the rules that are kept")
 
@@ -60,7 +60,7 @@ def open_rules(path: str) -> StandingRules:
                 beside.write_text(StandingRules(kept).dumps(), "utf-8")
                 beside.replace(file)
         except (OSError, FormatError) as error:
-            raise UsageError(f"--rules {path}: the change was not kept: {error}") from error
+            raise ConfigurationError(f"--rules {path}: the change was not kept: {error}") from error
         seen[:] = rules
 
     seen: list[StandingRule] = []
@@ -68,7 +68,7 @@ def open_rules(path: str) -> StandingRules:
         seen += read()
         return StandingRules(seen, store)
     except (OSError, ValueError, FormatError) as error:
-        raise UsageError(f"--rules {path}: {error}") from None
+        raise ConfigurationError(f"--rules {path}: {error}") from None
 
 
 def _line(each: StandingRule) -> str:

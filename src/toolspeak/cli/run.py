@@ -32,7 +32,7 @@ from toolspeak.data.events import Limits
 from toolspeak.data.messages import JSON
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute import ScheduleName
 from toolspeak.journal import Journal
 
@@ -181,20 +181,24 @@ def run(
     standard error. Ctrl-C ends the run and everything it started; `toolspeak resume` goes on with it.
     """
     if record and replay:
-        raise UsageError("say --record or --replay, not both: a replay asks no model, so there is nothing to record")
+        raise ConfigurationError(
+            "say --record or --replay, not both: a replay asks no model, so there is nothing to record"
+        )
     cassette = Cassette.replay(replay, pauses=False) if replay else Cassette.record(record) if record else None
     if replay and cassette is not None:
         model, journal = cassette.model, journal or "none"
     if session is not None and not session.strip():
-        raise UsageError("--session is empty: name a session (`toolspeak sessions` lists them), or leave it out")
+        raise ConfigurationError(
+            "--session is empty: name a session (`toolspeak sessions` lists them), or leave it out"
+        )
     continues = bool(session) or goes_on
     source = click.get_current_context().get_parameter_source
     given = {name for name in _OF_THE_MODEL if source(name) is ParameterSource.COMMANDLINE}
     if not model and not continues:
-        raise UsageError(_NO_MODEL)
+        raise ConfigurationError(_NO_MODEL)
     text = read_reply() if task == "-" else task
     if not text.strip():
-        raise UsageError("the task is empty: say what is to be done")
+        raise ConfigurationError("the task is empty: say what is to be done")
     open_streams()
     limits = Limits(steps=max_steps, seconds=max_seconds, cost=max_cost)
     setup = Setup(
@@ -216,7 +220,7 @@ def run(
         recording="" if cassette is None else cassette.id,
     )
     if close and not continues:
-        raise UsageError("--close goes with --session or -c: it closes that session's last run")
+        raise ConfigurationError("--close goes with --session or -c: it closes that session's last run")
     shown, when_open = Shown(as_json, timeline, thoughts), "close" if close else "refuse"
     opened = journal_of(journal)
     sys.exit(run_to_end(_run(text, setup, given, limits, opened, session, goes_on, when_open, shown, cassette)))
@@ -247,7 +251,7 @@ async def _run(
             if cassette is None or not cassette.replays:
                 setup = _as_before(setup, await setup_of(journal, found), given)
         if not setup.model:
-            raise UsageError(_NO_MODEL)
+            raise ConfigurationError(_NO_MODEL)
         if cassette is not None and not cassette.replays:
             setup = replace(setup, model=anywhere(setup.model))  # `resume` goes on recording the same
         return await work(setup, journal, begin, shown, cassette=cassette)

@@ -9,7 +9,7 @@ from toolspeak.cli.find import SHORT
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
 from toolspeak.data.events import UNFINISHED
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.journal import SqliteJournal
 from toolspeak.ui import printable
 
@@ -24,13 +24,13 @@ def salvage(journal: str | None) -> None:
     """
     found = journal_of(journal)
     if not isinstance(found, SqliteJournal):
-        raise UsageError("only a journal in a file can be salvaged: a database server sees to its own")
+        raise ConfigurationError("only a journal in a file can be salvaged: a database server sees to its own")
     run_to_end(_salvage(found))
 
 
 async def _salvage(journal: SqliteJournal) -> None:
     if not journal.path.exists():
-        raise UsageError(f"there is no journal {journal.path}")
+        raise ConfigurationError(f"there is no journal {journal.path}")
     for copy in journal.salvage():
         click.echo(f"kept as it was: {copy}")
     try:

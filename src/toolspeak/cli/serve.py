@@ -13,7 +13,7 @@ import click
 from toolspeak.cli.options import prompt_listing_option
 from toolspeak.dialects import Section
 from toolspeak.dialects.base import PromptListing
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.sources import Sources
 from toolspeak.gateway.upstream import Upstream, checked_upstream, upstream_of
@@ -172,13 +172,15 @@ def _upstreams(upstream: str | None, config: str | None, told: dict[str, Any]) -
     if config is not None:
         if upstream is not None or told:
             named = ", ".join(["upstream", *told] if upstream is not None else told)
-            raise UsageError(f"say --config or {named}, not both: the file says it for each model")
+            raise ConfigurationError(f"say --config or {named}, not both: the file says it for each model")
         return ()
     if upstream is None:
-        raise UsageError(_NOTHING_TO_SERVE)
+        raise ConfigurationError(_NOTHING_TO_SERVE)
     kind = told.pop("provider", None)
     if kind is not None and "://" not in upstream:
-        raise UsageError("--provider says what an address is: write --upstream URL, or --upstream PROVIDER:MODEL alone")
+        raise ConfigurationError(
+            "--provider says what an address is: write --upstream URL, or --upstream PROVIDER:MODEL alone"
+        )
     found = upstream_of(upstream, **told)
     return (checked_upstream(found if kind is None else replace(found, provider=kind)),)
 
@@ -189,4 +191,4 @@ def _server() -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("toolspeak"):
             raise
-        raise UsageError(_MISSING.format(missing=error.name)) from None
+        raise ConfigurationError(_MISSING.format(missing=error.name)) from None

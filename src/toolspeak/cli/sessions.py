@@ -20,7 +20,7 @@ from toolspeak.cli.find import SHORT, find_run, find_session, folder_of, setup_o
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import write_json, write_text
-from toolspeak.errors import ToolspeakError, UsageError
+from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal import Journal, RunInfo, SessionInfo
 from toolspeak.ui import printable
 from toolspeak.ui.format import count
@@ -138,7 +138,9 @@ def delete(context: click.Context, session: str, yes: bool) -> None:
             if not await confirmed("Remove it for good?"):
                 raise ToolspeakError("nothing is removed")
         elif not yes and session != info.session_id:
-            raise UsageError("nothing is removed: without a terminal to ask at, give the session's whole id, or --yes")
+            raise ConfigurationError(
+                "nothing is removed: without a terminal to ask at, give the session's whole id, or --yes"
+            )
         await journal.delete_session(info.session_id)
 
     _do(context, work)
@@ -203,7 +205,7 @@ def import_(context: click.Context, file: str, trust: bool) -> None:
         with click.open_file(file, encoding="utf-8") as stream:
             lines = stream.read().split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {error}") from None
+        raise ConfigurationError(f"{file}: {error}") from None
 
     async def work(journal: Journal) -> None:
         if trust:

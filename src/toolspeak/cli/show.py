@@ -18,7 +18,7 @@ from toolspeak.cli.loop import run_to_end
 from toolspeak.cli.options import write_json_line, write_text
 from toolspeak.data.codec import dumps
 from toolspeak.data.events import RunFinished
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal
 from toolspeak.ui import printable, summary
 from toolspeak.ui.timeline import Timeline, timeline
@@ -53,7 +53,7 @@ async def _show(run: str, as_json: bool, follow: bool, journal: Journal) -> None
                 break
             await asyncio.sleep(_LOOK)
             if await journal.run(run_id) is None:
-                raise UsageError(f"run {run_id} was deleted while it was shown")
+                raise ConfigurationError(f"run {run_id} was deleted while it was shown")
         state, info = await load_state(journal, run_id), await journal.run(run_id)
         status = state.status if info is None else status_of(info)
         if as_json:

@@ -10,7 +10,7 @@ from toolspeak.agent.storage.suspend import suspend_run
 from toolspeak.cli.find import SHORT, find_run, status_of
 from toolspeak.cli.journal_option import journal_of, journal_option
 from toolspeak.cli.loop import run_to_end
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.journal import Journal, RunInfo
 from toolspeak.journal.rules import is_held
 from toolspeak.ui import printable
@@ -63,4 +63,4 @@ async def _wanted(journal: Journal, run: str | None) -> RunInfo:
     if held:
         return held[0]
     told = f"; {running[0].run_id[:SHORT]} was interrupted: name it to suspend it" if running else ""
-    raise UsageError(f"there is no run that goes on{told}")
+    raise ConfigurationError(f"there is no run that goes on{told}")

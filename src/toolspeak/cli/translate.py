@@ -10,7 +10,7 @@ import click
 from toolspeak.cli.options import file_argument, read_reply, read_tools, write_json
 from toolspeak.data.messages import Role, TextMessage
 from toolspeak.dialects import get_dialect, translate
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 
 @click.command("translate")
@@ -40,26 +40,32 @@ def _conversation(text: str) -> list[TextMessage]:
     try:
         listed: Any = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"the conversation is not JSON ({error}); hand in an array of messages") from None
+        raise ConfigurationError(f"the conversation is not JSON ({error}); hand in an array of messages") from None
     if not isinstance(listed, list):
-        raise UsageError(f'the conversation: expected an array of {{"role", "content"}}, found {type(listed).__name__}')
+        raise ConfigurationError(
+            f'the conversation: expected an array of {{"role", "content"}}, found {type(listed).__name__}'
+        )
     return [_message(entry, i) for i, entry in enumerate(cast("list[Any]", listed))]
 
 
 def _message(entry: Any, i: int) -> TextMessage:
     if not isinstance(entry, dict):
-        raise UsageError(f'message {i}: expected {{"role", "content"}}, found {json.dumps(entry)[:40]}')
+        raise ConfigurationError(f'message {i}: expected {{"role", "content"}}, found {json.dumps(entry)[:40]}')
     fields = cast("dict[str, Any]", entry)
     role, content = fields.get("role"), fields.get("content")
     if role not in get_args(Role):
-        raise UsageError(f'message {i}: "role": expected one of {", ".join(get_args(Role))}, found {json.dumps(role)}')
+        raise ConfigurationError(
+            f'message {i}: "role": expected one of {", ".join(get_args(Role))}, found {json.dumps(role)}'
+        )
     if fields.get("tool_calls"):
-        raise UsageError(f'message {i}: "tool_calls" are no text; hand in what the model wrote')
+        raise ConfigurationError(f'message {i}: "tool_calls" are no text; hand in what the model wrote')
     if isinstance(content, list):
         parts = cast("list[Any]", content)
         content = "".join(part["text"] for part in parts) if all(_is_text(part) for part in parts) else None
     if not isinstance(content, str):
-        raise UsageError(f'message {i}: "content": expected text, found {json.dumps(fields.get("content"))[:40]}')
+        raise ConfigurationError(
+            f'message {i}: "content": expected text, found {json.dumps(fields.get("content"))[:40]}'
+        )
     return TextMessage(cast("Role", role), content)
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolspeak.cli.options import write_json
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.config import read_toml
 from toolspeak.gateway.usage.settings import default_store, usage_of_table
 from toolspeak.gateway.usage.store import open_usage
@@ -42,12 +42,14 @@ def usage(store: str | None, config: str | None, by: tuple[Column, ...], since: 
     Tokens are those that the model servers count, or estimates where they do not. Days are those of UTC.
     """
     if store is not None and config is not None:
-        raise UsageError("say --store or --config, not both: the configuration names the store")
+        raise ConfigurationError("say --store or --config, not both: the configuration names the store")
     if config is not None:
         store = usage_of_table(read_toml(config).get("usage", {}), Path(config).parent).store
     where = store or default_store()
     if not where.startswith(("postgresql://", "postgres://")) and not Path(where.removeprefix("sqlite://")).exists():
-        raise UsageError(f"no usage is counted in {where}: name the gateway's with --config FILE or --store FILE|URL")
+        raise ConfigurationError(
+            f"no usage is counted in {where}: name the gateway's with --config FILE or --store FILE|URL"
+        )
     columns: Sequence[Column] = tuple(dict.fromkeys(by)) or ("key",)
     rows = asyncio.run(_rows(where, columns, "" if since is None else f"{since:%Y-%m-%d}"))
     if as_json:

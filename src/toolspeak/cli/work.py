@@ -34,7 +34,7 @@ from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
 from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
-from toolspeak.errors import ProviderError, RunError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError, RunError
 from toolspeak.execute import Approver, InDoubt, ScheduleName
 from toolspeak.journal import Journal, MemoryJournal
 from toolspeak.tools import Tool, Toolset
@@ -78,13 +78,15 @@ class Setup:
 
     @classmethod
     def of(cls, run_id: str, recorded: Mapping[str, JSON]) -> Setup:
-        """What a run was set up with. Raises UsageError for a run of another program."""
+        """What a run was set up with. Raises ConfigurationError for a run of another program."""
         optional = {field.name for field in fields(cls) if field.default is not MISSING and field.name not in recorded}
         names = [field.name for field in fields(cls) if field.name not in optional | {"window", "listing"}]
         window, listing = recorded.get("window"), recorded.get("listing")
         texts = all(isinstance(recorded.get(name), str) for name in names)
         if not texts or not isinstance(window, int | None) or not isinstance(listing, str | None):
-            raise UsageError(f"run {run_id} was not started by `toolspeak run`: resume it with the program that did")
+            raise ConfigurationError(
+                f"run {run_id} was not started by `toolspeak run`: resume it with the program that did"
+            )
         return cls(**{name: recorded[name] for name in names}, window=window, listing=cast("PromptListing", listing))
 
 
@@ -101,7 +103,7 @@ def recording_of(setup: Setup) -> Cassette | None:
     try:
         cassette = Cassette.record(setup.record, go_on=True)
         problem = "" if cassette.id == setup.recording else "it is another run's by now"
-    except UsageError as error:
+    except ConfigurationError as error:
         cassette, problem = None, str(error)
     if problem:
         click.echo(f"toolspeak: what follows is not recorded to {setup.record}: {printable(problem)}", err=True)

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from toolspeak.data.messages import JSON, Usage
 from toolspeak.data.values import quick
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 AS_OF: Mapping[str, str] = {"anthropic": "2026-10-24", "openai": "2026-06-21"}
 """Whose prices are listed, and the day for which they are known to hold."""
@@ -110,28 +110,28 @@ def cost(usage: Usage, model: str, prices: Mapping[str, Price] = PRICES) -> floa
 
 def read_prices(value: JSON, where: str) -> dict[str, Price]:
     """Prices from JSON: `{"openai:my-model": {"input": 1, "output": 4, "cached": 0.1}}`, fields as in `Price`. Raises
-    UsageError naming the place; `where` names the file."""
+    ConfigurationError naming the place; `where` names the file."""
     if not isinstance(value, dict):
-        raise UsageError(f'{where}: expected an object like {{"openai:my-model": {{"input": 1, "output": 4}}}}')
+        raise ConfigurationError(f'{where}: expected an object like {{"openai:my-model": {{"input": 1, "output": 4}}}}')
     return {name: _price(entry, f"{where}: {name}") for name, entry in cast("dict[str, JSON]", value).items()}
 
 
 def _price(value: Any, place: str) -> Price:
     known = [field.name for field in fields(Price)]
     if not isinstance(value, dict):
-        raise UsageError(f"{place}: expected an object with input and output, in USD per million tokens")
+        raise ConfigurationError(f"{place}: expected an object with input and output, in USD per million tokens")
     found = cast("dict[str, Any]", value)
     for name, amount in found.items():
         if name not in known:
-            raise UsageError(f"{place}: unknown field {name!r}; known: {', '.join(known)}")
+            raise ConfigurationError(f"{place}: unknown field {name!r}; known: {', '.join(known)}")
         if name != "long" and not _is_amount(amount):
-            raise UsageError(f"{place}.{name}: expected a number from 0 up, not {amount!r}")
+            raise ConfigurationError(f"{place}.{name}: expected a number from 0 up, not {amount!r}")
     for name in ("input", "output"):
         if name not in found:
-            raise UsageError(f"{place}.{name}: missing; USD per million tokens")
+            raise ConfigurationError(f"{place}.{name}: missing; USD per million tokens")
     long = _price(found["long"], f"{place}.long") if "long" in found else None
     if (long is None) != ("long_above" not in found):
-        raise UsageError(f"{place}: long and long_above go together")
+        raise ConfigurationError(f"{place}: long and long_above go together")
     return replace(Price(**found), long=long)
 
 

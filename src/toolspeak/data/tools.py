@@ -8,7 +8,7 @@ from typing import cast
 
 from toolspeak.data.messages import JSON, no_extra
 from toolspeak.data.values import value
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 EVERYTHING = "*"
 """The resource key that lies above every other."""
@@ -36,7 +36,7 @@ class Effects:
     changes nothing there, an earlier result of the same call holds as long as the token does. "" is for what changes
     through the run alone, `UNVERSIONED` for what may change unseen.
 
-    Raises UsageError for a key that is no text, and for a flag that is neither True nor False.
+    Raises ConfigurationError for a key that is no text, and for a flag that is neither True nor False.
     """
 
     reads: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class Effects:
         # A text is a true value: "false" for read-only, say, would let a call run that nobody was asked about.
         for flag in (external, idempotent, destructive, declared, repeatable):
             if flag is not True and flag is not False:
-                raise UsageError(f"Effects: external, idempotent and the like are True or False, not {flag!r}")
+                raise ConfigurationError(f"Effects: external, idempotent and the like are True or False, not {flag!r}")
         assign = object.__setattr__
         assign(self, "reads", _keys("reads", reads))
         assign(self, "writes", _keys("writes", writes))
@@ -85,7 +85,7 @@ def _keys(name: str, given: Iterable[str]) -> frozenset[str]:
     keys = frozenset([given]) if isinstance(given, str) else frozenset(given)
     for key in keys:
         if not isinstance(cast("object", key), str):
-            raise UsageError(f"Effects({name}=…): a key is a text, say 'file:/srv/a.txt', not {key!r}")
+            raise ConfigurationError(f"Effects({name}=…): a key is a text, say 'file:/srv/a.txt', not {key!r}")
     return keys
 
 

@@ -24,7 +24,7 @@ from toolspeak.dialects.live import Live
 from toolspeak.dialects.markers import Marker, MarkerTable
 from toolspeak.dialects.openings import Signature
 from toolspeak.dialects.scan import Caps, Problem, decode_json
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 Ids = Literal["none", "behind", "numbers"]
 BARE = "the JSON of a call"
@@ -265,7 +265,7 @@ def _frame(
         if shape.array:
             return calls_schema(tools, shape.name_key, shape.arguments_key, max_calls)
         if max_calls != 1:
-            raise UsageError("several calls of this dialect are no JSON value; set max_calls to 1")
+            raise ConfigurationError("several calls of this dialect are no JSON value; set max_calls to 1")
         return call_schema(tools, shape.name_key, shape.arguments_key)
 
     if not shape.array:

@@ -14,7 +14,7 @@ from typing import cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.dialects.scan import Caps, Problem, decode_json
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 MAX_MENDED = 256 * 1024
 """Characters of a text that are looked at: a longer one stays as it is."""
@@ -41,11 +41,11 @@ _Token = tuple[str, JSON]
 
 
 def load_repair() -> Callable[[str], str]:
-    """`json-repair` as a function from text to text. Raises UsageError saying how to get it."""
+    """`json-repair` as a function from text to text. Raises ConfigurationError saying how to get it."""
     try:
         library = importlib.import_module("json_repair")  # not at the top: it is an extra, and slow to import
     except ImportError:
-        raise UsageError("repair needs the package json-repair: pip install 'toolspeak[repair]'") from None
+        raise ConfigurationError("repair needs the package json-repair: pip install 'toolspeak[repair]'") from None
     repair = library.repair_json
     return lambda text: cast("str", repair(text, skip_json_loads=True, ensure_ascii=False))
 

@@ -29,7 +29,7 @@ from toolspeak.dialects.drafts import IN_THOUGHTS
 from toolspeak.dialects.mend import load_repair, mend
 from toolspeak.dialects.strict import StrictDialect
 from toolspeak.dialects.wrapped import WrappedDialect
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 _MADE = (TextDelta, TextAside, CallStarted, ArgumentsDelta, CallCompleted)
 ReadAgain = Callable[[str], "list[Delta] | None"]
@@ -42,17 +42,17 @@ def repaired(dialect: Dialect) -> Dialect:
 
     A call that was repaired carries the note `repaired` and, in `repaired_from`, the block as the model wrote it.
     Never touched: what is valid JSON, a block that the end of the turn cut off, a string without its end. Needs the
-    package json-repair. Raises UsageError without it, and for a dialect whose calls are not JSON.
+    package json-repair. Raises ConfigurationError without it, and for a dialect whose calls are not JSON.
 
     With `auto` and no model's own dialect, a block is mended if it is a call in Hermes's form: JSON with a name and
     arguments, as most dialects write it.
     """
     if isinstance(dialect, StrictDialect):
-        raise UsageError("strict detection leaves what is almost a call as text: take it or repair, not both")
+        raise ConfigurationError("strict detection leaves what is almost a call as text: take it or repair, not both")
     framed = dialect.written if isinstance(dialect, AutoDialect) else dialect
     arguments = framed.info.arguments
     if not arguments.startswith(("JSON", "fenced JSON")):
-        raise UsageError(f"repair mends JSON, and {framed.name} writes its calls otherwise ({arguments})")
+        raise ConfigurationError(f"repair mends JSON, and {framed.name} writes its calls otherwise ({arguments})")
     return RepairingDialect(dialect, framed, load_repair())
 
 

@@ -20,7 +20,7 @@ from toolspeak.dialects.open_block import BlockFormat, OpenBlock
 from toolspeak.dialects.quotes import Quote
 from toolspeak.dialects.thoughts import ThinkingParser
 from toolspeak.dialects.wrapped import WrappedDialect
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 _ALLOWANCE = 4096
 _AGAIN = 4
@@ -261,7 +261,7 @@ class StrictDialect(WrappedDialect):
     A whole block is held back until its end. With `broken` a turn that begins with a call of a known tool is taken to
     mean it, also where it is not complete or cannot be read: it is malformed then, which the model is told.
 
-    Raises UsageError for a dialect whose turns are no sequence of blocks.
+    Raises ConfigurationError for a dialect whose turns are no sequence of blocks.
     """
 
     dialect: Dialect
@@ -269,7 +269,7 @@ class StrictDialect(WrappedDialect):
 
     def __post_init__(self) -> None:
         if not isinstance(self.dialect, AutoDialect) and type(self.dialect.parser()) is not BlockParser:
-            raise UsageError(
+            raise ConfigurationError(
                 f"{self.dialect.name} marks every message of a turn, so its calls cannot be told from mentions more "
                 f"strictly; use it without strict_detection."
             )

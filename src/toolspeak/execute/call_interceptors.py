@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from toolspeak.data.messages import ToolCall, ToolResult, failure
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute.batch import BatchContext
 from toolspeak.execute.hooks import Answer, Block, HookContext, HookError, HookNotes, InterceptorChain, Level
 
@@ -62,16 +62,16 @@ def chain_of(
 
     def check(verdict: object) -> ToolCall:
         if not isinstance(verdict, ToolCall):
-            raise UsageError(f"before returns a ToolCall, a Block or an Answer, not {type(verdict).__name__}")
+            raise ConfigurationError(f"before returns a ToolCall, a Block or an Answer, not {type(verdict).__name__}")
         if verdict.id != call.id:
-            raise UsageError(f"before keeps the call's id {call.id!r}, it gave {verdict.id!r}")
+            raise ConfigurationError(f"before keeps the call's id {call.id!r}, it gave {verdict.id!r}")
         if verdict.repaired_from != call.repaired_from:
-            raise UsageError("before keeps repaired_from: what was repaired stays so")
+            raise ConfigurationError("before keeps repaired_from: what was repaired stays so")
         return verdict
 
     def own(result: object) -> ToolResult:
         if not isinstance(result, ToolResult):
-            raise UsageError(f"around and after return a ToolResult, not {type(result).__name__}")
+            raise ConfigurationError(f"around and after return a ToolResult, not {type(result).__name__}")
         if result.call_id == call.id and result.name == call.name:
             return result
         return replace(result, call_id=call.id, name=call.name)

@@ -9,7 +9,7 @@ from typing import cast
 from toolspeak.data.approvals import Decision, Rule
 from toolspeak.data.events import StopRequested
 from toolspeak.data.messages import MalformedCall, ToolCall, ToolResult, no_extra
-from toolspeak.errors import AgentStop, ToolFailed, UsageError
+from toolspeak.errors import AgentStop, ConfigurationError, ToolFailed
 from toolspeak.execute.admission import Admission
 from toolspeak.execute.approval.approvers import Approver, BatchApprover, Policy
 from toolspeak.execute.approval.evaluator import PolicyEvaluator
@@ -49,7 +49,7 @@ class Executor:
     decides; `rules` are those that are kept. `observers` are told of every call as it happens.
     `recorder` keeps what comes of the calls, `replayer` says it in their place.
 
-    Raises UsageError for tools that are no Toolset, an unknown schedule and a rule that makes no sense.
+    Raises ConfigurationError for tools that are no Toolset, an unknown schedule and a rule that makes no sense.
     """
 
     def __init__(
@@ -72,9 +72,11 @@ class Executor:
     ) -> None:
         check_schedule(schedule)
         if not isinstance(cast("object", max_result_bytes), int) or max_result_bytes < 0:
-            raise UsageError(f"max_result_bytes={max_result_bytes!r}: a number of bytes from 0 up, say 16384")
+            raise ConfigurationError(f"max_result_bytes={max_result_bytes!r}: a number of bytes from 0 up, say 16384")
         if not isinstance(cast("object", tools), Toolset):
-            raise UsageError(f"an Executor has a Toolset, not a {type(tools).__name__}; write Executor(Toolset([…]))")
+            raise ConfigurationError(
+                f"an Executor has a Toolset, not a {type(tools).__name__}; write Executor(Toolset([…]))"
+            )
         self.tools = tools
         self._pipeline = in_order(call_pipeline)
         self.secrets = Secrets() if secrets is None else secrets

@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 from toolspeak.data.events import InterceptorFailed, MetadataSet, UserMessageQueued
 from toolspeak.data.messages import JSON, Message, no_extra
 from toolspeak.data.values import quick
-from toolspeak.errors import AgentStop, UsageError
+from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute.calls.results import describe
 from toolspeak.tools.content import jsonable
 from toolspeak.tools.context import StateView
@@ -126,8 +126,8 @@ class HookError(Exception):
 class InterceptorChain(Generic[ValueT, OutcomeT]):
     """One value on its way through the interceptors of a level, the outermost first in `pipeline`.
 
-    `check` raises UsageError for a value that `before` must not give back, `own` for an outcome that is none; it may
-    change it. `contain` turns an error into the outcome of what it happened to, or raises it.
+    `check` raises ConfigurationError for a value that `before` must not give back, `own` for an outcome that is none;
+    it may change it. `contain` turns an error into the outcome of what it happened to, or raises it.
     """
 
     pipeline: Sequence[Any]
@@ -185,7 +185,7 @@ class InterceptorChain(Generic[ValueT, OutcomeT]):
             async def proceed(given: ValueT) -> OutcomeT:
                 nonlocal ran
                 if given is not value and given != value:
-                    raise UsageError("around proceeds with what it was given; change it in before")
+                    raise ConfigurationError("around proceeds with what it was given; change it in before")
                 try:
                     outcome = await inner()
                 except Exception as error:

@@ -11,7 +11,7 @@ from typing import Any
 from toolspeak.data.approvals import Decision, Escalate
 from toolspeak.data.messages import JSON, ToolCall, ToolResult, failure
 from toolspeak.data.values import quick
-from toolspeak.errors import UsageError, suggest
+from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.execute.approval.approvers import ApprovalRequest, approval_reason, request_digest
 from toolspeak.execute.approval.evaluator import PolicyEvaluator
 from toolspeak.execute.batch import BatchContext
@@ -109,11 +109,11 @@ class RequestBuilder:
     ) -> ApprovalRequest:
         changed = self.ready(replace(ready.call, arguments=self.secrets.hide(dict(arguments))))
         if isinstance(changed, Settled):
-            raise UsageError(changed.result.text)
+            raise ConfigurationError(changed.result.text)
         request = self.about(changed, earlier)
         answer = self.evaluator.of_policy(request)
         if isinstance(answer, Decision) and not answer.approved:
-            raise UsageError(f"the policy refuses this: {answer.reason or 'it gives no reason'}")
+            raise ConfigurationError(f"the policy refuses this: {answer.reason or 'it gives no reason'}")
         because = answer.reason if isinstance(answer, Escalate) else ""
         request = await self.with_preview(request.because(because), changed)
         self._revisions[request.call.id, request.digest] = request

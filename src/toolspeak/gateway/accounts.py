@@ -43,7 +43,7 @@ _LONGEST_RETRY = 60.0
 
 class Accounts:
     """The accounts of one process. What was used is counted in the metrics, and in the store if there is one. Raises
-    UsageError for a store that cannot be."""
+    ConfigurationError for a store that cannot be."""
 
     def __init__(self, usage: UsageSettings | None, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -52,7 +52,7 @@ class Accounts:
         self.begin(usage)
 
     def begin(self, usage: UsageSettings | None) -> None:
-        """Counts in a store from now on, if it does not yet. Raises UsageError."""
+        """Counts in a store from now on, if it does not yet. Raises ConfigurationError."""
         if self._ledger is None and usage is not None:
             self._ledger = Ledger(usage, self._failed)
 

@@ -144,8 +144,8 @@ class Gateway:
 
     def reload(self, settings: Settings) -> None:
         """Answers requests from now on by these settings; those under way go on with what they began with. New servers
-        of tools are connected to in the background, and used then. To be called in the event loop. Raises UsageError
-        for settings that cannot be: nothing changes then."""
+        of tools are connected to in the background, and used then. To be called in the event loop. Raises
+        ConfigurationError for settings that cannot be: nothing changes then."""
         old = self.current
         new, tools = next_generation(old, settings, self._environ, self.metrics)
         self.accounts.begin(new.settings.usage)

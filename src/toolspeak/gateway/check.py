@@ -50,7 +50,7 @@ class Finding:
 async def check(settings: Settings, environ: Mapping[str, str]) -> Sequence[Finding]:
     """Asks every upstream for its models, and a server that may write prompts for two answers of one token.
 
-    Raises UsageError where an upstream cannot be asked as it is configured, or a store cannot be.
+    Raises ConfigurationError where an upstream cannot be asked as it is configured, or a store cannot be.
     """
     check_settings(settings, environ)
     router = Router(settings, environ)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from toolspeak.data.protected import protect
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.keys import Key, checked_keys, key_of_table
 from toolspeak.gateway.response_settings import ResponseSettings
 from toolspeak.gateway.tables import check_fields, checked_kind
@@ -112,9 +112,9 @@ _RANGES = (
 
 
 def checked(settings: Settings) -> Settings:
-    """The settings, if they can be. Raises UsageError."""
+    """The settings, if they can be. Raises ConfigurationError."""
     if settings.host not in LOOPBACK and not settings.keys:
-        raise UsageError(
+        raise ConfigurationError(
             f"the gateway is to listen on {settings.host}, where others can reach it, and has no API keys: name a file "
             "of keys (--api-keys FILE), set TOOLSPEAK_API_KEYS, or listen on 127.0.0.1"
         )
@@ -122,7 +122,7 @@ def checked(settings: Settings) -> Settings:
         value: float = getattr(settings.bounds if hasattr(settings.bounds, name) else settings, name)
         if not least <= value <= most:
             told = f"from {least} to {most}" if math.isfinite(most) else f"{least} or more"
-            raise UsageError(f"{name}: {value} cannot be; write {told}")
+            raise ConfigurationError(f"{name}: {value} cannot be; write {told}")
     _check_names([name for names in {each.names: None for each in settings.upstreams} for name in names])
     keys = checked_keys(settings.keys, lambda model: any(each.serves(model) for each in settings.upstreams))
     cors = _checked_origins(settings.cors, has_keys=bool(keys))
@@ -130,12 +130,12 @@ def checked(settings: Settings) -> Settings:
 
 
 def _checked_origins(origins: Sequence[str], *, has_keys: bool) -> tuple[str, ...]:
-    """The origins as browsers write them. Raises UsageError for one that is none, and for `*` without keys."""
+    """The origins as browsers write them. Raises ConfigurationError for one that is none, and for `*` without keys."""
     found: list[str] = []
     for origin in origins:
         if origin == ANY_ORIGIN:
             if not has_keys:
-                raise UsageError(
+                raise ConfigurationError(
                     "cors: '*' lets every web page call the gateway, which has no API keys: name the origins, or give "
                     "clients keys (--api-keys FILE)"
                 )
@@ -143,7 +143,7 @@ def _checked_origins(origins: Sequence[str], *, has_keys: bool) -> tuple[str, ..
             continue
         written = origin.lower()
         if not _ORIGIN.fullmatch(written):
-            raise UsageError(
+            raise ConfigurationError(
                 f"cors: {origin!r} is not an origin; write scheme, host and port alone, for instance https://app.example"
             )
         found.append(written.removesuffix(_DEFAULT_PORTS[written.partition(":")[0]]))
@@ -153,7 +153,7 @@ def _checked_origins(origins: Sequence[str], *, has_keys: bool) -> tuple[str, ..
 def _check_names(names: Sequence[str]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
-            raise UsageError(
+            raise ConfigurationError(
                 f"two upstreams serve the model name {name!r}: give each its own, or list both as `upstreams` of one "
                 "[[model]]"
             )
@@ -182,15 +182,15 @@ class FileSettings:
 
 
 def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType({})) -> FileSettings:
-    """The settings of a TOML file; the keys that it names by a variable are those of `environ`. Raises UsageError
-    naming file, key and remedy."""
+    """The settings of a TOML file; the keys that it names by a variable are those of `environ`. Raises
+    ConfigurationError naming file, key and remedy."""
     protect(path, "the gateway's configuration")
     table = read_toml(path)
     try:
         check_fields(table, {"server", "model", "tools", "key", "responses", "usage"}, "")
         models: Any = table.get("model")
         if not isinstance(models, list) or not models:
-            raise UsageError("model: write a table [[model]] for each upstream, with name and upstream")
+            raise ConfigurationError("model: write a table [[model]] for each upstream, with name and upstream")
         found = [upstreams_of_table(row, f"model[{i}]") for i, row in enumerate(cast("list[Any]", models))]
         _check_names([name for upstreams in found for name in upstreams[0].names])
         upstreams = tuple(upstream for upstreams in found for upstream in upstreams)
@@ -198,23 +198,23 @@ def read_config(path: str | Path, environ: Mapping[str, str] = MappingProxyType(
         tools = _tools(table["tools"], folder) if "tools" in table else None
         rows: Any = table.get("key", [])
         if not isinstance(rows, list):
-            raise UsageError("key: write a table [[key]] for each key, with name and sha256")
+            raise ConfigurationError("key: write a table [[key]] for each key, with name and sha256")
         keys = tuple(key_of_table(row, f"key[{i}]", environ) for i, row in enumerate(cast("list[Any]", rows)))
         responses = _responses(table["responses"], folder) if "responses" in table else None
         usage = usage_of_table(table["usage"], folder) if "usage" in table else None
         return FileSettings(upstreams, _server(table.get("server", {}), folder), tools, keys, responses, usage)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """What a configuration file holds. Raises UsageError."""
+    """What a configuration file holds. Raises ConfigurationError."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"the configuration {path} cannot be read: {error.strerror or error}") from error
+        raise ConfigurationError(f"the configuration {path} cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"the configuration {path} is no TOML: {error}") from error
+        raise ConfigurationError(f"the configuration {path} is no TOML: {error}") from error
 
 
 def with_server(settings: Settings, told: Mapping[str, Any]) -> Settings:
@@ -226,7 +226,7 @@ def with_server(settings: Settings, told: Mapping[str, Any]) -> Settings:
 
 def _server(value: Any, folder: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError("server: expected a table [server]")
+        raise ConfigurationError("server: expected a table [server]")
     table = cast("dict[str, Any]", value)
     check_fields(table, {*_SERVER_FIELDS, "api_keys"}, "server")
     kinds = {each.name: each.type for each in (*fields(Settings), *fields(Bounds))}
@@ -250,7 +250,7 @@ def approved_names(text: str) -> tuple[str, ...]:
 
 def _tools(value: Any, folder: Path) -> ToolSettings:
     if not isinstance(value, dict):
-        raise UsageError("tools: expected a table [tools]")
+        raise ConfigurationError("tools: expected a table [tools]")
     table = cast("dict[str, Any]", value)
     check_fields(table, _TOOL_FIELDS, "tools")
     kinds = {each.name: str(each.type) for each in fields(ToolSettings)}
@@ -264,23 +264,25 @@ def _tools(value: Any, folder: Path) -> ToolSettings:
         else:
             told[name] = checked_kind(given, kinds[name], f"tools.{name}")
     if not told.get("file"):
-        raise UsageError("tools.file: missing; name the file that lists the MCP servers")
+        raise ConfigurationError("tools.file: missing; name the file that lists the MCP servers")
     told["file"] = str(folder / told["file"])
     return ToolSettings(**told)
 
 
 def _responses(value: Any, folder: Path) -> ResponseSettings:
     if not isinstance(value, dict):
-        raise UsageError("responses: expected a table [responses]")
+        raise ConfigurationError("responses: expected a table [responses]")
     table = cast("dict[str, Any]", value)
     check_fields(table, _RESPONSE_FIELDS, "responses")
     kinds = {each.name: str(each.type) for each in fields(ResponseSettings)}
     told = {name: checked_kind(given, kinds[name], f"responses.{name}") for name, given in table.items()}
     if not told.get("store"):
-        raise UsageError("responses.store: missing; write the path of a file, or a postgresql:// URL")
+        raise ConfigurationError("responses.store: missing; write the path of a file, or a postgresql:// URL")
     if "://" not in told["store"]:
         told["store"] = str(folder / told["store"])  # as seen from the file
     for name in ("retention_days", "responses", "response_bytes", "key_bytes", "seconds"):
         if told.get(name) == 0:
-            raise UsageError(f"responses.{name}: nothing would be kept; write more than 0, or leave [responses] out")
+            raise ConfigurationError(
+                f"responses.{name}: nothing would be kept; write more than 0, or leave [responses] out"
+            )
     return ResponseSettings(**told)

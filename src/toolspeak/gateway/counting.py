@@ -35,7 +35,7 @@ class Counted:
 
 async def counted(asked: WireRequest, routes: Routes, asked_format: str) -> Counted:
     """What an upstream would read, tools that a dialect writes into the prompt included. Raises ProviderError,
-    UsageError."""
+    ConfigurationError."""
     errors: list[ToolspeakError] = []
     for route in routes.up_first():
         driver, turn, _ = turn_of(asked, route, asked_format)

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from toolspeak.errors import JournalError, UsageError
+from toolspeak.errors import ConfigurationError, JournalError
 from toolspeak.journal.leases import Connection
 from toolspeak.journal.sqlite_connection import SqliteConnection, at_once
 from toolspeak.journal.sqlite_faults import is_busy, told
@@ -86,18 +86,18 @@ class Database(ABC):
 
 def open_database(where: str, seconds: float, tables: Tables) -> Database:
     """The database that a path (SQLite), a `sqlite://` URL or a `postgresql://` URL names. Nothing is opened yet.
-    Raises UsageError."""
+    Raises ConfigurationError."""
     scheme, separator, rest = where.partition("://")
     if not separator:
         return _Sqlite(Path(where), seconds, tables)
     if scheme == "sqlite" and rest:
         return _Sqlite(Path(rest), seconds, tables)
     if scheme not in ("postgresql", "postgres"):
-        raise UsageError(f"{tables.setting}: {scheme}:// is none; write a file's path or a postgresql:// URL")
+        raise ConfigurationError(f"{tables.setting}: {scheme}:// is none; write a file's path or a postgresql:// URL")
     try:
         postgres: Any = importlib.import_module("toolspeak.journal.postgres")  # asyncpg is an extra
     except ImportError as error:
-        raise UsageError(f"{tables.what} in PostgreSQL needs: pip install 'toolspeak[postgres]'") from error
+        raise ConfigurationError(f"{tables.what} in PostgreSQL needs: pip install 'toolspeak[postgres]'") from error
     return _Postgres(where, seconds, tables, postgres)
 
 

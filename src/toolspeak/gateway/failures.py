@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import httpx2
 
-from toolspeak.errors import FormatError, ProviderError, ProviderErrorCode, ToolspeakError, UsageError
+from toolspeak.errors import ConfigurationError, FormatError, ProviderError, ProviderErrorCode, ToolspeakError
 from toolspeak.gateway.logs import log
 from toolspeak.gateway.routing import UnknownModel
 from toolspeak.gateway.sse import json_bytes
@@ -132,7 +132,7 @@ def failure_of(error: ToolspeakError) -> Failure:
             return Failure(404, str(error), "model_not_found")
         case FormatError():
             return Failure(400, str(error), "invalid_request", details=error.details)
-        case UsageError():
+        case ConfigurationError():
             return Failure(400, str(error), "invalid_request")
         case _:
             return Failure(500, str(error), "gateway_failed")

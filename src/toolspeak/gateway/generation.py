@@ -36,12 +36,12 @@ class Generation:
 
 
 def first_generation(settings: Settings, environ: Mapping[str, str], metrics: Metrics) -> Generation:
-    """Raises UsageError for settings that cannot be."""
+    """Raises ConfigurationError for settings that cannot be."""
     return Generation(settings, Router(settings, environ, metrics), _tools(settings, metrics))
 
 
 def check_settings(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Raises UsageError for settings that cannot be."""
+    """Raises ConfigurationError for settings that cannot be."""
     Router(settings, environ)
     if settings.responses is not None:
         open_store(settings.responses.store, settings.responses.seconds)
@@ -56,7 +56,7 @@ def next_generation(
 ) -> tuple[Generation, ServerTools | None]:
     """The generation behind `old`, and the tools that it is to have. It has those of `old` until they are connected.
 
-    What did not change is taken over, with its connections. Raises UsageError for settings that cannot be.
+    What did not change is taken over, with its connections. Raises ConfigurationError for settings that cannot be.
     """
     settings, _ = kept_fixed(old.settings, settings)
     same = all(getattr(settings, name) == getattr(old.settings, name) for name in _OF_ROUTES)

@@ -102,7 +102,7 @@ HEALTHY = Health()
 
 def goes_elsewhere(error: ToolspeakError) -> bool:
     """Whether another upstream may answer what this one did not. It may also be able to what this one's API is not
-    (UsageError, FormatError)."""
+    (ConfigurationError, FormatError)."""
     return error.code in _ELSEWHERE if isinstance(error, ProviderError) else True
 
 

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
-from toolspeak.errors import UsageError, suggest
+from toolspeak.errors import ConfigurationError, suggest
 
 VARIABLE = "TOOLSPEAK_API_KEYS"
 """Keys in the environment, with commas between them; written as in a file."""
@@ -79,15 +79,15 @@ def read_keys(path: str | Path) -> tuple[Key, ...]:
     """A file's keys: a line holds a key, or `sha256:` and its digest in hex. `#` in front, or behind a space, begins a
     comment.
 
-    Raises UsageError naming the line.
+    Raises ConfigurationError naming the line.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the API keys of {path} cannot be read: {error}") from error
+        raise ConfigurationError(f"the API keys of {path} cannot be read: {error}") from error
     found = tuple(unnamed(_read(line, f"{path}:{i + 1}")) for i, line in enumerate(lines) if _written(line))
     if not found:
-        raise UsageError(f"{path} holds no API key: write one a line, or sha256: and its digest")
+        raise ConfigurationError(f"{path} holds no API key: write one a line, or sha256: and its digest")
     return found
 
 
@@ -107,14 +107,14 @@ def _read(text: str, place: str) -> str:
     if key.startswith("sha256:"):
         return _read_digest(key, place)
     if len(key) < SHORTEST:
-        raise UsageError(f"{place}: an API key has {SHORTEST} characters at least (openssl rand -hex 24)")
+        raise ConfigurationError(f"{place}: an API key has {SHORTEST} characters at least (openssl rand -hex 24)")
     return digest(key)
 
 
 def _read_digest(text: str, place: str) -> str:
     known = _DIGEST.fullmatch(text)
     if known is None:
-        raise UsageError(f"{place}: sha256: is followed by 64 hexadecimal digits (printf %s KEY | sha256sum)")
+        raise ConfigurationError(f"{place}: sha256: is followed by 64 hexadecimal digits (printf %s KEY | sha256sum)")
     return known[1].lower()
 
 
@@ -124,13 +124,13 @@ _FIELDS = {each.name for each in fields(Key)} - {"digest"} | {"sha256", "env"}
 
 
 def key_of_table(row: Any, place: str, environ: Mapping[str, str]) -> Key:
-    """The key that a table `[[key]]` describes. Raises UsageError naming the place; never shows a key."""
+    """The key that a table `[[key]]` describes. Raises ConfigurationError naming the place; never shows a key."""
     if not isinstance(row, dict):
-        raise UsageError(f"{place}: expected a table [[key]]")
+        raise ConfigurationError(f"{place}: expected a table [[key]]")
     table = cast("dict[str, Any]", row)
     for name in table:
         if name not in _FIELDS:
-            raise UsageError(f"{place}.{name}: unknown key {suggest(name, _FIELDS)}")
+            raise ConfigurationError(f"{place}.{name}: unknown key {suggest(name, _FIELDS)}")
     told: dict[str, Any] = {"name": checked_name(table.get("name"), f"{place}.name")}
     told["digest"] = _digest_of_table(table, place, environ)
     if "models" in table:
@@ -142,75 +142,81 @@ def key_of_table(row: Any, place: str, environ: Mapping[str, str]) -> Key:
         told["expires"] = _moment(table["expires"], f"{place}.expires")
     if "metrics" in table:
         if not isinstance(table["metrics"], bool):
-            raise UsageError(f"{place}.metrics: expected true or false, found {table['metrics']!r}")
+            raise ConfigurationError(f"{place}.metrics: expected true or false, found {table['metrics']!r}")
         told["metrics"] = table["metrics"]
     return Key(**told)
 
 
 def checked_name(name: Any, place: str) -> str:
-    """The name of a key. Raises UsageError for what is none."""
+    """The name of a key. Raises ConfigurationError for what is none."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        raise UsageError(f"{place}: write 1 to 64 letters, digits and . _ @ -, beginning with a letter or a digit")
+        raise ConfigurationError(
+            f"{place}: write 1 to 64 letters, digits and . _ @ -, beginning with a letter or a digit"
+        )
     return name
 
 
 def _digest_of_table(table: Mapping[str, Any], place: str, environ: Mapping[str, str]) -> str:
     sources = [name for name in ("sha256", "env") if name in table]
     if len(sources) != 1:
-        raise UsageError(
+        raise ConfigurationError(
             f"{place}: write either sha256, the key's digest, or env, the variable that holds the key"
             " (`toolspeak keys new NAME` makes both)"
         )
     (source,) = sources
     value = table[source]
     if not isinstance(value, str):
-        raise UsageError(f"{place}.{source}: expected text")
+        raise ConfigurationError(f"{place}.{source}: expected text")
     if source == "sha256":
         return _read_digest(value.strip(), f"{place}.sha256")
     key = environ.get(value, "").strip()
     if not key:
-        raise UsageError(f"{place}.env: the variable {value} is not set")
+        raise ConfigurationError(f"{place}.env: the variable {value} is not set")
     return _read(key, f"{place}.env: {value}")
 
 
 def _models(value: Any, place: str) -> tuple[str, ...]:
     listed = cast("list[Any]", value if isinstance(value, list) else [value])
     if not all(isinstance(each, str) and each for each in listed):
-        raise UsageError(f"{place}: expected names of models, or globs")
+        raise ConfigurationError(f"{place}: expected names of models, or globs")
     return tuple(listed)
 
 
 def _count(value: Any, place: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{place}: expected a whole number from 1 on, found {value!r}; leave it out for no limit")
+        raise ConfigurationError(
+            f"{place}: expected a whole number from 1 on, found {value!r}; leave it out for no limit"
+        )
     return value
 
 
 def _moment(value: Any, place: str) -> float:
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise UsageError(f"{place}: write a time with its zone, for instance {value.isoformat()}Z")
+            raise ConfigurationError(f"{place}: write a time with its zone, for instance {value.isoformat()}Z")
         return value.timestamp()
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
-    raise UsageError(f"{place}: expected a day or a time, for instance 2027-01-31, found {value!r}")
+    raise ConfigurationError(f"{place}: expected a day or a time, for instance 2027-01-31, found {value!r}")
 
 
 def checked_keys(keys: Iterable[Key], serves: Callable[[str], bool]) -> tuple[Key, ...]:
-    """The keys, each once. Raises UsageError for two that go by the same name or are the same, and for a model that
-    nobody serves."""
+    """The keys, each once. Raises ConfigurationError for two that go by the same name or are the same, and for a model
+    that nobody serves."""
     names: dict[str, Key] = {}
     digests: dict[str, Key] = {}
     for key in keys:
         if digests.get(key.digest) == key:
             continue  # in the file and in the environment, say
         if key.digest in digests:
-            raise UsageError(f"the keys {digests[key.digest].name!r} and {key.name!r} are the same: give each its own")
+            raise ConfigurationError(
+                f"the keys {digests[key.digest].name!r} and {key.name!r} are the same: give each its own"
+            )
         if key.name in names:
-            raise UsageError(f"two keys have the name {key.name!r}; give each its own")
+            raise ConfigurationError(f"two keys have the name {key.name!r}; give each its own")
         for model in key.models:
             if not any(mark in model for mark in "*?[") and not serves(model):
-                raise UsageError(f"the key {key.name!r}: no upstream serves its model {model!r}")
+                raise ConfigurationError(f"the key {key.name!r}: no upstream serves its model {model!r}")
         names[key.name] = digests[key.digest] = key
     return tuple(names.values())
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
-from toolspeak.errors import FormatError, JournalError, UsageError
+from toolspeak.errors import ConfigurationError, FormatError, JournalError
 from toolspeak.gateway.failures import Failure
 from toolspeak.gateway.gate import Note
 from toolspeak.gateway.logs import log
@@ -116,7 +116,7 @@ class ResponseMemory:
             chain = await self._store.chain(owner, previous, most)
         except JournalError as error:
             raise _unavailable(error) from error
-        except UsageError as error:
+        except ConfigurationError as error:
             raise Failure(413, str(error), "request_too_large") from None
         if not chain or chain[0].previous is not None:
             missing = chain[0].previous if chain else previous

@@ -37,7 +37,7 @@ class Loaded:
 
 
 def load(sources: Sources) -> Loaded:
-    """Raises UsageError."""
+    """Raises ConfigurationError."""
     stamps: dict[str, Stamp] = {}
     return Loaded(sources.load(os.environ, stamps), sources, stamps)
 
@@ -58,7 +58,7 @@ class Reloader:
     def read(self) -> tuple[Loaded, tuple[str, ...]]:
         """The settings as the files are now, and the names of those that stay as they were until a restart.
 
-        Raises UsageError; the files are not read again then until one of them changes.
+        Raises ConfigurationError; the files are not read again then until one of them changes.
         """
         stamps: dict[str, Stamp] = {}
         try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from toolspeak.data.values import quick
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.database import Database, Tables, open_database
 from toolspeak.journal.leases import Connection
 
@@ -87,8 +87,8 @@ class ResponseStore:
         return await self._database.do(partial(_get, owner=owner, response_id=response_id))
 
     async def chain(self, owner: str, response_id: str, most: int) -> Sequence[StoredResponse]:
-        """The response and those that it goes on from, the oldest first; empty if it is not there. Raises UsageError
-        for more than `most` bytes."""
+        """The response and those that it goes on from, the oldest first; empty if it is not there. Raises
+        ConfigurationError for more than `most` bytes."""
         if not _ID.fullmatch(response_id):
             return ()
         return await self._database.do(partial(_chain, owner=owner, response_id=response_id, most=most))
@@ -119,7 +119,7 @@ class ResponseStore:
 
 def open_store(where: str, seconds: float) -> ResponseStore:
     """The store that a path (SQLite), a `sqlite://` URL or a `postgresql://` URL names; an answer of it takes `seconds`
-    at most. Nothing is opened yet. Raises UsageError."""
+    at most. Nothing is opened yet. Raises ConfigurationError."""
     return ResponseStore(open_database(where, seconds, _TABLES))
 
 
@@ -165,7 +165,7 @@ async def _get(db: Connection, owner: str, response_id: str) -> StoredResponse |
 async def _chain(db: Connection, owner: str, response_id: str, most: int) -> Sequence[StoredResponse]:
     ((size,),) = await db.rows(_CHAIN + " SELECT sum(size) FROM chain", response_id, owner)
     if size is not None and size > most:
-        raise UsageError(
+        raise ConfigurationError(
             f"previous_response_id: the conversation that it goes on from has more than {most} bytes; begin a new one"
         )
     rows = await db.rows(

@@ -12,7 +12,7 @@ from typing import Any
 from toolspeak.agent.drivers.choose import choose_driver
 from toolspeak.agent.drivers.driver import TextDriver
 from toolspeak.agent.drivers.native import NativeDriver
-from toolspeak.errors import FormatError, UsageError, suggest
+from toolspeak.errors import ConfigurationError, FormatError, suggest
 from toolspeak.gateway.balance import LONGEST_WAIT, Asking, Pool
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.metrics import Metrics
@@ -114,7 +114,7 @@ class _Kept:
     dropped: bool = False
 
 
-class UnknownModel(UsageError):
+class UnknownModel(ConfigurationError):
     """No upstream serves a model of this name."""
 
 
@@ -178,7 +178,7 @@ class Router:
     def routes(self, model: str, allows: Callable[[str], bool] = lambda _: True) -> Generator[Routes]:
         """The routes to a model, open at least as long as the context. `allows`: which names the client may know of.
 
-        Raises UnknownModel; UsageError if an upstream cannot be asked as it is configured.
+        Raises UnknownModel; ConfigurationError if an upstream cannot be asked as it is configured.
         """
         if not allows(model):
             raise self._unknown(model, allows)
@@ -327,6 +327,8 @@ def _environment(upstream: Upstream, environ: Mapping[str, str]) -> Mapping[str,
     if upstream.key_variable:
         value = environ.get(upstream.key_variable, "").strip()
         if not value:
-            raise UsageError(f"the key of {upstream.names[0]!r}: the variable {upstream.key_variable} is not set")
+            raise ConfigurationError(
+                f"the key of {upstream.names[0]!r}: the variable {upstream.key_variable} is not set"
+            )
         seen[key] = value
     return seen

@@ -19,7 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
-from toolspeak.errors import ToolspeakError, UsageError
+from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.gateway.app import Gateway
 from toolspeak.gateway.config import Settings
 from toolspeak.gateway.generation import check_settings
@@ -197,8 +197,8 @@ class _Workers(Multiprocess):
 
 
 def serve(sources: Sources, ready: Callable[[str], None] = lambda _address: None) -> None:
-    """Serves until SIGTERM or SIGINT. `ready` is told the address once it is known. Raises UsageError if the settings
-    cannot be, or the port is taken."""
+    """Serves until SIGTERM or SIGINT. `ready` is told the address once it is known. Raises ConfigurationError if the
+    settings cannot be, or the port is taken."""
     loaded = load(sources)
     settings = loaded.settings
     config = server_config(Application(settings, loaded=loaded))
@@ -231,7 +231,7 @@ def _listening(settings: Settings) -> socket.socket:
         sock.set_inheritable(True)
     except OSError as error:
         sock.close()
-        raise UsageError(
+        raise ConfigurationError(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; choose another --port"
         ) from error
     return sock

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.config import (
     FileSettings,
     Settings,
@@ -43,7 +43,7 @@ class Sources:
 
     def load(self, environ: Mapping[str, str], stamps: dict[str, Stamp]) -> Settings:
         """The settings as the files are now. `stamps` gets the stamp of every file that is read, taken before it is
-        read, also if the settings cannot be. Raises UsageError naming the place and the remedy."""
+        read, also if the settings cannot be. Raises ConfigurationError naming the place and the remedy."""
         if self.config is None:
             found = FileSettings(self.upstreams, {})
         else:
@@ -71,7 +71,7 @@ class Sources:
         if self.approve_tools is None:
             return found
         if found is None:
-            raise UsageError("--approve-tools says which tools of --tools FILE may run: name that file, too")
+            raise ConfigurationError("--approve-tools says which tools of --tools FILE may run: name that file, too")
         return replace(found, approve=approved_names(self.approve_tools))
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from toolspeak.errors import UsageError, suggest
+from toolspeak.errors import ConfigurationError, suggest
 
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), "text"),
@@ -20,19 +20,20 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def checked_kind(value: Any, kind: str, place: str) -> Any:
-    """The value, if it is of a kind (the annotation of a field of settings). Raises UsageError naming the place."""
+    """The value, if it is of a kind (the annotation of a field of settings). Raises ConfigurationError naming the
+    place."""
     types, words = _KINDS[kind]
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise UsageError(f"{place}: expected {words}, found {value!r}")
+        raise ConfigurationError(f"{place}: expected {words}, found {value!r}")
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-        raise UsageError(f"{place}: {value} is less than 0")
+        raise ConfigurationError(f"{place}: {value} is less than 0")
     if isinstance(value, float) and not math.isfinite(value):
-        raise UsageError(f"{place}: {value} is no number of seconds")
+        raise ConfigurationError(f"{place}: {value} is no number of seconds")
     return value
 
 
 def check_fields(table: Mapping[str, Any], known: set[str], place: str) -> None:
-    """Raises UsageError for a key that is not known, naming the place."""
+    """Raises ConfigurationError for a key that is not known, naming the place."""
     for name in table:
         if name not in known:
-            raise UsageError(f"{place}{'.' if place else ''}{name}: unknown key {suggest(name, known)}")
+            raise ConfigurationError(f"{place}{'.' if place else ''}{name}: unknown key {suggest(name, known)}")

@@ -61,7 +61,7 @@ async def play(
     """Asks for the turn and puts what leaves of it; `TurnEnded` last, with the usage of all attempts.
 
     `prompt_size` (bytes) is for the estimate where nobody counts; the client gets it if `usage_wanted`. `report` is
-    filled on the way. `begun` is called once the model has begun to answer. Raises ProviderError, UsageError.
+    filled on the way. `begun` is called once the model has begun to answer. Raises ProviderError, ConfigurationError.
     """
     total, guessed = Usage(), False
     while True:

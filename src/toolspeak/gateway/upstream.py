@@ -13,7 +13,7 @@ import httpx2
 from toolspeak.data.messages import JSON
 from toolspeak.dialects import Section, get_dialect
 from toolspeak.dialects.base import PromptListing
-from toolspeak.errors import UsageError, suggest
+from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.gateway.tables import check_fields, checked_kind
 from toolspeak.providers import PROVIDERS, Capabilities
 from toolspeak.providers.http import Timeouts
@@ -76,20 +76,22 @@ def labels_of(upstreams: Sequence[Upstream]) -> tuple[str, ...]:
 
 
 def upstream_of(target: str, **rest: Any) -> Upstream:
-    """The upstream that `--upstream` names: an address, `provider`, or `provider:model`. Raises UsageError."""
+    """The upstream that `--upstream` names: an address, `provider`, or `provider:model`. Raises ConfigurationError."""
     if target.startswith(("http://", "https://")):
         if "url" in rest:
-            raise UsageError(f"{target!r} is an address, and url names another: leave one out")
+            raise ConfigurationError(f"{target!r} is an address, and url names another: leave one out")
         return Upstream(url=target, **rest)
     provider, _, model = target.partition(":")
     if provider not in PROVIDERS:
-        raise UsageError(
+        raise ConfigurationError(
             f"the upstream {target!r} is neither an address (http://127.0.0.1:11434/v1) nor begins with a provider: "
             f"{suggest(provider, PROVIDERS)}"
         )
     for name, known in (("provider", provider), ("model", model)):
         if known and rest.get(name, known) != known:
-            raise UsageError(f"{target!r} names the {name} {known!r}, and {name} says {rest[name]!r}: leave one out")
+            raise ConfigurationError(
+                f"{target!r} names the {name} {known!r}, and {name} says {rest[name]!r}: leave one out"
+            )
     told: dict[str, Any] = {"model": model, **rest, "provider": provider}
     return Upstream(**told)
 
@@ -100,29 +102,33 @@ _UPSTREAM_FIELDS = {each.name for each in fields(Upstream)} - {"names", "key_var
 
 def upstreams_of_table(row: Any, place: str) -> tuple[Upstream, ...]:
     """The upstreams of a table `[[model]]`: itself, or those of its list `upstreams`, for which it says what they have
-    in common. Raises UsageError naming the key."""
+    in common. Raises ConfigurationError naming the key."""
     if not isinstance(row, dict):
-        raise UsageError(f"{place}: expected a table [[model]]")
+        raise ConfigurationError(f"{place}: expected a table [[model]]")
     table = cast("dict[str, Any]", row)
     check_fields(table, {*_UPSTREAM_FIELDS, "upstreams"}, place)
     if "upstreams" not in table:
         if "policy" in table:
-            raise UsageError(f"{place}.policy: there is one upstream; list several as upstreams, or leave it out")
+            raise ConfigurationError(
+                f"{place}.policy: there is one upstream; list several as upstreams, or leave it out"
+            )
         return (_upstream_of_table(table, place, {}),)
     if "upstream" in table:
-        raise UsageError(f"{place}: upstream names one, upstreams names several; leave one of both out")
+        raise ConfigurationError(f"{place}: upstream names one, upstreams names several; leave one of both out")
     rows: Any = table["upstreams"]
     if not isinstance(rows, list) or not rows:
-        raise UsageError(f"{place}.upstreams: write a list of addresses, or a table [[model.upstreams]] for each")
+        raise ConfigurationError(
+            f"{place}.upstreams: write a list of addresses, or a table [[model.upstreams]] for each"
+        )
     shared = {name: value for name, value in table.items() if name != "upstreams"}
     if not shared.get("name"):
-        raise UsageError(f"{place}.name: missing; write the name that clients ask for, or a glob")
+        raise ConfigurationError(f"{place}.name: missing; write the name that clients ask for, or a glob")
     found: list[Upstream] = []
     for i, each in enumerate(cast("list[Any]", rows)):
         at = f"{place}.upstreams[{i}]"
         own: Any = {"upstream": each} if isinstance(each, str) else each
         if not isinstance(own, dict):
-            raise UsageError(f"{at}: expected an address, or a table with upstream and what else is its own")
+            raise ConfigurationError(f"{at}: expected an address, or a table with upstream and what else is its own")
         check_fields(cast("dict[str, Any]", own), _UPSTREAM_FIELDS - {"name", "policy"}, at)
         found.append(_upstream_of_table(cast("dict[str, Any]", own), at, shared))
     return tuple(found)
@@ -145,50 +151,50 @@ def _upstream_of_table(own: Mapping[str, Any], place: str, shared: Mapping[str, 
                 told[name] = _capabilities(given, at)
             case "options":
                 if not isinstance(given, dict):
-                    raise UsageError(f"{at}: expected a table of fields that go into every request")
+                    raise ConfigurationError(f"{at}: expected a table of fields that go into every request")
                 told[name] = cast("dict[str, JSON]", given)
             case "upstream":
                 pass
             case _:
                 told[_RENAMED.get(name, name)] = checked_kind(given, kinds[_RENAMED.get(name, name)], at)
     if not told.get("names"):
-        raise UsageError(f"{place}.name: missing; write the name that clients ask for, or a glob")
+        raise ConfigurationError(f"{place}.name: missing; write the name that clients ask for, or a glob")
     target = table.get("upstream")
     if target is not None:
         target = checked_kind(target, "str", f"{place}.upstream")
         try:
             return checked_upstream(upstream_of(target, **told), place)
-        except UsageError as error:
-            raise UsageError(f"{place}.upstream: {error}") from None
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{place}.upstream: {error}") from None
     if not told.get("url") and not told.get("provider"):
-        raise UsageError(f"{place}.upstream: missing; write an address, a provider or provider:model")
+        raise ConfigurationError(f"{place}.upstream: missing; write an address, a provider or provider:model")
     return checked_upstream(Upstream(**told), place)
 
 
 def checked_upstream(upstream: Upstream, place: str = "") -> Upstream:
-    """The upstream, if it can be. Raises UsageError naming the key."""
+    """The upstream, if it can be. Raises ConfigurationError naming the key."""
     at = f"{place}." if place else ""
     if upstream.provider not in PROVIDERS:
-        raise UsageError(f"{at}provider: there is no {suggest(upstream.provider, PROVIDERS)}")
+        raise ConfigurationError(f"{at}provider: there is no {suggest(upstream.provider, PROVIDERS)}")
     if upstream.dialect not in OWN_WAYS:
         try:
             get_dialect(upstream.dialect)
-        except UsageError as error:
-            raise UsageError(f"{at}dialect: {error} Besides them: {', '.join(OWN_WAYS)}.") from None
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{at}dialect: {error} Besides them: {', '.join(OWN_WAYS)}.") from None
     if upstream.policy not in get_args(Policy):
-        raise UsageError(f"{at}policy: there is no {suggest(upstream.policy, get_args(Policy))}")
+        raise ConfigurationError(f"{at}policy: there is no {suggest(upstream.policy, get_args(Policy))}")
     if upstream.starts_in not in ("text", "reasoning"):
-        raise UsageError(f"{at}starts_in: {upstream.starts_in!r} is none; write text or reasoning")
+        raise ConfigurationError(f"{at}starts_in: {upstream.starts_in!r} is none; write text or reasoning")
     if upstream.listing is not None and upstream.listing not in get_args(PromptListing):
-        raise UsageError(f"{at}listing: there is no {suggest(upstream.listing, get_args(PromptListing))}")
+        raise ConfigurationError(f"{at}listing: there is no {suggest(upstream.listing, get_args(PromptListing))}")
     if not 0 <= upstream.repair <= 3:
-        raise UsageError(f"{at}repair: {upstream.repair} is none; write 0 (never) to 3")
+        raise ConfigurationError(f"{at}repair: {upstream.repair} is none; write 0 (never) to 3")
     return upstream
 
 
 def _timeouts(value: Any, place: str) -> Timeouts:
     if not isinstance(value, dict):
-        raise UsageError(f"{place}: expected a table with connect, first_byte and silence, in seconds")
+        raise ConfigurationError(f"{place}: expected a table with connect, first_byte and silence, in seconds")
     table = cast("dict[str, Any]", value)
     check_fields(table, {each.name for each in fields(Timeouts)}, place)
     for name, seconds in table.items():
@@ -198,13 +204,13 @@ def _timeouts(value: Any, place: str) -> Timeouts:
 
 def _capabilities(value: Any, place: str) -> Mapping[str, JSON]:
     if not isinstance(value, dict):
-        raise UsageError(f"{place}: expected a table, for instance {{ grammar = 'gbnf', tools = true }}")
+        raise ConfigurationError(f"{place}: expected a table, for instance {{ grammar = 'gbnf', tools = true }}")
     table = cast("dict[str, Any]", value)
     check_fields(table, {each.name for each in fields(Capabilities)}, place)
     for name, each in table.items():
         if name == "grammar":
             if each not in ("gbnf", "xgrammar"):
-                raise UsageError(
+                raise ConfigurationError(
                     f"{place}.grammar: {each!r} is none; write gbnf (llama.cpp) or xgrammar (vLLM, SGLang)"
                 )
         else:

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from toolspeak.data.events import Record, RunFinished, RunPaused, ToolFinished, ToolStarted
 from toolspeak.data.protected import protect
-from toolspeak.errors import ToolspeakError, UsageError
+from toolspeak.errors import ConfigurationError, ToolspeakError
 from toolspeak.journal.base import Lease
 from toolspeak.journal.commits import FIRST_WAIT, LONGEST_WAIT, Commits, Waiting
 from toolspeak.journal.leases import Connection
@@ -94,7 +94,7 @@ class SqliteJournal(SqliteTables):
         clock: Callable[[], float] = time.time,
     ) -> None:
         if sync not in get_args(Sync):
-            raise UsageError(f"sync={sync!r} is none of {', '.join(get_args(Sync))}")
+            raise ConfigurationError(f"sync={sync!r} is none of {', '.join(get_args(Sync))}")
         self.path = Path(path)
         self._file = self.path.absolute()
         self._name_of_file = str(self._file)

@@ -11,7 +11,7 @@ Importing this imports no SDK yet: `McpServers` is looked up when it is asked fo
 import importlib
 from types import ModuleType
 
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.lazy import lazy_names
 
 _PLACES = {
@@ -30,7 +30,7 @@ def _load(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise UsageError(f"MCP servers need: pip install 'toolspeak[mcp]' ({error})") from error
+        raise ConfigurationError(f"MCP servers need: pip install 'toolspeak[mcp]' ({error})") from error
 
 
 __getattr__, __dir__ = lazy_names(__name__, _PLACES, _load)

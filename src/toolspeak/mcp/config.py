@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from toolspeak.data.protected import protect
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 _VARIABLE = re.compile(r"\$\{(?P<kind>env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<otherwise>[^}]*))?\}")
 """`${NAME}`, VS Code's `${env:NAME}`, and `${NAME:-what else}` as shells write it."""
@@ -56,21 +56,23 @@ def read_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None
     and keys that other programs put there are passed over. `${NAME}`, `${env:NAME}` and `${NAME:-otherwise}` in any of
     these texts come from `environ` (default: the process's), `${workspaceFolder}` is the folder the file belongs to.
 
-    Raises UsageError naming the file, the key and the remedy.
+    Raises ConfigurationError naming the file, the key and the remedy.
     """
     place = Path(path)
     protect(place, "the configuration of the MCP servers")
     listed = _load(place)
     if not isinstance(listed, dict):
-        raise UsageError(f'{place}: expected an object {{"mcpServers": {{…}}}}, found {_shown(listed)}')
+        raise ConfigurationError(f'{place}: expected an object {{"mcpServers": {{…}}}}, found {_shown(listed)}')
     entries = cast("dict[str, Any]", listed)
     keys = [key for key in ("mcpServers", "servers") if key in entries]
     if len(keys) != 1:
         found = "both" if keys else f"none of them, but: {', '.join(entries) or 'nothing'}"
-        raise UsageError(f"{place}: list the servers under 'mcpServers' or (VS Code) under 'servers'; there is {found}")
+        raise ConfigurationError(
+            f"{place}: list the servers under 'mcpServers' or (VS Code) under 'servers'; there is {found}"
+        )
     servers = entries[keys[0]]
     if not isinstance(servers, dict):
-        raise UsageError(f'{place}: {keys[0]}: expected {{"name": {{…}}}}, found {_shown(servers)}')
+        raise ConfigurationError(f'{place}: {keys[0]}: expected {{"name": {{…}}}}, found {_shown(servers)}')
     variables = {**(os.environ if environ is None else environ)}
     folder = place.resolve().parent
     workspace = str(folder.parent if folder.name == ".vscode" else folder)
@@ -87,11 +89,11 @@ def _load(place: Path) -> Any:
     try:
         return json.loads(place.read_text("utf-8-sig"))
     except FileNotFoundError:
-        raise UsageError(f"{place}: there is no such file; name one that lists MCP servers") from None
+        raise ConfigurationError(f"{place}: there is no such file; name one that lists MCP servers") from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{place}: not JSON ({error}); comments and trailing commas are none either") from None
+        raise ConfigurationError(f"{place}: not JSON ({error}); comments and trailing commas are none either") from None
     except OSError as error:
-        raise UsageError(f"{place}: {error.strerror or error}") from None
+        raise ConfigurationError(f"{place}: {error.strerror or error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,8 @@ class _Place:
     variables: Mapping[str, str]
     workspace: str
 
-    def error(self, key: str, told: str) -> UsageError:
-        return UsageError(f"{self.at}{'.' if key else ''}{key}: {told}")
+    def error(self, key: str, told: str) -> ConfigurationError:
+        return ConfigurationError(f"{self.at}{'.' if key else ''}{key}: {told}")
 
     def text(self, key: str, value: Any) -> str:
         """A text with its variables filled in."""

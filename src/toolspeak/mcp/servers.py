@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Self
 
-from toolspeak.errors import McpError, UsageError
+from toolspeak.errors import ConfigurationError, McpError
 from toolspeak.mcp.config import Server, read_servers
 from toolspeak.mcp.connection import Connection
 from toolspeak.mcp.tools import LeftOut, tool_name, tool_of
@@ -27,7 +27,7 @@ class McpServers:
     call that is cancelled or out of time is cancelled in the server too. A server that ended is connected once more
     for the next call; so is one that gives no answer within `probe_timeout` after a call ran out of time.
 
-    Raises UsageError for two servers of one name; entering raises McpError, naming all that cannot be used.
+    Raises ConfigurationError for two servers of one name; entering raises McpError, naming all that cannot be used.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class McpServers:
         names = [server.name for server in listed]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise UsageError(f"two MCP servers are named {twice[0]!r}; rename one")
+            raise ConfigurationError(f"two MCP servers are named {twice[0]!r}; rename one")
         self._connections = tuple(Connection(server, connect_timeout, probe_timeout) for server in listed)
         self._call_timeout = call_timeout
         self._tools = Toolset()
@@ -59,7 +59,7 @@ class McpServers:
         call_timeout: float | None = 120.0,
         probe_timeout: float = 5.0,
     ) -> Self:
-        """The servers that a file lists; see `read_servers`. Raises UsageError."""
+        """The servers that a file lists; see `read_servers`. Raises ConfigurationError."""
         return cls(
             read_servers(path, environ),
             connect_timeout=connect_timeout,

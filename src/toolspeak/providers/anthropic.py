@@ -33,7 +33,7 @@ class AnthropicProvider(ApiProvider):
     API's. `capabilities` in place of what is known of the model; `connection` is `timeout`, `retries`, `ca_file` and
     `clock` (`ConnectionOptions`). Makes no connection before the first turn.
 
-    Raises UnknownProvider if there is neither base URL nor key, UsageError for a setting that cannot be.
+    Raises UnknownProvider if there is neither base URL nor key, ConfigurationError for a setting that cannot be.
     """
 
     def __init__(

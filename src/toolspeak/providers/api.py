@@ -12,7 +12,7 @@ import httpx2
 from toolspeak.data.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import changed, quick
-from toolspeak.errors import ProviderError, UnknownProvider, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError, UnknownProvider
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.providers.failures import decode_json
 from toolspeak.providers.http import ConnectionOptions, HttpApi
@@ -191,7 +191,7 @@ class ApiProvider:
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """How many tokens the API counts in a request, without the model being asked; None if it counts none.
 
-        Raises ProviderError, UsageError.
+        Raises ProviderError, ConfigurationError.
         """
         counting = self._counting
         if counting is None:
@@ -374,7 +374,7 @@ def address_and_key(
     """The base URL and the key of an API without white space around them, "" for one that is not given.
 
     `keys` and `address` are the environment variables that set them, `speaks` is the API's name. Raises UnknownProvider
-    if there is neither, UsageError for a key that cannot be.
+    if there is neither, ConfigurationError for a key that cannot be.
     """
     found, key = (base_url or "").strip(), checked_key(api_key)
     if not found and not key:
@@ -386,10 +386,11 @@ def address_and_key(
 
 
 def checked_key(api_key: str | None) -> str:
-    """The key without white space around it; empty if there is none. Raises UsageError for one that cannot be."""
+    """The key without white space around it; empty if there is none. Raises ConfigurationError for one that cannot
+    be."""
     key = (api_key or "").strip()
     if not all("!" <= character <= "~" for character in key):
-        raise UsageError("the API key holds characters that no key has (white space or beyond ASCII)")
+        raise ConfigurationError("the API key holds characters that no key has (white space or beyond ASCII)")
     return key
 
 

@@ -27,7 +27,7 @@ class GeminiProvider(ApiProvider):
     own come before them. `capabilities` in place of what is known of the model; `connection` is `timeout`, `retries`,
     `ca_file` and `clock` (`ConnectionOptions`). Makes no connection before the first turn.
 
-    Raises UnknownProvider if there is neither key nor base URL, UsageError for a setting that cannot be.
+    Raises UnknownProvider if there is neither key nor base URL, ConfigurationError for a setting that cannot be.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ import httpx2
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.values import quick
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.failures import (
     SilentServer,
     dropped_error,
@@ -88,7 +88,7 @@ class HttpApi:
     """One model API at one base URL.
 
     `secrets` never appear in a message. Made without touching the network; a client is made at the first request of
-    each event loop, for connections belong to the loop they were opened in. Raises UsageError for a base URL, a
+    each event loop, for connections belong to the loop they were opened in. Raises ConfigurationError for a base URL, a
     timeout, a number of retries or a CA file that cannot be.
     """
 
@@ -113,7 +113,7 @@ class HttpApi:
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
         self._closed = False
         if retries < 0:
-            raise UsageError(f"retries={retries} must be 0 or more")
+            raise ConfigurationError(f"retries={retries} must be 0 or more")
         self.retries = retries
         self.longest_wait = longest_wait
         self.clock = clock
@@ -138,7 +138,7 @@ class HttpApi:
         comes beside what the base URL asks for, `headers` in place of the provider's own of the same name.
 
         Raises ProviderError: for a status that is no success, and for whatever happens to the connection, also
-        inside the context. Raises UsageError if `body` is no JSON.
+        inside the context. Raises ConfigurationError if `body` is no JSON.
         """
         content = body if isinstance(body, bytes) else _encode(body)
         url = self._below(path)
@@ -242,7 +242,7 @@ class HttpApi:
 
     def _client(self) -> httpx2.AsyncClient:
         if self._closed:
-            raise UsageError("this provider was closed; make a new one")
+            raise ConfigurationError("this provider was closed; make a new one")
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
@@ -270,9 +270,9 @@ class HttpApi:
                 verify=self._trusted or _systems(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
             )
         except OSError as error:
-            raise UsageError(f"the CAs of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}") from error
+            raise ConfigurationError(f"the CAs of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}") from error
         except (ImportError, ValueError) as error:  # a proxy in the environment that httpx2 cannot use
-            raise UsageError(f"the proxy settings of the environment cannot be used: {error}") from error
+            raise ConfigurationError(f"the proxy settings of the environment cannot be used: {error}") from error
 
 
 async def _send(
@@ -308,7 +308,7 @@ def _timeouts(timeout: Timeouts | float | None) -> Timeouts:
     for name in ("connect", "first_byte", "silence"):
         seconds = cast("float | None", getattr(timeout, name))
         if seconds is not None and seconds <= 0:
-            raise UsageError(f"the timeout {name}={seconds} must be more than 0 seconds, or None for no limit")
+            raise ConfigurationError(f"the timeout {name}={seconds} must be more than 0 seconds, or None for no limit")
     return timeout
 
 
@@ -316,7 +316,7 @@ def _trusting(ca_file: str | os.PathLike[str]) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # ssl.SSLError is one
-        raise UsageError(
+        raise ConfigurationError(
             f"the CA file {os.fspath(ca_file)!r} cannot be read: {error}. It must be a PEM file."
         ) from error
 
@@ -332,16 +332,16 @@ def _encode(body: Mapping[str, JSON]) -> bytes:
     try:
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"the request's options must be JSON: {error}") from error
+        raise ConfigurationError(f"the request's options must be JSON: {error}") from error
 
 
 def _checked_url(base_url: str) -> httpx2.URL:
     try:
         url = httpx2.URL(base_url)
     except httpx2.InvalidURL as error:
-        raise UsageError(f"the base URL {base_url!r} is none: {error}") from error
+        raise ConfigurationError(f"the base URL {base_url!r} is none: {error}") from error
     if url.scheme not in ("http", "https") or not url.host:
-        raise UsageError(f"the base URL {base_url!r} must start with http:// or https:// and name a host")
+        raise ConfigurationError(f"the base URL {base_url!r} must start with http:// or https:// and name a host")
     return url
 
 

@@ -33,7 +33,7 @@ class OllamaProvider(ApiProvider):
     the first turn.
 
     A conversation that does not fit into the context is refused (`NOTHING_CUT`); `options={"truncate": True}` has it
-    cut. Raises UsageError for a setting that cannot be.
+    cut. Raises ConfigurationError for a setting that cannot be.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class OpenAIResponsesProvider(ApiProvider):
 
     Where the server does not keep the turn that a request names as `earlier`, the error's code is `forgotten`.
 
-    Raises UnknownProvider if there is neither base URL nor key, UsageError for a setting that cannot be.
+    Raises UnknownProvider if there is neither base URL nor key, ConfigurationError for a setting that cannot be.
     """
 
     def __init__(

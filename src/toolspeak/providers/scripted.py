@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast, get_args
 from toolspeak.data.deltas import Delta, ReasoningDelta, TextDelta, TurnEnded
 from toolspeak.data.messages import JSON, FinishReason, JsonPart, Message, TextMessage, TextPart, Usage, no_extra
 from toolspeak.data.values import quick
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.providers.capabilities import Capabilities
 from toolspeak.wire.base import ModelRequest
 from toolspeak.wire.call_assembler import CallAssembler
@@ -77,11 +77,13 @@ class ScriptedProvider:
     ) -> None:
         _check_chunk(chunk)
         if isinstance(turns, str) or not isinstance(cast("object", turns), Iterable):
-            raise UsageError(f"a scripted model has a list of turns, as in ScriptedProvider(['Hello.']), not {turns!r}")
+            raise ConfigurationError(
+                f"a scripted model has a list of turns, as in ScriptedProvider(['Hello.']), not {turns!r}"
+            )
         self._turns = tuple(turns)
         for at, turn in enumerate(self._turns):
             if not isinstance(turn, str | ScriptedTurn) and not callable(turn):
-                raise UsageError(
+                raise ConfigurationError(
                     f"turns[{at}]: expected a text, a ScriptedTurn or a function that makes one, not {turn!r}"
                 )
         if tools is None:
@@ -97,25 +99,25 @@ class ScriptedProvider:
         """The playbook of a JSON file: `{"turns": ["text", {"text": …, "finish": …, "reasoning": …}], "chunk": 4}`,
         and `"follow": true` (see the class).
 
-        A turn's other fields are those of `ScriptedTurn`: `usage` as an object, `error` as a message. Raises UsageError
-        naming the file and the place in it.
+        A turn's other fields are those of `ScriptedTurn`: `usage` as an object, `error` as a message. Raises
+        ConfigurationError naming the file and the place in it.
         """
         try:
             book: Any = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            raise UsageError(f"the playbook {path} cannot be read: {error.strerror or error}") from error
+            raise ConfigurationError(f"the playbook {path} cannot be read: {error.strerror or error}") from error
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"the playbook {path} is not JSON: {error}") from error
+            raise ConfigurationError(f"the playbook {path} is not JSON: {error}") from error
         try:
             playbook = _fields(book, ("turns", "chunk", "follow"), "the playbook")
             turns = playbook.get("turns")
             if not isinstance(turns, list):
-                raise UsageError("turns: expected a list")
+                raise ConfigurationError("turns: expected a list")
             read = [_read_turn(turn, f"turns[{i}]") for i, turn in enumerate(cast("list[Any]", turns))]
             chunk = _read_chunk(playbook.get("chunk"), "chunk")
             return cls(read, chunk=chunk, name=f"scripted:{path}", follow=playbook.get("follow") is True)
-        except UsageError as error:
-            raise UsageError(f"{path}: {error}") from None
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}: {error}") from None
 
     @classmethod
     def from_env(cls, path: str, environ: Mapping[str, str]) -> ScriptedProvider:
@@ -136,8 +138,8 @@ class ScriptedProvider:
         return max(0, len(self._turns) - len(self.requests))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
-        """The next turn. Raises ProviderError when the playbook has ended, or a quotation finds nothing; UsageError for
-        a function that makes no turn."""
+        """The next turn. Raises ProviderError when the playbook has ended, or a quotation finds nothing;
+        ConfigurationError for a function that makes no turn."""
         # Drivers add to a run's messages: what was asked is what there was.
         self.requests.append(replace(request, messages=list(request.messages)))
         number = len(self.requests)
@@ -182,10 +184,10 @@ def _made(turn: object, place: str) -> str | ScriptedTurn:
         return turn
     if isinstance(turn, Coroutine):
         turn.close()
-        raise UsageError(
+        raise ConfigurationError(
             f"{place}: its function gave a coroutine, expected a text or a ScriptedTurn: make it no `async def`"
         )
-    raise UsageError(f"{place}: its function gave {turn!r}, expected a text or a ScriptedTurn")
+    raise ConfigurationError(f"{place}: its function gave {turn!r}, expected a text or a ScriptedTurn")
 
 
 def _filled(text: str, messages: Sequence[Message | TextMessage], turn: str) -> str:
@@ -235,7 +237,7 @@ def _cut(text: str, chunk: Chunk) -> Iterator[str]:
 def _check_chunk(chunk: Chunk) -> None:
     sizes = (chunk,) if isinstance(chunk, int) else chunk or ()
     if any(size < 1 for size in sizes):
-        raise UsageError(f"chunk: sizes are characters from 1 up, not {chunk!r}")
+        raise ConfigurationError(f"chunk: sizes are characters from 1 up, not {chunk!r}")
 
 
 # --- playbook files ----------------------------------------------------------------------------------------------
@@ -243,11 +245,11 @@ def _check_chunk(chunk: Chunk) -> None:
 
 def _fields(value: Any, known: Sequence[str], place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError(f"{place}: expected an object")
+        raise ConfigurationError(f"{place}: expected an object")
     found = cast("dict[str, Any]", value)
     for name in found:
         if name not in known:
-            raise UsageError(f"{place}: unknown field {name!r}; known: {', '.join(known)}")
+            raise ConfigurationError(f"{place}: unknown field {name!r}; known: {', '.join(known)}")
     return found
 
 
@@ -255,15 +257,15 @@ def _read_turn(value: Any, place: str) -> ScriptedTurn:
     if isinstance(value, str):
         return ScriptedTurn(value)
     if not isinstance(value, dict):
-        raise UsageError(f"{place}: expected text or an object")
+        raise ConfigurationError(f"{place}: expected text or an object")
     found = _fields(cast("dict[str, Any]", value), [each.name for each in fields(ScriptedTurn)], place)
     for name in ("text", "reasoning", "finish", "error"):
         if name in found and not isinstance(found[name], str):
-            raise UsageError(f"{place}.{name}: expected text")
+            raise ConfigurationError(f"{place}.{name}: expected text")
     if not found.keys() & {"text", "calls", "error"}:
-        raise UsageError(f"{place}.text: missing")
+        raise ConfigurationError(f"{place}.text: missing")
     if found.get("finish", "stop") not in get_args(FinishReason):
-        raise UsageError(f"{place}.finish: {found['finish']!r} is none of: {', '.join(get_args(FinishReason))}")
+        raise ConfigurationError(f"{place}.finish: {found['finish']!r} is none of: {', '.join(get_args(FinishReason))}")
     turn = ScriptedTurn(
         found.get("text", ""),
         found.get("finish", "stop"),
@@ -280,12 +282,12 @@ def _read_turn(value: Any, place: str) -> ScriptedTurn:
 
 def _read_calls(value: Any, place: str) -> tuple[ScriptedCall, ...]:
     if not isinstance(value, list | None):
-        raise UsageError(f"{place}: expected a list of calls")
+        raise ConfigurationError(f"{place}: expected a list of calls")
     calls: list[ScriptedCall] = []
     for i, each in enumerate(cast("list[Any]", value or [])):
         call = _fields(each, [each.name for each in fields(ScriptedCall)], f"{place}[{i}]")
         if not isinstance(call.get("name"), str) or not isinstance(call.get("arguments", {}), dict | str):
-            raise UsageError(f"{place}[{i}]: expected a name and arguments, an object or the text of one")
+            raise ConfigurationError(f"{place}[{i}]: expected a name and arguments, an object or the text of one")
         calls.append(ScriptedCall(**call))
     return tuple(calls)
 
@@ -294,12 +296,12 @@ def _read_usage(value: Any, place: str) -> Usage:
     counts = _fields(value, [each.name for each in fields(Usage)], place)
     for name, count in counts.items():
         if type(count) is not int:
-            raise UsageError(f"{place}.{name}: expected a number of tokens")
+            raise ConfigurationError(f"{place}.{name}: expected a number of tokens")
     return Usage(**counts)
 
 
 def _read_chunk(value: Any, place: str) -> Chunk:
     sizes: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [] if value is None else [value]
     if any(type(size) is not int or size < 1 for size in sizes):
-        raise UsageError(f"{place}: expected a number of characters from 1 up, or a list of such numbers")
+        raise ConfigurationError(f"{place}: expected a number of characters from 1 up, or a list of such numbers")
     return cast("Chunk", value)

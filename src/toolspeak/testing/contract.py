@@ -28,7 +28,7 @@ from toolspeak.dialects.declared import DeclaredDialect
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.openings import Signature
 from toolspeak.dialects.turn import read_turn
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.testing.dialects import (
     check_results_cannot_forge,
     check_round_trip,
@@ -255,7 +255,7 @@ def check_grammar(dialect: Dialect) -> None:
     for calls in (sample[:1], sample):
         try:
             grammar = dialect.grammar(tools, ToolChoice("required"), target="regex", reasoning=False)
-        except UsageError:
+        except ConfigurationError:
             return
         shown = dialect.render([Message("assistant", tuple(calls))], tools)
         for text in [each.text for each in shown]:

@@ -126,8 +126,8 @@ class WireFormat(Protocol):
     # --- client ------------------------------------------------------------------------------------------------
 
     def encode_request(self, request: ModelRequest, *, model: str, stream: bool) -> dict[str, JSON]:
-        """The body of a request. Raises UsageError for an option that is a field of the request's own, and for what
-        the API cannot be told."""
+        """The body of a request. Raises ConfigurationError for an option that is a field of the request's own, and for
+        what the API cannot be told."""
         ...
 
     def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:

@@ -19,18 +19,18 @@ from toolspeak.data.messages import (
     TextPart,
     ToolCall,
 )
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.wire.base import ModelRequest
 
 
 def check_request(request: ModelRequest, own: Iterable[str], *, format_name: str, grammars: bool = False) -> None:
-    """Raises UsageError for an option that is one of the format's `own` fields, and for a grammar where the format has
-    no place for one."""
+    """Raises ConfigurationError for an option that is one of the format's `own` fields, and for a grammar where the
+    format has no place for one."""
     for name in own:
         if name in request.options:
-            raise UsageError(f"the option {name!r} cannot be set: the request's own {name} goes there")
+            raise ConfigurationError(f"the option {name!r} cannot be set: the request's own {name} goes there")
     if request.constraint is not None and not grammars:
-        raise UsageError(
+        raise ConfigurationError(
             f"{format_name} requests carry no grammar; leave the constraint (Capabilities.grammar of its provider) out"
         )
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from toolspeak.errors import ToolError, UsageError
+from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.tools import Toolset
 from toolspeak.tools.builtin import Workspace, find_tool, workspace_tools
 from toolspeak.tools.builtin.glob import Glob
@@ -221,7 +221,7 @@ def test_globs(pattern, path, matches):
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "~/x", "a\0", "leads-out/x"])
 def test_an_active_file_outside_of_the_workspace_is_refused(root, path):
     (root / "leads-out").symlink_to("/etc")
-    with pytest.raises(UsageError, match="the active file"):
+    with pytest.raises(ConfigurationError, match="the active file"):
         workspace_tools(root, active_file=path)
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolspeak.errors import ToolError, UsageError
+from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.tools.builtin import Workspace
 
 CANARY = "the canary sings outside"
@@ -166,7 +166,7 @@ def test_a_device_is_refused():
 
 
 def test_the_workspace_must_be_a_folder(tmp_path):
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(ConfigurationError, match="no folder"):
         Workspace(tmp_path / "missing")
 
 

@@ -23,8 +23,8 @@ class Cassette:
     @classmethod
     def record(cls, path: str | PathLike[str], *, go_on: bool = False) -> Cassette:
         """Writes a new recording, in place of one that is there. With `go_on` it goes on with that one, for a run that
-        was paused or interrupted and is resumed by another agent or process. Raises UsageError for a file that is
-        something else."""
+        was paused or interrupted and is resumed by another agent or process. Raises ConfigurationError for a file that
+        is something else."""
         return cls(_side("cassette_writer", "CassetteRecorder", path, go_on=go_on))
 
     @classmethod
@@ -33,7 +33,7 @@ class Cassette:
         Whatever model the agent is given, it is the one that was recorded, and so are the answers.
 
         A run that paused pauses again, and goes on with `Agent.resume`; unless `pauses` is False: then what was decided
-        later is the answer at once. Raises UsageError for a file that is no recording, naming the line."""
+        later is the answer at once. Raises ConfigurationError for a file that is no recording, naming the line."""
         return cls(_side("player", "Player", path, pauses=pauses))
 
     @property
@@ -59,8 +59,8 @@ class Cassette:
         """A provider whose turns go through this cassette, for a Driver made by hand:
         `Agent(NativeDriver(cassette.provider("openai-responses:gpt-5"), resume=True), cassette=cassette)`.
 
-        Several are told apart by the order in which they are asked for. Raises UsageError for one more than were
-        recorded, when it plays.
+        Several are told apart by the order in which they are asked for. Raises ConfigurationError for one more than
+        were recorded, when it plays.
         """
         return self.recording.provider(model)
 

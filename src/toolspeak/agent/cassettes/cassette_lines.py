@@ -39,7 +39,7 @@ from toolspeak.data.codec import dump, load
 from toolspeak.data.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
 from toolspeak.data.events import ApprovalDecided
 from toolspeak.data.messages import JSON
-from toolspeak.errors import AgentStop, UsageError
+from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.execute import Approver, BatchApprover, Secrets
 from toolspeak.execute.approval.approvers import StandingApprover
 
@@ -54,12 +54,12 @@ def is_cassette(path: Path) -> bool:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a recording; a last one that was not written to its end is left out. Raises UsageError."""
+    """The lines of a recording; a last one that was not written to its end is left out. Raises ConfigurationError."""
     found: list[dict[str, Any]] = []
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: the recording cannot be read: {error}") from None
+        raise ConfigurationError(f"{path}: the recording cannot be read: {error}") from None
     lines = text.split("\n")
     cut = lines.pop() if len(lines) > 1 else None  # "" behind the last line's end
     for number, line in enumerate(lines, 1):
@@ -68,9 +68,11 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         found.append(_read_line(path, len(lines) + 1, cut))
     version = found[0].get(KIND)
     if version is None:
-        raise UsageError(f"{path}: is no recording; `toolspeak run --record FILE` makes one")
+        raise ConfigurationError(f"{path}: is no recording; `toolspeak run --record FILE` makes one")
     if version != VERSION:
-        raise UsageError(f"{path}: is of version {version!r}, and this build reads {VERSION}; upgrade toolspeak")
+        raise ConfigurationError(
+            f"{path}: is of version {version!r}, and this build reads {VERSION}; upgrade toolspeak"
+        )
     return found
 
 
@@ -86,9 +88,9 @@ def _read_line(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         value: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}, line {number}: is not JSON: {error}") from None
+        raise ConfigurationError(f"{path}, line {number}: is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise UsageError(f"{path}, line {number}: is no line of a recording")
+        raise ConfigurationError(f"{path}, line {number}: is no line of a recording")
     return cast("dict[str, Any]", value)
 
 

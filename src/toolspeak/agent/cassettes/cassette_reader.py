@@ -15,7 +15,7 @@ from toolspeak.data.deltas import Delta
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolResult
 from toolspeak.data.values import quick
-from toolspeak.errors import AgentStop, FormatError, ProviderError, UsageError
+from toolspeak.errors import AgentStop, ConfigurationError, FormatError, ProviderError
 from toolspeak.execute import RecordedResult
 from toolspeak.execute.approval.approvers import StandingApprover
 from toolspeak.providers.capabilities import Capabilities
@@ -87,7 +87,7 @@ class Recorded:
 
 
 def read_recording(path: Path) -> Recorded:
-    """Raises UsageError for a file that is no recording, naming the line."""
+    """Raises ConfigurationError for a file that is no recording, naming the line."""
     lines, recorded = read_lines(path), Recorded()
     reader = _Reader(recorded)
     try:
@@ -95,12 +95,12 @@ def read_recording(path: Path) -> Recorded:
         reader.provider(lines[0])
         recorded.standing[0] = standing_of(lines[0])
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise UsageError(f"{path}, line 1: names no provider; record the run again") from None
+        raise ConfigurationError(f"{path}, line 1: names no provider; record the run again") from None
     for number, line in enumerate(lines[1:], 2):
         try:
             reader.read(line)
         except (LookupError, TypeError, ValueError, AttributeError, FormatError) as error:
-            raise UsageError(f"{path}, line {number}: is no line of a recording: {error!r}") from None
+            raise ConfigurationError(f"{path}, line {number}: is no line of a recording: {error!r}") from None
     return recorded
 
 

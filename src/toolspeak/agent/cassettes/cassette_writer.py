@@ -40,7 +40,7 @@ from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.protected import protect
 from toolspeak.data.values import quick
-from toolspeak.errors import AgentStop, ProviderError, UsageError
+from toolspeak.errors import AgentStop, ConfigurationError, ProviderError
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, ResultRecorder, Secrets
 from toolspeak.execute.approval.approvers import Answer, StandingApprover, ask, ask_together
 from toolspeak.execute.calls.ids import new_id
@@ -75,9 +75,11 @@ class CassetteRecorder(Recording, ResultRecorder):
             return
         try:
             if path.exists() and path.stat().st_size and not is_cassette(path):
-                raise UsageError(f"{path}: holds something else than a recording; name another file to record to")
+                raise ConfigurationError(
+                    f"{path}: holds something else than a recording; name another file to record to"
+                )
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or error}") from None
+            raise ConfigurationError(f"{path}: {error.strerror or error}") from None
 
     def _take_up(self) -> None:
         recorded = read_recording(self._path)
@@ -118,7 +120,9 @@ class CassetteRecorder(Recording, ResultRecorder):
         self._given.append(found.name)
         if number < len(self._known):
             if self._known[number] != found.name:
-                raise UsageError(f"{self._path}: records {self._known[number]}, not {found.name}; name another file")
+                raise ConfigurationError(
+                    f"{self._path}: records {self._known[number]}, not {found.name}; name another file"
+                )
         else:
             head = {KIND: VERSION, "id": self._id} if number == 0 else {}
             said = {**head, "provider": found.name, "capabilities": asdict(found.capabilities)}
@@ -129,13 +133,13 @@ class CassetteRecorder(Recording, ResultRecorder):
         self, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
     ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
         if self._attached:
-            raise UsageError(f"{self._path}: is recorded by another agent; give each a cassette of its own")
+            raise ConfigurationError(f"{self._path}: is recorded by another agent; give each a cassette of its own")
         reached = cast("Provider | Driver", model)
         self._secrets, self._standing = secrets.and_keys(self._keys), standing_json(approver)
         if isinstance(model, str) or not hasattr(model, "turn"):
             reached = self.provider(cast("str | Provider", model))
         elif not self._given:
-            raise UsageError(
+            raise ConfigurationError(
                 "a cassette records a provider's turns: give the agent a model's name or a Provider, or make the "
                 "driver of cassette.provider(…)"
             )
@@ -250,7 +254,7 @@ class CassetteRecorder(Recording, ResultRecorder):
             with self._path.open("wb" if new else "ab") as file:
                 file.write(data + b"\n")
         except OSError as error:
-            raise UsageError(f"{self._path}: cannot be recorded to: {error.strerror or error}") from None
+            raise ConfigurationError(f"{self._path}: cannot be recorded to: {error.strerror or error}") from None
 
 
 def _text(arguments: JSON) -> str:

@@ -23,7 +23,7 @@ from toolspeak.data.deltas import Delta, TurnEnded
 from toolspeak.data.events import ApprovalDecided, SubRunUsed
 from toolspeak.data.messages import JSON, ToolCall, ToolResult
 from toolspeak.data.values import quick
-from toolspeak.errors import ReplayDiverged, UsageError
+from toolspeak.errors import ConfigurationError, ReplayDiverged
 from toolspeak.execute import ApprovalRequest, Approver, BatchApprover, RecordedResult, Replayer, Secrets
 from toolspeak.execute.approval.approvers import Answer, StandingApprover
 from toolspeak.execute.approval.evaluator import no_unasked_repair
@@ -71,7 +71,9 @@ class Player(Recording, Replayer):
     def provider(self, model: str | Provider) -> Provider:
         known = self._recorded.providers
         if self._given >= len(known):
-            raise UsageError(f"{self._path}: holds {len(known)} providers, and one more was asked for. {_AGAIN}")
+            raise ConfigurationError(
+                f"{self._path}: holds {len(known)} providers, and one more was asked for. {_AGAIN}"
+            )
         number = self._given
         self._given += 1
         return _Played(*known[number], self, number)

@@ -55,8 +55,8 @@ class Recording(Protocol):
     def attach(
         self, model: str | Provider | Driver, approver: Approver | BatchApprover | None, secrets: Secrets
     ) -> tuple[Provider | Driver, Approver | BatchApprover | None]:
-        """The model as the agent reaches it, and who answers its questions. Raises UsageError for a second agent, and
-        for a Driver whose providers are not of this cassette."""
+        """The model as the agent reaches it, and who answers its questions. Raises ConfigurationError for a second
+        agent, and for a Driver whose providers are not of this cassette."""
 
     @abstractmethod
     def clock(self, own: Callable[[], float]) -> Callable[[], float]:

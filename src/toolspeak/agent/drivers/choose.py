@@ -16,7 +16,7 @@ from toolspeak.agent.drivers.server_prompt import ServerPromptDriver
 from toolspeak.data.messages import ToolChoice
 from toolspeak.dialects import Dialect, Section
 from toolspeak.dialects.base import PromptListing
-from toolspeak.errors import UnknownDialect, UnknownTool, UsageError, suggest
+from toolspeak.errors import ConfigurationError, UnknownDialect, UnknownTool, suggest
 from toolspeak.providers import get_provider
 from toolspeak.providers.base import Provider
 from toolspeak.tools import Toolset
@@ -44,25 +44,25 @@ def choose_driver(
 
     "auto" is native where the model has calls of its own, else the dialect of the model's family, else
     `cogency-json`; whatever dialect a turn is in is read. "native" is native whatever is known of the model, "react"
-    asks for decisions in JSON. Raises UnknownDialect, UnknownProvider, UsageError.
+    asks for decisions in JSON. Raises UnknownDialect, UnknownProvider, ConfigurationError.
     """
     if listing is not None and listing not in get_args(PromptListing):
-        raise UsageError(f"there is no listing {suggest(str(listing), get_args(PromptListing))}")
+        raise ConfigurationError(f"there is no listing {suggest(str(listing), get_args(PromptListing))}")
     if starts_in not in _SECTIONS:
-        raise UsageError(f"starts_in is {' or '.join(map(repr, _SECTIONS))}, not {starts_in!r}")
+        raise ConfigurationError(f"starts_in is {' or '.join(map(repr, _SECTIONS))}, not {starts_in!r}")
     if isinstance(model, type):
-        raise UsageError(f"model is the class {model.__name__}; give an instance of it")
+        raise ConfigurationError(f"model is the class {model.__name__}; give an instance of it")
     if not isinstance(model, str) and hasattr(model, "turn"):
         if dialect != "auto":
-            raise UsageError("a Driver has its own way to write calls; leave `dialect` out")
+            raise ConfigurationError("a Driver has its own way to write calls; leave `dialect` out")
         return model, None  # pyright: ignore[reportReturnType] - told apart by its one method
     provider: Any = get_provider(model, os.environ) if isinstance(model, str) else model
     if not hasattr(provider, "stream"):
-        raise UsageError(
+        raise ConfigurationError(
             f"a model is a name like 'openai:gpt-5', a Provider (`stream`) or a Driver (`turn`), not {provider!r}"
         )
     if not isinstance(dialect, str) and not hasattr(dialect, "parser"):
-        raise UsageError(f"`dialect` is a name (`toolspeak dialects` lists them) or a Dialect, not {dialect!r}")
+        raise ConfigurationError(f"`dialect` is a name (`toolspeak dialects` lists them) or a Dialect, not {dialect!r}")
     if dialect == "auto" or dialect == "native":
         known, text = _dialects_of(provider.name)
         made = _text_driver(provider, text, known, known, listing, starts_in, grace)
@@ -115,9 +115,12 @@ def _named(name: str, model: str) -> Dialect:
 
 
 def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
-    """The tool choice that is meant. Raises UnknownTool for a name that no tool has, UsageError without any tool."""
+    """The tool choice that is meant. Raises UnknownTool for a name that no tool has, ConfigurationError without any
+    tool."""
     if type(choice) is not str and not isinstance(cast("object", choice), ToolChoice):
-        raise UsageError(f"tool_choice is 'auto', 'required', 'none', a tool's name or a ToolChoice, not {choice!r}")
+        raise ConfigurationError(
+            f"tool_choice is 'auto', 'required', 'none', a tool's name or a ToolChoice, not {choice!r}"
+        )
     asked = ToolChoice.of(choice) if isinstance(choice, str) else choice
     if asked.mode in ("auto", "none"):
         return asked
@@ -125,5 +128,5 @@ def checked_choice(choice: str | ToolChoice, tools: Toolset) -> ToolChoice:
     if asked.mode == "specific" and asked.name not in names:
         raise UnknownTool(f"tool_choice: there is no tool {suggest(asked.name or '', names)}")
     if asked.mode == "required" and not names:
-        raise UsageError("tool_choice='required' needs a tool")
+        raise ConfigurationError("tool_choice='required' needs a tool")
     return asked

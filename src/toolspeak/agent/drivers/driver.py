@@ -20,7 +20,7 @@ from toolspeak.data.values import quick
 from toolspeak.dialects import Dialect, History, Listing, Section
 from toolspeak.dialects.prompt import Prompt, joined
 from toolspeak.dialects.schema_text import asks_text, choice_text
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute import ToolExecution
 from toolspeak.providers.base import Provider
 from toolspeak.tools.context import StateView
@@ -48,7 +48,7 @@ ToolRunner: TypeAlias = Callable[[Sequence[ToolCall]], Awaitable[tuple[ToolExecu
 
 
 async def _no_tools(_calls: Sequence[ToolCall]) -> tuple[ToolExecution, ...]:
-    raise UsageError("run_tools is for drivers of an agent: here there is no run whose tools it could be")
+    raise ConfigurationError("run_tools is for drivers of an agent: here there is no run whose tools it could be")
 
 
 def _untold(_event: object) -> None:
@@ -271,7 +271,7 @@ class TextDriver:
                     reasoning=self.provider.capabilities.reasoning,
                 )
                 constraint = Constraint(target, made.source)
-            except UsageError:
+            except ConfigurationError:
                 constraint = None
             self._constraint = (wanted, constraint)
         return self._constraint[1]

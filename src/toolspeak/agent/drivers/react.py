@@ -36,7 +36,7 @@ from toolspeak.data.messages import JSON, NORMAL_END, TextMessage, Usage
 from toolspeak.data.tools import ToolSpec
 from toolspeak.data.values import quick
 from toolspeak.dialects.schema_text import asks_text
-from toolspeak.errors import ProviderError, UsageError
+from toolspeak.errors import ConfigurationError, ProviderError
 from toolspeak.execute.calls.observe import (
     DecisionExtractionFailed,
     DecisionTaken,
@@ -81,9 +81,9 @@ class ReActDriver:
         read: Callable[[Mapping[str, JSON]], Mapping[str, JSON]] | None = None,
     ) -> None:
         if max_retries < 0:
-            raise UsageError("max_retries: a number from 0 up")
+            raise ConfigurationError("max_retries: a number from 0 up")
         if final_model is not None and not final_via_inference:
-            raise UsageError("final_model goes with final_via_inference=True")
+            raise ConfigurationError("final_model goes with final_via_inference=True")
         self.provider = provider
         self._max_retries = max_retries
         self._final = (final_model or provider) if final_via_inference else None

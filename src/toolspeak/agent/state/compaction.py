@@ -12,7 +12,7 @@ from dataclasses import replace
 from toolspeak.data.events import HistoryCompacted
 from toolspeak.data.messages import JsonPart, MalformedCall, Message, Part, TextPart, ToolCall, ToolResult
 from toolspeak.data.values import quick
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 CLEARED = "cleared"
 """The key in a result's `extra` that says how many characters of it were cleared."""
@@ -30,7 +30,7 @@ class Window:
     bring it below the share `goal`, what is old is replaced by a summary that the model writes (without `summarise`
     it is left out, and the model is told so). The newest messages, about the share `keep`, stay as they are.
 
-    Raises UsageError for shares that are not 0 < keep < goal < compact_at <= 1.
+    Raises ConfigurationError for shares that are not 0 < keep < goal < compact_at <= 1.
     """
 
     tokens: int
@@ -41,7 +41,7 @@ class Window:
 
     def __post_init__(self) -> None:
         if self.tokens < 1 or not 0 < self.keep < self.goal < self.compact_at <= 1:
-            raise UsageError(
+            raise ConfigurationError(
                 f"a window has at least 1 token and shares 0 < keep < goal < compact_at <= 1; this is {self}"
             )
 

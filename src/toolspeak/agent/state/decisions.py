@@ -8,7 +8,7 @@ from typing import cast
 
 from toolspeak.data.approvals import Decision
 from toolspeak.data.events import ApprovalDecided, ApprovalRequested
-from toolspeak.errors import RunError, UsageError
+from toolspeak.errors import ConfigurationError, RunError
 from toolspeak.execute import Secrets, check_decision
 
 
@@ -33,15 +33,17 @@ def decided(
 
 
 def decisions_of(given: Mapping[str, bool | Decision]) -> dict[str, Decision]:
-    """Decisions as a caller may write them: `{"call_1_0": True}`. Raises UsageError for anything but a bool or a
-    Decision: the text "no" is a true value."""
+    """Decisions as a caller may write them: `{"call_1_0": True}`. Raises ConfigurationError for anything but a bool or
+    a Decision: the text "no" is a true value."""
     if not isinstance(cast("object", given), Mapping):
-        raise UsageError(f"decisions is a dict by call id, as in {{'call_1_0': True}}, not a {type(given).__name__}")
+        raise ConfigurationError(
+            f"decisions is a dict by call id, as in {{'call_1_0': True}}, not a {type(given).__name__}"
+        )
     decisions: dict[str, Decision] = {}
     for waiting, said in given.items():
         decision = Decision(said, by="caller") if isinstance(said, bool) else said
         if not isinstance(cast("object", decision), Decision):
-            raise UsageError(f"{waiting} is decided by True, False or a Decision, not {said!r}")
+            raise ConfigurationError(f"{waiting} is decided by True, False or a Decision, not {said!r}")
         check_decision(decision)
         decisions[waiting] = decision
     return decisions

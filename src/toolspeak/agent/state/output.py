@@ -10,7 +10,7 @@ from toolspeak.agent.drivers.driver import Driver, schema_asked
 from toolspeak.agent.drivers.native import NativeDriver
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.dialects.extract import json_values, only_object
-from toolspeak.errors import AgentStop, UsageError
+from toolspeak.errors import AgentStop, ConfigurationError
 from toolspeak.tools import Tool, Toolset, tool, typed
 from toolspeak.wire.base import OutputSchema
 from toolspeak.wire.strict_schema import is_closed
@@ -29,12 +29,12 @@ class Output:
 
     `native`: the API is told the schema and holds to it; `tool`: the answer is the argument of a tool; `prompted`: the
     schema stands in the instructions. In each the answer is checked, and what is wrong goes back to the model up to
-    `retries` times. Raises UsageError for a type that has no JSON Schema.
+    `retries` times. Raises ConfigurationError for a type that has no JSON Schema.
     """
 
     def __init__(self, type_: Any, mode: Literal["native", "tool", "prompted"], retries: int) -> None:
         if retries < 0:
-            raise UsageError("output_retries: a number from 0 up")
+            raise ConfigurationError("output_retries: a number from 0 up")
         self.mode = mode
         self.retries = retries
         self._adapter: typed.TypeAdapter[Any]
@@ -42,7 +42,9 @@ class Output:
             self._adapter = typed.TypeAdapter(type_)
             schema = self._adapter.json_schema()
         except Exception as error:
-            raise UsageError(f"output: {type_!r} has no JSON Schema ({error}); name a type of pydantic's") from error
+            raise ConfigurationError(
+                f"output: {type_!r} has no JSON Schema ({error}); name a type of pydantic's"
+            ) from error
         # The answer of an API is an object: any other type is put into one.
         self._wrapped = schema.get("type") != "object" or "properties" not in schema
         self._type = type_
@@ -79,7 +81,7 @@ class Output:
         return tool(final_answer, description="Gives the final answer and ends the task.", read_only=True)
 
     def parse(self, answer: str) -> Any:
-        """The value of an answer. Raises UsageError with what is wrong, for the model."""
+        """The value of an answer. Raises ConfigurationError with what is wrong, for the model."""
         problems: list[str] = []
         for found in json_values(answer):
             for value in self._readings(found):
@@ -94,7 +96,7 @@ class Output:
             except typed.ValidationError:
                 problems = problems or ["it holds no JSON"]
         how = f"call {FINAL_TOOL}" if self.mode == "tool" else "write the corrected JSON alone"
-        raise UsageError(f"Your answer is not what was asked for: {'; '.join(problems)}. Please {how}.")
+        raise ConfigurationError(f"Your answer is not what was asked for: {'; '.join(problems)}. Please {how}.")
 
     def _readings(self, value: JSON) -> list[JSON]:
         if self._wrapped and isinstance(value, dict) and [*value] == ["value"]:
@@ -105,7 +107,7 @@ class Output:
         """What is wrong with an answer, for the model; None if nothing is."""
         try:
             self.parse(answer)
-        except UsageError as error:
+        except ConfigurationError as error:
             return str(error)
         return None
 
@@ -119,14 +121,14 @@ def _told(error: typed.ValidationError) -> list[str]:
 def choose_output(type_: Any, mode: OutputMode, retries: int, driver: Driver, *, tools: bool) -> Output | None:
     """The output that an agent asks for, None without a type. `auto` is native where the API takes the type's schema,
     beside calls if there are `tools`; a tool where it does not, and has calls; and words where calls are text. Raises
-    UsageError."""
+    ConfigurationError."""
     if mode not in _MODES:
-        raise UsageError(f"output_mode: one of {', '.join(_MODES)}, not {mode!r}")
+        raise ConfigurationError(f"output_mode: one of {', '.join(_MODES)}, not {mode!r}")
     if type_ is None:
         return None
     can = driver.provider.capabilities if isinstance(driver, NativeDriver) else None
     if mode == "native" and (can is None or not can.output):
-        raise UsageError("output_mode='native' needs an API that takes a schema beside its own tool calls")
+        raise ConfigurationError("output_mode='native' needs an API that takes a schema beside its own tool calls")
     if mode == "auto":
         mode = "prompted"
         if can is not None:
@@ -142,5 +144,7 @@ def with_output(tools: Toolset, output: Output | None) -> Toolset:
     if output is None or output.mode != "tool":
         return tools
     if tools.get(FINAL_TOOL) is not None:
-        raise UsageError(f"output_mode='tool' adds a tool {FINAL_TOOL!r}, and there is one of that name: rename it")
+        raise ConfigurationError(
+            f"output_mode='tool' adds a tool {FINAL_TOOL!r}, and there is one of that name: rename it"
+        )
     return Toolset([*tools, output.tool()])

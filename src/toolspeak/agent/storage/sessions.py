@@ -12,7 +12,7 @@ from toolspeak.agent.storage.suspend import close_run
 from toolspeak.data.events import PAUSED, UNFINISHED
 from toolspeak.data.messages import Message
 from toolspeak.data.values import quick
-from toolspeak.errors import RunBusy, RunError, UsageError
+from toolspeak.errors import ConfigurationError, RunBusy, RunError
 from toolspeak.execute.calls.ids import new_id
 from toolspeak.journal import Journal, SessionInfo
 from toolspeak.journal.rules import is_held
@@ -55,11 +55,11 @@ async def place_of(
     be in no message of the session. A last run that waits for approval or is suspended is for somebody to decide:
     `when_open` says whether the task is refused or the run closed. One that was interrupted is closed.
 
-    Raises UsageError for another `when_open`, RunError for another principal's session and for a last run that is to be
-    decided first, RunBusy while a process is at work on it.
+    Raises ConfigurationError for another `when_open`, RunError for another principal's session and for a last run that
+    is to be decided first, RunBusy while a process is at work on it.
     """
     if when_open not in get_args(WhenOpen):
-        raise UsageError(f"when_open is 'refuse' or 'close' (for good), not {when_open!r}")
+        raise ConfigurationError(f"when_open is 'refuse' or 'close' (for good), not {when_open!r}")
     info = await journal.session(session_id)
     if info is None:
         return Place(session_id)

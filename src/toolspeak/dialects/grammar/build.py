@@ -17,7 +17,7 @@ from toolspeak.dialects.grammar.structural_tag import to_structural_tag
 from toolspeak.dialects.grammar.target import TARGETS, Grammar, Target
 from toolspeak.dialects.grammar.turn import Frame, build_turn, chosen_tools
 from toolspeak.dialects.markers import Marker
-from toolspeak.errors import UsageError, suggest
+from toolspeak.errors import ConfigurationError, suggest
 
 _CALLS_ONLY: tuple[Target, ...] = ("json_schema", "regex")
 _OTHERS = ", ".join(target for target in TARGETS if target not in _CALLS_ONLY)
@@ -48,16 +48,18 @@ class WithGrammar:
         it says more). `reasoning`: the turn may begin with a reasoning block, if the dialect has one;
         `starts_in="reasoning"`: the prompt has opened it already. `special_tokens`: the texts of the model's special
         tokens, or their ids by text, for the target `lark`: llguidance never matches such a token as text (the other
-        targets' matchers do, and need none). Raises UsageError for a target the dialect does not have, for a choice
-        the tools cannot meet, and for a special token that cannot be named.
+        targets' matchers do, and need none). Raises ConfigurationError for a target the dialect does not have, for a
+        choice the tools cannot meet, and for a special token that cannot be named.
         """
         if target not in TARGETS:
-            raise UsageError(f"There is no grammar target {suggest(target, TARGETS)}")
+            raise ConfigurationError(f"There is no grammar target {suggest(target, TARGETS)}")
         if max_calls is not None and max_calls < 1:
-            raise UsageError("max_calls is at least 1; to forbid calls choose none")
+            raise ConfigurationError("max_calls is at least 1; to forbid calls choose none")
         alone = target in _CALLS_ONLY
         if alone and (choice.mode in ("auto", "none") or starts_in == "reasoning"):
-            raise UsageError(f"{target} cannot say free text: choose required or a tool, or the target {_OTHERS}")
+            raise ConfigurationError(
+                f"{target} cannot say free text: choose required or a tool, or the target {_OTHERS}"
+            )
         frame, markers, batch = self.grammar_parts()
         definition = build_turn(
             frame,
@@ -88,10 +90,10 @@ def _regex(definition: Definition) -> str:
     try:
         return to_regex(definition)
     except NotRegularError as problem:
-        raise UsageError(f"these calls are no regular language: {problem}; take the target {_OTHERS}") from None
+        raise ConfigurationError(f"these calls are no regular language: {problem}; take the target {_OTHERS}") from None
 
 
 def _json_schema(frame: Frame, tools: Sequence[ToolSpec], max_calls: int | None) -> str:
     if frame.json_schema is None:
-        raise UsageError(f"calls of this dialect are not plain JSON; take the target {_OTHERS}")
+        raise ConfigurationError(f"calls of this dialect are not plain JSON; take the target {_OTHERS}")
     return json.dumps(frame.json_schema(tools, max_calls), ensure_ascii=False)

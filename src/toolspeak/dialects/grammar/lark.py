@@ -36,7 +36,7 @@ _GUIDANCE = {
 
 
 def to_lark(definition: Definition, special_tokens: SpecialTokens = ()) -> str:
-    """The grammar's text; its start rule is `start`. Raises UsageError for special tokens it cannot name."""
+    """The grammar's text; its start rule is `start`. Raises ConfigurationError for special tokens it cannot name."""
     return _Writer(with_special(definition, special_tokens)).write()
 
 

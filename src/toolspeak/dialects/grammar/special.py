@@ -24,7 +24,7 @@ from toolspeak.dialects.grammar.ir import (
     is_regular,
     series,
 )
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 SpecialTokens: TypeAlias = Mapping[str, int] | Collection[str]
 """The texts of special tokens, with their ids where they are known."""
@@ -36,15 +36,17 @@ _NAME = re.compile(r"<[^<>\s]+>")
 def with_special(definition: Definition, tokens: SpecialTokens) -> Definition:
     """The grammar in which the texts of `tokens`, wherever its frame writes them, are these tokens.
 
-    Raises UsageError for a text that names no token by itself (`[TOOL_CALLS]`) and has no id.
+    Raises ConfigurationError for a text that names no token by itself (`[TOOL_CALLS]`) and has no id.
     """
     if isinstance(tokens, str):
-        raise UsageError(f"special_tokens is a list of texts, or their ids by text; found the text {tokens!r}")
+        raise ConfigurationError(f"special_tokens is a list of texts, or their ids by text; found the text {tokens!r}")
     named: Mapping[str, int | None] = dict.fromkeys(tokens)
     ids = cast("Mapping[str, int]", tokens) if isinstance(tokens, Mapping) else named
     nameless = [text for text, number in ids.items() if number is None and not _NAME.fullmatch(text)]
     if nameless:
-        raise UsageError(f"special token {nameless[0]!r} has no name in angle brackets: give its id, as {{text: id}}")
+        raise ConfigurationError(
+            f"special token {nameless[0]!r} has no name in angle brackets: give its id, as {{text: id}}"
+        )
     marked = _Marked({text: Special(text, number) for text, number in ids.items() if text})
     rules = {name: marked.node(node) for name, node in definition.rules.items()}
     return Definition(marked.node(definition.start), rules)

@@ -33,7 +33,7 @@ from toolspeak.dialects.grammar.ir import (
 )
 from toolspeak.dialects.markers import Marker
 from toolspeak.dialects.openings import Matches, Signature
-from toolspeak.errors import UsageError, suggest
+from toolspeak.errors import ConfigurationError, suggest
 
 _GAP = Token(Repeat(Chars("\\n"), 0, 2))
 """What templates write between reasoning and calls."""
@@ -51,8 +51,8 @@ class Frame:
     patterns that free text must not hold. `lead` is what may stand in front of the first call or of text. Where text
     has an addressee too, `said` begins it, and `said_first` is how text in front of calls begins, how it ends, and what
     follows it there; `reasoning` the same of thoughts. `json_schema`, where a turn's calls are one JSON
-    value and nothing else, is its schema for these tools and at most so many calls; it raises UsageError for more
-    than can be said.
+    value and nothing else, is its schema for these tools and at most so many calls; it raises ConfigurationError for
+    more than can be said.
     """
 
     call: WriteCall
@@ -123,7 +123,7 @@ def build_turn(
     starts_in: Section,
     reasoning: bool,
 ) -> Definition:
-    """The turn of these tools and this choice. Raises UsageError for a choice that the tools cannot meet."""
+    """The turn of these tools and this choice. Raises ConfigurationError for a choice that the tools cannot meet."""
     used = chosen_tools(tools, tool_choice)
     rules = Rules()
     if max_calls is None and tool_choice.mode == "specific":
@@ -161,16 +161,19 @@ def build_turn(
 
 
 def chosen_tools(tools: Sequence[ToolSpec], tool_choice: ToolChoice) -> list[ToolSpec]:
-    """The tools that may be called. Raises UsageError for a name that is none of theirs, or for no tools at all."""
+    """The tools that may be called. Raises ConfigurationError for a name that is none of theirs, or for no tools at
+    all."""
     if tool_choice.mode == "none":
         return []
     if tool_choice.mode == "specific":
         found = [spec for spec in tools if spec.name == tool_choice.name]
         if not found:
-            raise UsageError(f"tool_choice names no tool: {suggest(tool_choice.name or '', [t.name for t in tools])}")
+            raise ConfigurationError(
+                f"tool_choice names no tool: {suggest(tool_choice.name or '', [t.name for t in tools])}"
+            )
         return found
     if tool_choice.mode == "required" and not tools:
-        raise UsageError("tool_choice is required, and there are no tools; give some, or choose auto")
+        raise ConfigurationError("tool_choice is required, and there are no tools; give some, or choose auto")
     return list(tools)
 
 

@@ -13,7 +13,7 @@ from toolspeak.data.approvals import Decision, Escalate, Rule
 from toolspeak.data.messages import JSON, ToolCall
 from toolspeak.data.tools import Effects, ToolSpec
 from toolspeak.data.values import quick
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute.approval.command_lines import prefixes_of
 from toolspeak.execute.approval.validation import check_decision
 from toolspeak.tools.context import StateView
@@ -48,11 +48,11 @@ class ApprovalRequest:
     async def revised(self, arguments: Mapping[str, JSON]) -> ApprovalRequest:
         """The same question about other arguments: validated, with the effects, the preview and the digest they have.
 
-        A `Decision` with its call's `arguments` and its `digest` is a yes to just that. Raises UsageError, with all
-        that is wrong, for arguments that do not fit or that the policy refuses.
+        A `Decision` with its call's `arguments` and its `digest` is a yes to just that. Raises ConfigurationError, with
+        all that is wrong, for arguments that do not fit or that the policy refuses.
         """
         if self._revise is None:
-            raise UsageError("the arguments of this call cannot be changed")
+            raise ConfigurationError("the arguments of this call cannot be changed")
         return await self._revise(arguments)
 
     @property
@@ -80,14 +80,14 @@ class ApprovalRequest:
         """A rule that says yes to every call of this tool, for as long as its definition stays what it is; or only to
         those whose commands begin as this one's (`begins`), or to this very call.
 
-        Raises UsageError for "commands" where `begins` is empty.
+        Raises ConfigurationError for "commands" where `begins` is empty.
         """
         rule = Rule("approve", tool=literal(self.tool.name), definition=definition_digest(self.tool))
         if what == "call":
             return replace(rule, arguments=self.call.arguments, exact=True)
         if what == "commands":
             if not self.begins:
-                raise UsageError("this call does not run plain commands that could be told by how they begin")
+                raise ConfigurationError("this call does not run plain commands that could be told by how they begin")
             return replace(rule, begins=self.begins)
         return rule
 
@@ -148,7 +148,7 @@ def resolve_approver(approve: Approve) -> Approver | BatchApprover | None:
     """What a person may write as `approve=`: "all", "all+repaired", "none", an async callable, or None (pause and
     wait).
 
-    Raises UsageError for anything else.
+    Raises ConfigurationError for anything else.
     """
     match approve:
         case None:
@@ -162,17 +162,20 @@ def resolve_approver(approve: Approve) -> Approver | BatchApprover | None:
         case _:
             given = cast("object", approve)
             if isroutine(given) and not iscoroutinefunction(given):
-                raise UsageError(
+                raise ConfigurationError(
                     f"approve is an async function of one request, and {given.__name__} is not async; write `async def "
                     f"approve(request): return Decision(True)`, or policy={given.__name__} for what a program decides"
                 )
             if callable(given) or isinstance(given, BatchApprover):
                 return approve
-            raise UsageError(f"approve is 'all', 'all+repaired', 'none', an async callable or None, not {approve!r}")
+            raise ConfigurationError(
+                f"approve is 'all', 'all+repaired', 'none', an async callable or None, not {approve!r}"
+            )
 
 
 async def ask(approver: Approver, request: ApprovalRequest) -> Answer:
-    """The approver's answer. Raises UsageError when it is anything but a Decision about this request, or Escalate."""
+    """The approver's answer. Raises ConfigurationError when it is anything but a Decision about this request, or
+    Escalate."""
     # Typed callers cannot get this wrong; others must not have a forgotten `async` read as a yes.
     answer = cast("object", approver(request))
     if isinstance(answer, Awaitable):
@@ -181,21 +184,23 @@ async def ask(approver: Approver, request: ApprovalRequest) -> Answer:
 
 
 async def ask_together(approver: BatchApprover, requests: Sequence[ApprovalRequest]) -> list[Answer]:
-    """The answers to all requests. Raises UsageError unless there is one for each."""
+    """The answers to all requests. Raises ConfigurationError unless there is one for each."""
     answers = await approver.together(requests)
     if len(answers) != len(requests):
-        raise UsageError(f"an approver answers every request: {len(requests)} were asked, {len(answers)} answered")
+        raise ConfigurationError(
+            f"an approver answers every request: {len(requests)} were asked, {len(answers)} answered"
+        )
     return [_checked(answer, request) for answer, request in zip(answers, requests, strict=True)]
 
 
 def _checked(answer: object, request: ApprovalRequest) -> Answer:
     if not isinstance(answer, Decision | Escalate):
-        raise UsageError(f"an approver answers with a Decision or Escalate, not {type(answer).__name__}")
+        raise ConfigurationError(f"an approver answers with a Decision or Escalate, not {type(answer).__name__}")
     if isinstance(answer, Decision):
         check_decision(answer)
         may_be_revised = answer.arguments is not None and request.can_be_revised
         if answer.digest not in ("", request.digest) and not may_be_revised:
-            raise UsageError(
+            raise ConfigurationError(
                 f"the decision about {request.call.id} was made for another call: its digest is not the request's"
             )
     return answer

@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t]+)
@@ -116,23 +116,30 @@ def commands_of(line: str) -> tuple[tuple[str, ...], ...] | None:
 
 
 def prefix_words(prefix: str) -> tuple[str, ...]:
-    """The words of a prefix that a rule may hold. Raises UsageError for one under which any command could run."""
+    """The words of a prefix that a rule may hold. Raises ConfigurationError for one under which any command could
+    run."""
     commands = commands_of(prefix) or ()
     if len(commands) != 1 or "*" in prefix or "?" in prefix:
-        raise UsageError(f"{prefix!r} is not how one plain command begins: write its first words, as in 'git status'")
+        raise ConfigurationError(
+            f"{prefix!r} is not how one plain command begins: write its first words, as in 'git status'"
+        )
     words = rest = commands[0]
     while rest[1:] and f"{_name(rest[0])}:{rest[1]}" in _THEN_ANOTHER:
         rest = rest[2:]
         if not rest or not _PLAIN.fullmatch(rest[0]):
-            raise UsageError(f"commands that begin with {prefix!r} run whatever stands behind it: name that too")
+            raise ConfigurationError(
+                f"commands that begin with {prefix!r} run whatever stands behind it: name that too"
+            )
     first, argument = rest[0], rest[1] if len(rest) > 1 else ""
     program = _name(first)
     if not program or "/" in program or {program, first, f"{program}:{argument}"} & _RUNS_OTHERS:
-        raise UsageError(f"commands that begin with {prefix!r} can run any other: allow each by itself")
+        raise ConfigurationError(f"commands that begin with {prefix!r} can run any other: allow each by itself")
     if program in ("cd", "pushd") and not argument:
-        raise UsageError(f"{prefix!r} does not say where to: what runs there would depend on it")
+        raise ConfigurationError(f"{prefix!r} does not say where to: what runs there would depend on it")
     if program in _BY_SUBCOMMAND and not _PLAIN.fullmatch(argument):
-        raise UsageError(f"{prefix!r} does not say what {program} does: its second word does, as in 'git status'")
+        raise ConfigurationError(
+            f"{prefix!r} does not say what {program} does: its second word does, as in 'git status'"
+        )
     return words
 
 
@@ -144,7 +151,7 @@ def prefixes_of(line: str) -> tuple[str, ...]:
             prefix = shlex.join(words[:length])
             try:
                 prefix_words(prefix)
-            except UsageError:
+            except ConfigurationError:
                 continue
             if length == 1 and len(words) > 1 and _PLAIN.fullmatch(words[1]):
                 prefix = shlex.join(words[:2])
@@ -161,7 +168,7 @@ def all_begin(line: str, prefixes: Iterable[str]) -> bool:
     for prefix in prefixes:
         try:
             known.append(prefix_words(prefix))
-        except UsageError:
+        except ConfigurationError:
             continue  # of a file that was written by hand
     commands = commands_of(line) or ()
     return bool(commands) and all(_is_under(words, known) for words in commands)

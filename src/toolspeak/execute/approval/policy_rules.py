@@ -14,7 +14,7 @@ from toolspeak.data.messages import JSON
 from toolspeak.data.protected import protected
 from toolspeak.data.tools import EVERYTHING, Effects, ToolSpec, covers
 from toolspeak.data.values import same_json
-from toolspeak.errors import FormatError, UsageError
+from toolspeak.errors import ConfigurationError, FormatError
 from toolspeak.execute.approval.approvers import (
     Answer,
     ApprovalRequest,
@@ -33,7 +33,7 @@ _NEVER_RAN = frozenset({"blocked", "rejected", "skipped", "malformed", "unknown_
 
 
 def rules_policy(rules: Iterable[Rule], by: str = "rule") -> Policy:
-    """The first rule that fits decides. Raises UsageError for a rule that cannot be meant as it is."""
+    """The first rule that fits decides. Raises ConfigurationError for a rule that cannot be meant as it is."""
     checked = tuple(rules)
     for rule in checked:
         check_rule(rule)
@@ -52,14 +52,14 @@ def resolve_policy(policy: Policy | Sequence[Rule] | None) -> Policy | None:
     """What a person may write as `policy=`: a function, rules in order, or nothing."""
     if policy is None or callable(policy):
         if iscoroutinefunction(policy) or iscoroutinefunction(getattr(policy, "__call__", None)):  # noqa: B004
-            raise UsageError(
+            raise ConfigurationError(
                 f"policy is a plain function of a request, and {policy!r} is async: nobody would wait for its answer. "
                 "What has to wait is an approver, approve=…"
             )
         return policy
     given = cast("object", policy)
     if not isinstance(given, Sequence) or not all(isinstance(each, Rule) for each in cast("Sequence[object]", given)):
-        raise UsageError(f"policy is a function of a request, or a list of Rules, not {given!r}")
+        raise ConfigurationError(f"policy is a function of a request, or a list of Rules, not {given!r}")
     return rules_policy(policy) if policy else None
 
 
@@ -232,7 +232,7 @@ class StandingRules:
         return len(self._rules)
 
     def add(self, rule: Rule, by: str = "") -> StandingRule:
-        """Keeps a rule; one that is there already is not kept twice. Raises UsageError for a rule that makes no
+        """Keeps a rule; one that is there already is not kept twice. Raises ConfigurationError for a rule that makes no
         sense."""
         check_rule(rule)
         for known in self._rules.values():
@@ -245,10 +245,11 @@ class StandingRules:
         return kept
 
     def revoke(self, rule_id: str) -> StandingRule:
-        """Forgets a rule: the next such call is asked about again. Raises UsageError for an id that is not there."""
+        """Forgets a rule: the next such call is asked about again. Raises ConfigurationError for an id that is not
+        there."""
         if rule_id not in self._rules:
             known = ", ".join(self._rules) or "none"
-            raise UsageError(f"no rule {rule_id!r} is kept; these are: {known}")
+            raise ConfigurationError(f"no rule {rule_id!r} is kept; these are: {known}")
         gone = self._rules.pop(rule_id)
         self._changed(self)
         return gone

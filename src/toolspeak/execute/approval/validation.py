@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast, get_args
 
 from toolspeak.data.approvals import Action, Decision, EffectKind, Rule
-from toolspeak.errors import UsageError, suggest
+from toolspeak.errors import ConfigurationError, suggest
 from toolspeak.execute.approval.command_lines import prefix_words
 
 _ACTIONS: tuple[str, ...] = get_args(Action)
@@ -14,68 +14,69 @@ _EFFECTS: tuple[str, ...] = get_args(EffectKind)
 
 
 def check_rule(rule: Rule) -> None:
-    """Raises UsageError for what is no rule, for a field of one that holds what cannot be meant, for a path pattern
-    whose root is not said, a prefix of commands under which any command could run or in a rule that refuses, and for
-    "modify" without a change."""
+    """Raises ConfigurationError for what is no rule, for a field of one that holds what cannot be meant, for a path
+    pattern whose root is not said, a prefix of commands under which any command could run or in a rule that refuses,
+    and for "modify" without a change."""
     if not isinstance(cast("object", rule), Rule):
-        raise UsageError(f"a rule is a Rule, say Rule('approve', tool='read'), not {rule!r}")
+        raise ConfigurationError(f"a rule is a Rule, say Rule('approve', tool='read'), not {rule!r}")
     _check_fields(rule)
     for prefix in rule.begins:
         prefix_words(prefix)
     if rule.begins and rule.action != "approve":
-        raise UsageError(
+        raise ConfigurationError(
             f"a rule says begins=… only if its action is 'approve', not {rule.action!r}: a line can say "
             "the same in many ways, so it would refuse too little"
         )
     for pattern in rule.paths:
         if "/" in pattern and ":" not in pattern and not pattern.startswith("/"):
-            raise UsageError(
+            raise ConfigurationError(
                 f"the pattern {pattern!r} does not say where it starts; write it from the root ('/srv/{pattern}'), "
                 "as a key ('file:/…'), or as a name without a slash ('*.md')"
             )
     if (rule.action == "modify") != (rule.change is not None):
-        raise UsageError(f"a rule says change={{…}} if and only if its action is 'modify', not {rule.action!r}")
+        raise ConfigurationError(f"a rule says change={{…}} if and only if its action is 'modify', not {rule.action!r}")
 
 
 def check_decision(decision: Decision) -> None:
-    """Raises UsageError for a decision with a field that holds what cannot be meant: the text "no" is a true value."""
+    """Raises ConfigurationError for a decision with a field that holds what cannot be meant: the text "no" is a true
+    value."""
     for name in ("approved", "ends_run"):
         if not isinstance(value := getattr(decision, name), bool):
-            raise UsageError(f"Decision({name}={value!r}): it is True or False")
+            raise ConfigurationError(f"Decision({name}={value!r}): it is True or False")
     _check_texts(decision, ("reason", "by", "digest"))
     _check_mappings(decision, ("arguments",))
     if decision.always is not None:
         if not isinstance(cast("object", decision.always), Rule):
-            raise UsageError(f"Decision(always={decision.always!r}): it is a Rule, say request.always()")
+            raise ConfigurationError(f"Decision(always={decision.always!r}): it is a Rule, say request.always()")
         check_rule(decision.always)
 
 
 def _check_fields(rule: Rule) -> None:
     for name, value, known in (("action", rule.action, _ACTIONS), ("effects", rule.effects, _EFFECTS)):
         if value not in known:
-            raise UsageError(f"Rule({name}=…): there is no {suggest(str(value), known)}")
+            raise ConfigurationError(f"Rule({name}=…): there is no {suggest(str(value), known)}")
     _check_texts(rule, ("tool", "after", "reason", "definition"))
     for name in ("paths", "begins"):
         value = cast("object", getattr(rule, name))
         # A text is a sequence of texts too: of '/tmp/*' the last one would be a pattern that fits everything.
         if isinstance(value, str) or not isinstance(value, Sequence):
-            raise UsageError(f"Rule({name}={value!r}): it is a tuple of texts, say {name}=({str(value)!r},)")
+            raise ConfigurationError(f"Rule({name}={value!r}): it is a tuple of texts, say {name}=({str(value)!r},)")
         for each in cast("Sequence[object]", value):
             if not isinstance(each, str):
-                raise UsageError(f"Rule({name}={value!r}): {each!r} is no text")
+                raise ConfigurationError(f"Rule({name}={value!r}): {each!r} is no text")
     _check_mappings(rule, ("arguments", "change"))
     if not isinstance(cast("object", rule.exact), bool):
-        raise UsageError(f"Rule(exact={rule.exact!r}): it is True or False")
+        raise ConfigurationError(f"Rule(exact={rule.exact!r}): it is True or False")
 
 
 def _check_texts(value: Rule | Decision, names: Sequence[str]) -> None:
     for name in names:
         if not isinstance(text := getattr(value, name), str):
-            raise UsageError(f"{type(value).__name__}({name}={text!r}): it is a text")
+            raise ConfigurationError(f"{type(value).__name__}({name}={text!r}): it is a text")
 
 
 def _check_mappings(value: Rule | Decision, names: Sequence[str]) -> None:
     for name in names:
         given = getattr(value, name)
         if given is not None and not isinstance(given, Mapping):
-            raise UsageError(f"{type(value).__name__}({name}={given!r}): it is a dict by argument")
+            raise ConfigurationError(f"{type(value).__name__}({name}={given!r}): it is a dict by argument")

@@ -12,7 +12,7 @@ from typing import cast
 
 from toolspeak.data.messages import JSON
 from toolspeak.data.tools import Effects
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -28,7 +28,7 @@ class Secrets:
     listing shows none. It finds no other encoding or part. A placeholder of a known name is revealed wherever it comes
     from, a tool result included: what leaves the machine stays behind an approval.
 
-    Raises UsageError for a name other than letters, digits, `_`, `.` and `-`, and for a value of fewer than 4
+    Raises ConfigurationError for a name other than letters, digits, `_`, `.` and `-`, and for a value of fewer than 4
     characters.
     """
 
@@ -141,13 +141,13 @@ def hide_effects(effects: Effects, secrets: Secrets) -> Effects:
 
 def _check(name: str, value: str) -> None:
     if not _NAME.fullmatch(name):
-        raise UsageError(f"a secret's name is made of letters, digits, '_', '.' and '-', not {name!r}")
+        raise ConfigurationError(f"a secret's name is made of letters, digits, '_', '.' and '-', not {name!r}")
     if not isinstance(cast("object", value), str):
-        raise UsageError(f"the secret {name!r} is a text, not of type {type(value).__name__}")
+        raise ConfigurationError(f"the secret {name!r} is a text, not of type {type(value).__name__}")
     if not value:
-        raise UsageError(f"the secret {name!r} is empty: it would be found everywhere; leave it out")
+        raise ConfigurationError(f"the secret {name!r} is empty: it would be found everywhere; leave it out")
     if len(value) < _MIN_VALUE:
-        raise UsageError(
+        raise ConfigurationError(
             f"the secret {name!r} has {len(value)} characters: less than {_MIN_VALUE} would be found everywhere; "
             "leave it out and let the tool read it, or choose a longer one"
         )

@@ -8,7 +8,7 @@ from dataclasses import field
 
 from toolspeak.data.tools import Effects
 from toolspeak.data.values import quick
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.execute.concurrency.schedule import Conflicts
 
 
@@ -18,7 +18,7 @@ class Concurrency:
 
     `batch` of one batch, `run` of all that goes on in a run (calls that start early, batches of the same scope),
     `threads` synchronous ones of a run: a batch of thousands must not become as many threads. A tool's own limit is
-    `@tool(max_concurrent=…)`. Raises UsageError for a limit below 1.
+    `@tool(max_concurrent=…)`. Raises ConfigurationError for a limit below 1.
     """
 
     batch: int | None = None
@@ -29,7 +29,9 @@ class Concurrency:
         for name in ("batch", "run", "threads"):
             limit = getattr(self, name)
             if limit is not None and not (isinstance(limit, int) and limit >= 1):
-                raise UsageError(f"Concurrency({name}={limit!r}): a number from 1 up, for one call must be able to run")
+                raise ConfigurationError(
+                    f"Concurrency({name}={limit!r}): a number from 1 up, for one call must be able to run"
+                )
 
 
 class Limiter:

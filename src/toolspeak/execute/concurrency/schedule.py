@@ -7,16 +7,16 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from toolspeak.data.tools import EVERYTHING, Effects
-from toolspeak.errors import UsageError, suggest
+from toolspeak.errors import ConfigurationError, suggest
 
 ScheduleName = Literal["serializable", "parallel", "sequential"]
 _KNOWN: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 
 def check_schedule(name: str) -> None:
-    """Raises UsageError when no schedule has this name."""
+    """Raises ConfigurationError when no schedule has this name."""
     if name not in _KNOWN:
-        raise UsageError(f"no schedule is called {suggest(name, _KNOWN)}")
+        raise ConfigurationError(f"no schedule is called {suggest(name, _KNOWN)}")
 
 
 def plan(effects: Sequence[Effects], name: ScheduleName) -> tuple[tuple[int, ...], ...]:
@@ -24,7 +24,7 @@ def plan(effects: Sequence[Effects], name: ScheduleName) -> tuple[tuple[int, ...
 
     `parallel`: none. `sequential`: the one before. `serializable`: the ones it conflicts with, less those that
     a write above them, which it also waits for, has waited for; so running every call as soon as its
-    predecessors are done gives what running them one by one gives. Raises UsageError for another name.
+    predecessors are done gives what running them one by one gives. Raises ConfigurationError for another name.
     """
     if name == "parallel":
         return ((),) * len(effects)

@@ -43,7 +43,7 @@ class Ledger:
 
     What the store does not take is kept and told again, so that a store that fails for a while loses nothing. `failed`
     hears of each failure, and of the counts that are lost, if the process ends before they are stored. Raises
-    UsageError for a store that cannot be.
+    ConfigurationError for a store that cannot be.
     """
 
     def __init__(self, settings: UsageSettings, failed: Failed) -> None:

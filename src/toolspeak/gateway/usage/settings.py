@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from platformdirs import user_data_path
 
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.gateway.keys import Key
 from toolspeak.gateway.tables import check_fields, checked_kind
 
@@ -30,22 +30,22 @@ def default_store() -> str:
 
 
 def usage_of_table(value: Any, folder: Path) -> UsageSettings:
-    """`[usage]`; a relative path is seen from `folder`. Raises UsageError naming the place."""
+    """`[usage]`; a relative path is seen from `folder`. Raises ConfigurationError naming the place."""
     if not isinstance(value, dict):
-        raise UsageError("usage: expected a table [usage]")
+        raise ConfigurationError("usage: expected a table [usage]")
     table = cast("dict[str, Any]", value)
     kinds = {each.name: str(each.type) for each in fields(UsageSettings)}
     check_fields(table, {*kinds}, "usage")
     told = {name: checked_kind(given, kinds[name], f"usage.{name}") for name, given in table.items()}
     if not told.setdefault("store", default_store()):
-        raise UsageError("usage.store: empty; write the path of a file, or a postgresql:// URL")
+        raise ConfigurationError("usage.store: empty; write the path of a file, or a postgresql:// URL")
     if "://" not in told["store"]:
         told["store"] = str(folder / Path(told["store"]).expanduser())
     settings = UsageSettings(**told)
     if not 1 <= settings.retention_days <= 36500:
-        raise UsageError(f"usage.retention_days: expected 1 to 36500 days, found {settings.retention_days}")
+        raise ConfigurationError(f"usage.retention_days: expected 1 to 36500 days, found {settings.retention_days}")
     if not 5 <= settings.lease_seconds <= 3600:
-        raise UsageError(f"usage.lease_seconds: expected 5 to 3600 seconds, found {settings.lease_seconds}")
+        raise ConfigurationError(f"usage.lease_seconds: expected 5 to 3600 seconds, found {settings.lease_seconds}")
     return settings
 
 

@@ -97,7 +97,7 @@ class UsageStore:
 
 def open_usage(where: str) -> UsageStore:
     """The store that a path (SQLite), a `sqlite://` URL or a `postgresql://` URL names. Nothing is opened yet. Raises
-    UsageError."""
+    ConfigurationError."""
     return UsageStore(open_database(where, SECONDS, _TABLES))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
-from toolspeak.errors import ToolError, UsageError
+from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.tools import Tool, Toolset
 from toolspeak.tools.builtin.active_file import active_file_tool
 from toolspeak.tools.builtin.append import append_tool
@@ -42,14 +42,14 @@ def workspace_tools(root: str | Path, *, active_file: str | None = None, env: Co
 
     `active_file` is the path, relative to the workspace, of the file the person has open. `env` are the names of
     environment variables that commands get (see `shell_tool`).
-    Raises UsageError when `root` is no folder, and for an active file that is not in it.
+    Raises ConfigurationError when `root` is no folder, and for an active file that is not in it.
     """
     workspace = Workspace(root)
     if active_file is not None:
         try:
             workspace.resolve(active_file)
         except ToolError as error:
-            raise UsageError(
+            raise ConfigurationError(
                 f"the active file is one of the workspace, and the tools could not open it: {error}"
             ) from None
     makers = {**WORKSPACE_TOOLS, "shell": partial(shell_tool, env=env)}

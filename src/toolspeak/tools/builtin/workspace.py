@@ -19,7 +19,7 @@ from typing import BinaryIO, Literal
 
 from toolspeak.data.protected import protected, protected_as
 from toolspeak.data.tools import UNVERSIONED
-from toolspeak.errors import ToolError, UsageError
+from toolspeak.errors import ConfigurationError, ToolError
 from toolspeak.tools.builtin.folder import DESCRIPTORS, Folder
 from toolspeak.tools.builtin.paths import Parts, components, follow
 
@@ -86,12 +86,13 @@ class Workspace:
     """
 
     def __init__(self, root: str | Path, *, descriptors: bool = DESCRIPTORS, lock_seconds: float = 10.0) -> None:
-        """Raises UsageError when `root` is no folder. `descriptors=False` is the way for platforms without them.
+        """Raises ConfigurationError when `root` is no folder. `descriptors=False` is the way for platforms without
+        them.
         `lock_seconds` is how long `alone` waits for another process."""
         given = os.path.abspath(root)
         real = os.path.realpath(given)
         if not os.path.isdir(real):
-            raise UsageError(f"The workspace {str(root)!r} is no folder: make it, or name another.")
+            raise ConfigurationError(f"The workspace {str(root)!r} is no folder: make it, or name another.")
         self.root = Path(real)
         self._given = given
         self._descriptors = descriptors

@@ -27,7 +27,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.wire.anthropic.common import FOREIGN, NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, Block, accepted_id
 from toolspeak.wire.base import ModelRequest, OutputSchema
 from toolspeak.wire.request_encoding import call_ids, check_request, text_of, without_lone_surrogates
@@ -254,7 +254,7 @@ def _own(opaque: Opaque | None, model: str) -> dict[str, JSON]:
 
 def _tool(spec: ToolSpec) -> Block:
     if not _TOOL_NAME.fullmatch(spec.name):
-        raise UsageError(
+        raise ConfigurationError(
             f"the tool {spec.name!r} cannot be sent to Anthropic's API: a name is 1 to 128 letters, digits, _ and -; "
             "rename it"
         )
@@ -268,7 +268,7 @@ def _api_tools(request: ModelRequest) -> list[JSON]:
     found = request.options.get("tools")
     tools = cast("list[JSON]", found) if isinstance(found, list | tuple) else []
     if found is not None and (found is not tools or not all(_is_api_tool(tool) for tool in tools)):
-        raise UsageError(
+        raise ConfigurationError(
             "the option 'tools' is a list of tools that the API runs itself ({'type': 'web_search_…', 'name': "
             "'web_search'}); tools of yours are the request's own"
         )
@@ -291,7 +291,7 @@ def _choice(request: ModelRequest) -> Block | None:
 def _output_config(output: OutputSchema, given: JSON) -> Block:
     config = dict(cast("Mapping[str, JSON]", given)) if isinstance(given, Mapping) else {}
     if config.get("format") is not None:
-        raise UsageError("the option 'output_config' cannot set a format: the request's own output goes there")
+        raise ConfigurationError("the option 'output_config' cannot set a format: the request's own output goes there")
     schema = anthropic_form(output.schema)
     if output.description:
         schema.setdefault("description", output.description)

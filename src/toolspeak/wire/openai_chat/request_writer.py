@@ -28,7 +28,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.wire.base import Constraint, ModelRequest
 from toolspeak.wire.base64_data import data_url
 from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS, opaque_fields
@@ -77,13 +77,13 @@ def _check_options(request: ModelRequest) -> None:
     check_request(request, _OWN_FIELDS, format_name=NAME, grammars=True)
     for name, field in _FIELDS_OF_THE_REQUEST.items():
         if request.options.get(name) is not None:
-            raise UsageError(f"the option {name!r} cannot be set: the request's own {field!r} says it")
+            raise ConfigurationError(f"the option {name!r} cannot be set: the request's own {field!r} says it")
     if request.output is not None and request.options.get("response_format") is not None:
-        raise UsageError("the option 'response_format' cannot be set beside an output schema, which goes there")
+        raise ConfigurationError("the option 'response_format' cannot be set beside an output schema, which goes there")
     if request.constraint is not None:
         for name in ("grammar", "response_format"):
             if request.options.get(name) is not None:
-                raise UsageError(f"the option {name!r} cannot be set beside a constraint, which goes there")
+                raise ConfigurationError(f"the option {name!r} cannot be set beside a constraint, which goes there")
 
 
 def _constraint(constraint: Constraint) -> dict[str, JSON]:

@@ -24,7 +24,7 @@ from toolspeak.data.messages import (
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
-from toolspeak.errors import UsageError
+from toolspeak.errors import ConfigurationError
 from toolspeak.wire.base import ModelRequest, OutputSchema
 from toolspeak.wire.base64_data import data_url, image_url
 from toolspeak.wire.openai_responses.common import NAME, is_freeform, named, own_name, text_input
@@ -90,7 +90,9 @@ def _not_kept(request: ModelRequest, ids: Mapping[str, str]) -> Sequence[Message
     if earlier is None:
         return None
     if earlier.messages > len(request.messages):
-        raise UsageError(f"earlier names {earlier.messages} messages, and the request has {len(request.messages)}")
+        raise ConfigurationError(
+            f"earlier names {earlier.messages} messages, and the request has {len(request.messages)}"
+        )
     rest = request.messages[earlier.messages :]
     if not rest or rest[0].role != "assistant":
         return rest
@@ -261,7 +263,7 @@ def _api_tools(request: ModelRequest) -> list[JSON]:
     found = request.options.get("tools")
     tools = cast("Sequence[JSON]", found) if isinstance(found, list | tuple) else ()
     if found is not None and (found is not tools or not all(_is_api_tool(tool) for tool in tools)):
-        raise UsageError(
+        raise ConfigurationError(
             "the option 'tools' is a list of tools that the API runs itself ({'type': 'web_search'}); "
             "functions are the request's own tools"
         )
@@ -289,5 +291,5 @@ def _text_option(value: JSON, body: Mapping[str, JSON]) -> JSON:
     if own is None or value is None:
         return value
     if not isinstance(value, Mapping) or "format" in value:
-        raise UsageError("the option 'text' cannot set a format: the request's own output goes there")
+        raise ConfigurationError("the option 'text' cannot set a format: the request's own output goes there")
     return {**own, **cast("Mapping[str, JSON]", value)}
