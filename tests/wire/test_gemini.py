@@ -304,8 +304,8 @@ def test_calls_and_results_without_ids_find_each_other():
     said, results = found.messages[1], found.messages[2]
     assert isinstance(said, Message)
     assert isinstance(results, Message)
-    assert [call.id for call in said.calls] == ["call_0", "call_1", "call_2"]
-    assert [result.call_id for result in results.results] == ["call_1", "call_0", "call_2"]
+    assert [call.id for call in said.calls] == ["call-1", "call-2", "call-3"]
+    assert [result.call_id for result in results.results] == ["call-2", "call-1", "call-3"]
     assert results.role == "tool"
 
 
@@ -316,7 +316,7 @@ def test_ids_that_come_again_are_made_unique():
     messages = read(*turn, *turn).messages
     calls = [call for message in messages if isinstance(message, Message) for call in message.calls]
     results = [result for message in messages if isinstance(message, Message) for result in message.results]
-    assert [call.id for call in calls] == [result.call_id for result in results] == ["x", "x_1"]
+    assert [call.id for call in calls] == [result.call_id for result in results] == ["x", "x-1"]
 
 
 def test_both_spellings_of_a_field_are_read():

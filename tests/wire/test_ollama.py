@@ -227,11 +227,11 @@ def test_calls_and_results_without_ids_find_each_other():
     said, results = found.messages[1:]
     assert isinstance(said, Message)
     assert isinstance(results, Message)
-    assert [call.id for call in said.calls] == ["call_0", "call_1", "call_2"]
+    assert [call.id for call in said.calls] == ["call-1", "call-2", "call-3"]
     assert [(result.call_id, result.text) for result in results.results] == [
-        ("call_1", "1"),
-        ("call_0", "2"),
-        ("call_2", "3"),
+        ("call-2", "1"),
+        ("call-1", "2"),
+        ("call-3", "3"),
     ]
 
 

@@ -1,88 +1,116 @@
-"""Calls and results as clients tell them: their ids, which may be missing or come again."""
+"""What the request readers of all APIs share: messages put together, ids of calls, results matched to their calls."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Mapping
 
-from toolspeak.data.messages import MalformedCall, ToolCall
+from toolspeak.data.messages import JSON, MalformedCall, Message, Opaque, Part, Role, ToolCall, no_extra
 from toolspeak.errors import FormatError
+from toolspeak.wire.call_assembler import read_arguments
 
 
-class GivenCalls:
-    """The calls of a conversation by the ids that their client gave them. An id may come again: some servers count anew
-    in each turn, and some in the same turn."""
+class ConversationReader:
+    """The messages of a client's conversation while they are read; each API extends it. `model`: the one that the
+    request is for, whose own the opaque data are.
 
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._next: dict[str, int] = {}
-        self._newest: dict[str, tuple[int, deque[ToolCall | MalformedCall], ToolCall | MalformedCall]] = {}
-
-    def own_id(self, given: str) -> str:
-        """`given`, unless there is none or another call has it; linear in the number of calls, whatever their ids."""
-        found, number = given, self._next.get(given, 1)
-        while not found or found in self._taken:
-            found, number = f"{given or 'call'}-{number}", number + 1
-        self._next[given] = number
-        self._taken.add(found)
-        return found
-
-    def add(self, given: str, call: ToolCall | MalformedCall, turn: int) -> None:
-        """A call, and the number of the model's turn that made it."""
-        if not given:
-            return
-        known = self._newest.get(given)
-        unanswered = known[1] if known is not None and known[0] == turn else deque[ToolCall | MalformedCall]()
-        unanswered.append(call)
-        self._newest[given] = (turn, unanswered, call)
-
-    def answered(self, given: str) -> ToolCall | MalformedCall | None:
-        """The call whose result names `given`: of the newest turn that has such calls, the first without a result, else
-        the last. None if no call has the id."""
-        known = self._newest.get(given)
-        if known is None:
-            return None
-        _, unanswered, last = known
-        return unanswered.popleft() if unanswered else last
-
-
-class Awaiting:
-    """The calls of a conversation: each gets an id of its own, and each result finds its call.
-
-    A result without an id is that of the first call of its name in the turn before it that has none yet; one without
-    a name either, of the first call.
+    Each call gets an id of its own: clients leave ids out, and some count anew in each turn, or repeat an id in a turn.
     """
 
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._open: list[ToolCall] = []
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self._messages: list[tuple[Role, list[Part], Mapping[str, JSON]]] = []
+        self._turn: list[Part] = []  # the parts of the newest message of the model
+        self._ids: set[str] = set()
+        self._next_number: dict[str, int] = {}
+        self._newest: dict[str, tuple[list[Part], deque[ToolCall | MalformedCall], ToolCall | MalformedCall]] = {}
+        self._matched: set[str] = set()
 
-    def id_of(self, given: str) -> str:
-        """`given`, unless there is none or another call has it."""
-        number = len(self._taken)
-        found = given
-        while not found or found in self._taken:
-            found = f"{given or 'call'}_{number}"
-            number += 1
-        self._taken.add(found)
-        return found
+    @property
+    def messages(self) -> list[Message]:
+        return [Message(role, tuple(parts), extra) for role, parts, extra in self._messages]
 
-    def begin(self, calls: Iterable[ToolCall]) -> None:
-        """A new turn of the model: results belong to its calls from now on."""
-        self._open = [*calls]
+    def begin(self, role: Role, extra: Mapping[str, JSON] | None = None) -> list[Part]:
+        """Begins a message and returns its parts, to be filled."""
+        parts: list[Part] = []
+        self._messages.append((role, parts, no_extra() if extra is None else extra))
+        if role == "assistant":
+            self._turn = parts
+        return parts
 
-    def take(self, given: str, name: str, place: str) -> ToolCall:
-        """The call of a result that names `given` as its call and `name` as its tool; both may be empty.
+    def join(self, role: Role) -> list[Part]:
+        """The parts of the last message if it has this role; else begins one."""
+        if self._messages and self._messages[-1][0] == role:
+            return self._messages[-1][1]
+        return self.begin(role)
 
-        Raises FormatError if no call awaits one.
-        """
-        named = [call for call in self._open if given and given == (call.provider_id or call.id)]
-        if not named:
-            named = [call for call in self._open if name == call.name or not (name or given)]
-        if not named:
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        client_id: str,
+        name: str,
+        arguments: Mapping[str, JSON],
+        notes: tuple[str, ...] = (),
+        opaque: Opaque | None = None,
+    ) -> ToolCall:
+        """A call under the client's id, which may be empty. For `match_by_id`, begin the model's message first."""
+        call = ToolCall(self._unique_id(client_id), name, arguments, client_id or None, notes, opaque)
+        self._remember(client_id, call)
+        return call
+
+    def call_from_text(
+        self, client_id: str, name: str, raw: str, opaque: Opaque | None = None
+    ) -> ToolCall | MalformedCall:
+        """A call whose arguments are the JSON text `raw`; a malformed one if they cannot be read."""
+        arguments, notes, reason = read_arguments(raw)
+        if arguments is not None:
+            return self.call(client_id, name, arguments, notes, opaque)
+        call = MalformedCall(self._unique_id(client_id), raw, "invalid_arguments", reason, name)
+        self._remember(client_id, call)
+        return call
+
+    def _unique_id(self, client_id: str) -> str:
+        """`client_id`, unless it is empty or another call has it; linear in the number of calls, whatever their ids."""
+        unique, number = client_id, self._next_number.get(client_id, 1)
+        while not unique or unique in self._ids:
+            unique, number = f"{client_id or 'call'}-{number}", number + 1
+        self._next_number[client_id] = number
+        self._ids.add(unique)
+        return unique
+
+    def _remember(self, client_id: str, call: ToolCall | MalformedCall) -> None:
+        if not client_id:
+            return
+        turn, unanswered, _ = self._newest.get(client_id, (None, deque[ToolCall | MalformedCall](), None))
+        if turn is not self._turn:
+            unanswered = deque[ToolCall | MalformedCall]()
+        unanswered.append(call)
+        self._newest[client_id] = (self._turn, unanswered, call)
+
+    # --- results -------------------------------------------------------------------------------------------------
+
+    def match_by_id(self, client_id: str) -> tuple[str, str | None]:
+        """Id and name of the call whose result names `client_id`: of the newest turn that has such calls, the first
+        without a result, else the last. `client_id` and None if no call has it."""
+        if client_id not in self._newest:
+            return client_id, None
+        _, unanswered, last = self._newest[client_id]
+        call = unanswered.popleft() if unanswered else last
+        return call.id, call.name or ""
+
+    def match_in_turn(self, client_id: str, name: str, place: str) -> ToolCall:
+        """The call of the newest message of the model whose result names `client_id` as its call and `name` as its
+        tool; both may be empty. Without an id it is the first call of that name without a result, without a name too
+        the first call. Raises FormatError if no call waits for the result."""
+        waiting = [part for part in self._turn if isinstance(part, ToolCall) and part.id not in self._matched]
+        calls = [call for call in waiting if client_id and client_id == (call.provider_id or call.id)]
+        if not calls:
+            calls = [call for call in waiting if name == call.name or not (name or client_id)]
+        if not calls:
             which = f" of {name!r}" if name else ""
             raise FormatError(
                 f"{place}: no call{which} awaits this result; send it right behind the turn with its call"
             )
-        self._open.remove(named[0])
-        return named[0]
+        self._matched.add(calls[0].id)
+        return calls[0]

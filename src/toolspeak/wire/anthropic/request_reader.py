@@ -6,7 +6,7 @@ Source: Anthropic's API reference, "Messages", and the types of its Python SDK 2
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from toolspeak.data.messages import (
@@ -14,11 +14,9 @@ from toolspeak.data.messages import (
     ContentPart,
     FilePart,
     ImagePart,
-    Message,
     Opaque,
     Part,
     ReasoningPart,
-    Role,
     TextPart,
     ToolCall,
     ToolChoice,
@@ -29,7 +27,7 @@ from toolspeak.errors import FormatError
 from toolspeak.wire.anthropic.common import NAME, PDF, PLAIN_TEXT, TOOL_FIELDS, Block
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE
-from toolspeak.wire.conversation_reader import GivenCalls
+from toolspeak.wire.conversation_reader import ConversationReader
 from toolspeak.wire.validation import (
     invalid_field,
     optional_flag,
@@ -54,39 +52,35 @@ def decode_request(body: JSON) -> WireRequest:
             "thread: conversations are not kept here: send the whole one in 'messages', without 'thread'",
             details={"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
         )
-    reader = HistoryReader(model)
-    messages = [*reader.system(fields.pop("system", None)), *reader.messages(fields.pop("messages", None))]
+    reader = _AnthropicConversation(model)
+    reader.read_system(fields.pop("system", None))
+    reader.read(fields.pop("messages", None))
     tools = [_spec(reader.marked(tool), place) for tool, place in _listed(fields.pop("tools", None))]
     choice, parallel = _asked_choice(fields.pop("tool_choice", None), tools)
     stream = bool(optional_flag(fields.pop("stream", None), "stream"))
     reader.marked({"cache_control": fields.pop("cache_control", None)})
     output = _asked_output(fields)
-    request = ModelRequest(messages, tools, choice, parallel, output, fields, reader.cached)
+    request = ModelRequest(reader.messages, tools, choice, parallel, output, fields, reader.cached)
     return WireRequest(request, model, stream)
 
 
-class HistoryReader:
-    """Reads `system` and `messages` of a request. `cached` tells whether a block was marked for the cache.
-
-    Ids of calls that come again are made unique; neighbouring results are one message. A result of no call before it
-    keeps the id that it names, which is "" if it names none."""
+class _AnthropicConversation(ConversationReader):
+    """Neighbouring results are one message. A result of no call before it keeps the id that it names, which is "" if
+    it names none. `cached`: a block is marked for the cache."""
 
     def __init__(self, model: str) -> None:
-        self._model = model
-        self._calls = GivenCalls()
-        self._turn = 0
+        super().__init__(model)
         self.cached = False
 
-    def system(self, value: JSON) -> list[Message]:
-        if value is None:
-            return []
+    def read_system(self, value: JSON) -> None:
         if isinstance(value, str):
-            return [Message.system(value)] if value else []
-        blocks = self._blocks(value, "system")
-        return [Message.system(self._text_block(block, place)) for block, place in blocks]
+            if value:
+                self.begin("system").append(TextPart(value))
+            return
+        for block, place in self._blocks(value, "system"):
+            self.begin("system").append(TextPart(self._text_block(block, place)))
 
-    def messages(self, value: JSON) -> list[Message]:
-        found: list[tuple[Role, list[Part]]] = []
+    def read(self, value: JSON) -> None:
         if value is None:
             raise invalid_field("messages", "a list", value)
         for i, item in enumerate(optional_list(value, "messages")):
@@ -97,16 +91,15 @@ class HistoryReader:
                 raise FormatError(
                     f"{place}.role: expected 'user', 'assistant' or 'system'; tool results are the user's"
                 )
-            self._turn = i
-            parts = self._parts(role, message.get("content"), f"{place}.content")
+            content = message.get("content")
+            if role == "assistant":
+                self.begin(role).extend(self._parts(content, f"{place}.content", self._assistant_part))
+                continue
+            parts = self._parts(content, f"{place}.content", self._user_part)
             if not parts:
-                found.append((role, []))
+                self.begin(role)
             for are_results, group in groupby(parts, lambda part: isinstance(part, ToolResult)):
-                if are_results and found and found[-1][0] == "tool":
-                    found[-1][1].extend(group)
-                else:
-                    found.append(("tool" if are_results else role, [*group]))
-        return [Message(role, tuple(parts)) for role, parts in found]
+                (self.join("tool") if are_results else self.begin(role)).extend(group)
 
     def marked(self, block: Block) -> Block:
         """Notes a cache marker."""
@@ -114,12 +107,11 @@ class HistoryReader:
             self.cached = True
         return block
 
-    def _parts(self, role: Role, content: JSON, place: str) -> list[Part]:
+    def _parts(self, content: JSON, place: str, read: Callable[[Block, str], Part]) -> list[Part]:
         if isinstance(content, str):
             return [TextPart(content)] if content else []
         if content is None:
             raise invalid_field(place, "text or a list of blocks", content)
-        read = self._assistant_part if role == "assistant" else self._user_part
         return [read(block, at) for block, at in self._blocks(content, place)]
 
     def _blocks(self, value: JSON, place: str) -> Iterable[tuple[Block, str]]:
@@ -130,16 +122,14 @@ class HistoryReader:
     def _user_part(self, block: Block, place: str) -> Part:
         if block.get("type") != "tool_result":
             return self._content_part(block, place)
-        given = optional_text(block.get("tool_use_id"), f"{place}.tool_use_id")
-        call = self._calls.answered(given)
+        call_id, name = self.match_by_id(optional_text(block.get("tool_use_id"), f"{place}.tool_use_id"))
         content = block.get("content")
         if isinstance(content, str) or content is None:
             parts: list[ContentPart] = [TextPart(content)] if content else []
         else:
             parts = [self._content_part(inner, at) for inner, at in self._blocks(content, f"{place}.content")]
         failed = optional_flag(block.get("is_error"), f"{place}.is_error")
-        call_id, name = (given, "") if call is None else (call.id, call.name or "")
-        return ToolResult(call_id, name, "failure" if failed else "success", tuple(parts))
+        return ToolResult(call_id, name or "", "failure" if failed else "success", tuple(parts))
 
     def _content_part(self, block: Block, place: str) -> ContentPart:
         match block.get("type"):
@@ -160,23 +150,21 @@ class HistoryReader:
                 return TextPart(self._text_block(block, place))
             case "thinking":
                 signature = require_text(block.get("signature") or "", f"{place}.signature")
-                opaque = Opaque(NAME, self._model, {"signature": signature}) if signature else None
+                opaque = Opaque(NAME, self.model, {"signature": signature}) if signature else None
                 return ReasoningPart(require_text(block.get("thinking"), f"{place}.thinking"), opaque)
             case "redacted_thinking":
                 data = require_text(block.get("data"), f"{place}.data")
-                return ReasoningPart("", Opaque(NAME, self._model, {"redacted": data}))
+                return ReasoningPart("", Opaque(NAME, self.model, {"redacted": data}))
             case "tool_use":
                 return self._call(block, place)
             case kind:
                 raise _unknown(kind, place)
 
     def _call(self, block: Block, place: str) -> ToolCall:
-        given = optional_text(block.get("id"), f"{place}.id")
+        call_id = optional_text(block.get("id"), f"{place}.id")
         name = require_name(block.get("name"), f"{place}.name")
         arguments = require_object(block.get("input"), f"{place}.input")
-        call = ToolCall(self._calls.own_id(given), name, arguments, given or None)
-        self._calls.add(given, call, self._turn)
-        return call
+        return self.call(call_id, name, arguments)
 
     def _text_block(self, block: Block, place: str) -> str:
         if block.get("type") != "text":

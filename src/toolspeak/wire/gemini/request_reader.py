@@ -17,7 +17,6 @@ from toolspeak.data.messages import (
     FilePart,
     ImagePart,
     JsonPart,
-    Message,
     Opaque,
     Part,
     ReasoningPart,
@@ -30,7 +29,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, require_bytes
-from toolspeak.wire.conversation_reader import Awaiting
+from toolspeak.wire.conversation_reader import ConversationReader
 from toolspeak.wire.gemini.common import GENERATION_FIELDS, NAME, short_name
 from toolspeak.wire.validation import invalid_field, optional_list, optional_text, require_name, require_object
 
@@ -60,17 +59,16 @@ def decode_request_at(path: str, body: JSON) -> WireRequest:
 def decode_request(body: JSON) -> WireRequest:
     fields = _camel(require_object(body, "the request"))
     model = short_name(optional_text(fields.pop("model", None), "model"))
-    messages: list[Message] = []
+    conversation = _GeminiConversation(model)
     instruction = fields.pop("systemInstruction", None)
     if instruction is not None:
-        parts = _Reader(model).parts(instruction, "systemInstruction", "user")
-        messages.append(Message("system", tuple(parts)))
-    messages += _Reader(model).conversation(fields.pop("contents", None))
+        conversation.begin("system").extend(conversation.parts(instruction, "systemInstruction", "user"))
+    conversation.read(fields.pop("contents", None))
     tools = [*_tools(fields.pop("tools", None))]
     choice, tools = _choice(fields.pop("toolConfig", None), tools)
     output, options = _generation(fields.pop("generationConfig", None))
     options = {**options, **{name: value for name, value in fields.items() if value is not None}}
-    return WireRequest(ModelRequest(messages, tuple(tools), choice, output=output, options=options), model)
+    return WireRequest(ModelRequest(conversation.messages, tuple(tools), choice, output=output, options=options), model)
 
 
 def _camel(fields: dict[str, JSON]) -> dict[str, JSON]:
@@ -86,18 +84,11 @@ def _at(fields: Mapping[str, JSON], name: str, place: str) -> dict[str, JSON]:
     return _camel(require_object(fields[name], f"{place}.{name}"))
 
 
-class _Reader:
-    """Reads contents into messages. `model` is the one asked: opaque data of the conversation is taken as its own."""
-
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._awaiting = Awaiting()
-
-    def conversation(self, contents: JSON) -> Iterable[Message]:
+class _GeminiConversation(ConversationReader):
+    def read(self, contents: JSON) -> None:
         items = optional_list(contents, "contents")
         if not items:
             raise FormatError("contents: at least one content is needed")
-        found: list[Message] = []
         for at, content in enumerate(items):
             place = f"contents[{at}]"
             role = optional_text(require_object(content, place).get("role"), f"{place}.role") or "user"
@@ -105,16 +96,14 @@ class _Reader:
                 raise invalid_field(f"{place}.role", "'user' or 'model'", role)
             parts = self.parts(content, place, role)
             if role == "model":
-                self._awaiting.begin(part for part in parts if isinstance(part, ToolCall))
-                found.append(Message("assistant", tuple(parts)))
+                self.begin("assistant").extend(parts)
                 continue
-            results = tuple(part for part in parts if isinstance(part, ToolResult))
-            others = tuple(part for part in parts if not isinstance(part, ToolResult))
+            results = [part for part in parts if isinstance(part, ToolResult)]
+            others = [part for part in parts if not isinstance(part, ToolResult)]
             if results:
-                found.append(Message("tool", results))
+                self.begin("tool").extend(results)
             if others:
-                found.append(Message("user", others))
-        return found
+                self.begin("user").extend(others)
 
     def parts(self, content: JSON, place: str, role: str) -> list[Part]:
         fields = require_object(content, place)
@@ -145,17 +134,17 @@ class _Reader:
     def _rest(self, part: dict[str, JSON], *read: str) -> Opaque | None:
         """What a part holds besides: it goes back with it."""
         rest = {name: value for name, value in part.items() if name not in read}
-        return Opaque(NAME, self._model, rest) if rest else None
+        return Opaque(NAME, self.model, rest) if rest else None
 
     def _call(self, call: dict[str, JSON], place: str, kept: Opaque | None) -> ToolCall:
-        given = optional_text(call.get("id"), f"{place}.id")
+        call_id = optional_text(call.get("id"), f"{place}.id")
         name = require_name(call.get("name"), f"{place}.name")
         arguments = require_object(call.get("args") or {}, f"{place}.args")
-        return ToolCall(self._awaiting.id_of(given), name, arguments, given or None, opaque=kept)
+        return self.call(call_id, name, arguments, opaque=kept)
 
     def _result(self, fields: dict[str, JSON], place: str) -> ToolResult:
-        given = optional_text(fields.get("id"), f"{place}.id")
-        call = self._awaiting.take(given, optional_text(fields.get("name"), f"{place}.name"), place)
+        call_id = optional_text(fields.get("id"), f"{place}.id")
+        call = self.match_in_turn(call_id, optional_text(fields.get("name"), f"{place}.name"), place)
         response = require_object(fields.get("response") or {}, f"{place}.response")
         media = [
             _medium(_camel(require_object(part, f"{place}.parts[{at}]")), f"{place}.parts[{at}]")

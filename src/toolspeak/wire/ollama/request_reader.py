@@ -12,18 +12,15 @@ from toolspeak.data.messages import (
     JSON,
     ContentPart,
     ImagePart,
-    Message,
-    Part,
     ReasoningPart,
     TextPart,
-    ToolCall,
     ToolResult,
 )
 from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, require_bytes
-from toolspeak.wire.conversation_reader import Awaiting
+from toolspeak.wire.conversation_reader import ConversationReader
 from toolspeak.wire.ollama.common import RUNTIME_OPTIONS
 from toolspeak.wire.validation import (
     invalid_field,
@@ -40,7 +37,8 @@ def decode_request(body: JSON) -> WireRequest:
     fields = {**require_object(body, "the request")}
     model = require_name(fields.pop("model", None), "model")
     stream = optional_flag(fields.pop("stream", None), "stream")
-    messages = _Reader().conversation(fields.pop("messages", None))
+    conversation = _OllamaConversation(model)
+    conversation.read(fields.pop("messages", None))
     tools = tuple(
         _tool(tool, f"tools[{at}]") for at, tool in enumerate(optional_list(fields.pop("tools", None), "tools"))
     )
@@ -56,7 +54,8 @@ def decode_request(body: JSON) -> WireRequest:
     if unknown:
         options = {name: value for name, value in options.items() if name not in unknown or name in fields}
         options["options"] = unknown
-    return WireRequest(ModelRequest(messages, tools, output=output, options=options), model, stream is not False)
+    request = ModelRequest(conversation.messages, tools, output=output, options=options)
+    return WireRequest(request, model, stream is not False)
 
 
 def _tool(tool: JSON, place: str) -> ToolSpec:
@@ -69,56 +68,44 @@ def _tool(tool: JSON, place: str) -> ToolSpec:
     )
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self._awaiting = Awaiting()
-
-    def conversation(self, messages: JSON) -> list[Message]:
+class _OllamaConversation(ConversationReader):
+    def read(self, messages: JSON) -> None:
         items = optional_list(messages, "messages")
         if not items:  # a real server would load the model, or unload it
             raise FormatError("messages: at least one message is needed")
-        found: list[Message] = []
         for at, message in enumerate(items):
             place = f"messages[{at}]"
             fields = require_object(message, place)
             role = fields.get("role")
             match role:
                 case "tool":
-                    result = self._result(fields, place)
-                    if found and found[-1].role == "tool":
-                        found[-1] = Message("tool", (*found[-1].parts, result))
-                    else:
-                        found.append(Message("tool", (result,)))
+                    self.join("tool").append(self._result(fields, place))
                 case "assistant":
-                    found.append(self._assistant(fields, place))
+                    self._read_assistant(fields, place)
                 case "system" | "user":
-                    found.append(Message(role, _content(fields, place)))
+                    self.begin(role).extend(_content(fields, place))
                 case _:
                     raise invalid_field(f"{place}.role", "'system', 'user', 'assistant' or 'tool'", role)
-        return found
 
-    def _assistant(self, fields: Mapping[str, JSON], place: str) -> Message:
+    def _read_assistant(self, fields: Mapping[str, JSON], place: str) -> None:
+        parts = self.begin("assistant")
         thinking = optional_text(fields.get("thinking"), f"{place}.thinking")
-        parts: list[Part] = [ReasoningPart(thinking)] if thinking else []
+        if thinking:
+            parts.append(ReasoningPart(thinking))
         parts += _content(fields, place)
-        calls = [
-            self._call(require_object(call, f"{place}.tool_calls[{at}]"), f"{place}.tool_calls[{at}]")
-            for at, call in enumerate(optional_list(fields.get("tool_calls"), f"{place}.tool_calls"))
-        ]
-        self._awaiting.begin(calls)
-        return Message("assistant", (*parts, *calls))
-
-    def _call(self, call: Mapping[str, JSON], place: str) -> ToolCall:
-        given = optional_text(call.get("id"), f"{place}.id")
-        function = require_object(call.get("function"), f"{place}.function")
-        name = require_name(function.get("name"), f"{place}.function.name")
-        arguments = require_object(function.get("arguments") or {}, f"{place}.function.arguments")
-        return ToolCall(self._awaiting.id_of(given), name, arguments, given or None)
+        for i, item in enumerate(optional_list(fields.get("tool_calls"), f"{place}.tool_calls")):
+            at = f"{place}.tool_calls[{i}]"
+            call = require_object(item, at)
+            call_id = optional_text(call.get("id"), f"{at}.id")
+            function = require_object(call.get("function"), f"{at}.function")
+            name = require_name(function.get("name"), f"{at}.function.name")
+            arguments = require_object(function.get("arguments") or {}, f"{at}.function.arguments")
+            parts.append(self.call(call_id, name, arguments))
 
     def _result(self, fields: Mapping[str, JSON], place: str) -> ToolResult:
-        given = optional_text(fields.get("tool_call_id"), f"{place}.tool_call_id")
+        call_id = optional_text(fields.get("tool_call_id"), f"{place}.tool_call_id")
         name = optional_text(fields.get("tool_name"), f"{place}.tool_name")
-        call = self._awaiting.take(given, name, place)
+        call = self.match_in_turn(call_id, name, place)
         return ToolResult(call.id, call.name, "success", _content(fields, place) or (TextPart(""),))
 
 

@@ -6,7 +6,7 @@ Source: the OpenAI API reference, "Chat Completions".
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from toolspeak.data.messages import (
@@ -15,11 +15,9 @@ from toolspeak.data.messages import (
     FilePart,
     ImagePart,
     MalformedCall,
-    Message,
     Opaque,
     Part,
     ReasoningPart,
-    Role,
     TextPart,
     ToolCall,
     ToolChoice,
@@ -29,8 +27,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import ANY_IMAGE, read_data_url
-from toolspeak.wire.call_assembler import read_arguments
-from toolspeak.wire.conversation_reader import GivenCalls
+from toolspeak.wire.conversation_reader import ConversationReader
 from toolspeak.wire.openai_chat.common import NAME, REASONING_FIELDS
 from toolspeak.wire.validation import (
     describe,
@@ -76,8 +73,10 @@ def decode_request(body: JSON) -> WireRequest:
     output = _read_output(options.get("response_format"))
     if output is not None:
         del options["response_format"]
+    conversation = _ChatConversation(model)
+    conversation.read(fields.get("messages"))
     request = ModelRequest(
-        decode_messages(fields.get("messages"), model),
+        conversation.messages,
         tuple(tools),
         choice,
         optional_flag(fields.get("parallel_tool_calls"), "parallel_tool_calls") if tools else None,
@@ -161,55 +160,40 @@ def _read_output(value: JSON) -> OutputSchema | None:
     )
 
 
-def decode_messages(value: JSON, model: str) -> list[Message]:
-    """The conversation of a request to `model`. Raises FormatError naming the place.
+class _ChatConversation(ConversationReader):
+    """Neighbouring results are one message. A result of no call before it keeps the id that it names, which is "" if
+    it names none. Fields of a message that have no place elsewhere stand in its `extra`, under the format's name."""
 
-    Ids that come again are made unique; neighbouring results are one message. A result of no call before it keeps the
-    id that it names, which is "" if it names none. Fields of a message that have no place elsewhere stand in its
-    `extra`, under the format's name.
-    """
-    items = optional_list(value, "messages")
-    if not items:
-        raise FormatError("messages: at least one message is needed")
-    reader = _Conversation(model)
-    for i, item in enumerate(items):
-        reader.add(require_object(item, f"messages[{i}]"), f"messages[{i}]")
-    reader.end_results()
-    return reader.messages
+    def read(self, value: JSON) -> None:
+        items = optional_list(value, "messages")
+        if not items:
+            raise FormatError("messages: at least one message is needed")
+        for i, item in enumerate(items):
+            self._read_message(require_object(item, f"messages[{i}]"), f"messages[{i}]")
 
-
-class _Conversation:
-    def __init__(self, model: str) -> None:
-        self.messages: list[Message] = []
-        self._model = model
-        self._calls = GivenCalls()
-        self._results: list[Part] = []
-
-    def add(self, item: dict[str, JSON], place: str) -> None:
+    def _read_message(self, item: dict[str, JSON], place: str) -> None:
         role = require_text(item.get("role"), f"{place}.role")
-        if role not in ("tool", "function"):
-            self.end_results()
         match role:
             case "system" | "developer":
-                self._add("system", _read_content(item.get("content"), f"{place}.content", media=False), item)
+                parts = self.begin("system", _extra(item, _KNOWN_FIELDS))
+                parts += _read_content(item.get("content"), f"{place}.content", media=False)
             case "user":
-                self._add("user", _read_content(item.get("content"), f"{place}.content"), item)
+                parts = self.begin("user", _extra(item, _KNOWN_FIELDS))
+                parts += _read_content(item.get("content"), f"{place}.content")
             case "assistant":
-                self._add("assistant", self._assistant(item, place), item)
+                self._read_assistant(self.begin("assistant", _extra(item, _KNOWN_FIELDS)), item, place)
             case "tool":
-                self._add_result(optional_text(item.get("tool_call_id"), f"{place}.tool_call_id"), item, place)
+                call_id = optional_text(item.get("tool_call_id"), f"{place}.tool_call_id")
+                self.join("tool").append(self._result(call_id, item, place))
             case "function":
-                self._add_result("", item, place)
+                self.join("tool").append(self._result("", item, place))
             case _:
                 raise FormatError(
                     f"{place}.role: {describe(role)} is none; write system, developer, user, assistant or tool"
                 )
 
-    def _add(self, role: Role, parts: Sequence[Part], item: dict[str, JSON]) -> None:
-        self.messages.append(Message(role, tuple(parts), _extra(item, _KNOWN_FIELDS)))
-
-    def _assistant(self, item: dict[str, JSON], place: str) -> list[Part]:
-        parts: list[Part] = list(self._reasoning(item, place))
+    def _read_assistant(self, parts: list[Part], item: dict[str, JSON], place: str) -> None:
+        parts += self._reasoning(item, place)
         parts += _read_content(item.get("content"), f"{place}.content", media=False)
         if item.get("refusal") is not None:
             parts.append(TextPart(require_text(item["refusal"], f"{place}.refusal")))
@@ -217,23 +201,16 @@ class _Conversation:
             parts.append(self._call(call, f"{place}.tool_calls[{i}]"))
         if item.get("function_call") is not None:  # as before 2023-11: one call, and no id
             parts.append(self._function("", item["function_call"], {}, f"{place}.function_call"))
-        return parts
-
-    def end_results(self) -> None:
-        """What was read of results is a message."""
-        if self._results:
-            self.messages.append(Message("tool", tuple(self._results)))
-            self._results.clear()
 
     def _reasoning(self, item: dict[str, JSON], place: str) -> list[ReasoningPart]:
         found: list[ReasoningPart] = []
         for field in REASONING_FIELDS:
             if item.get(field) is not None:
                 text = require_text(item[field], f"{place}.{field}")
-                found.append(ReasoningPart(text, Opaque(NAME, self._model, {"field": field})))
+                found.append(ReasoningPart(text, Opaque(NAME, self.model, {"field": field})))
         details = optional_list(item.get("reasoning_details"), f"{place}.reasoning_details")
         if details:
-            found.append(ReasoningPart("", Opaque(NAME, self._model, {"reasoning_details": details})))
+            found.append(ReasoningPart("", Opaque(NAME, self.model, {"reasoning_details": details})))
         return found
 
     def _call(self, value: JSON, place: str) -> ToolCall | MalformedCall:
@@ -243,7 +220,7 @@ class _Conversation:
         rest = {key: each for key, each in item.items() if key not in _CALL_FIELDS and each is not None}
         return self._function(optional_text(item.get("id"), f"{place}.id"), item.get("function"), rest, place)
 
-    def _function(self, given: str, value: JSON, rest: dict[str, JSON], place: str) -> ToolCall | MalformedCall:
+    def _function(self, call_id: str, value: JSON, rest: dict[str, JSON], place: str) -> ToolCall | MalformedCall:
         at = place if place.endswith(".function_call") else f"{place}.function"
         function = require_object(value, at)
         name = require_name(function.get("name"), f"{at}.name")
@@ -251,24 +228,14 @@ class _Conversation:
         if isinstance(raw, dict):
             raw = json.dumps(raw, ensure_ascii=False)
         raw = require_text(raw if raw is not None else "", f"{at}.arguments")
-        own = self._calls.own_id(given)
-        arguments, notes, reason = read_arguments(raw)
-        if arguments is None:
-            call = MalformedCall(own, raw, "invalid_arguments", reason, name)
-        else:
-            opaque = Opaque(NAME, self._model, rest) if rest else None
-            call = ToolCall(own, name, arguments, given or None, notes, opaque)
-        self._calls.add(given, call, len(self.messages))
-        return call
+        return self.call_from_text(call_id, name, raw, Opaque(NAME, self.model, rest) if rest else None)
 
-    def _add_result(self, given: str, item: dict[str, JSON], place: str) -> None:
-        call = self._calls.answered(given)
+    def _result(self, call_id: str, item: dict[str, JSON], place: str) -> ToolResult:
+        call_id, name = self.match_by_id(call_id)
         content = _read_content(item.get("content"), f"{place}.content", media=False)
-        if call is None:
+        if name is None:
             name = optional_text(item.get("name"), f"{place}.name")
-            self._results.append(ToolResult(given, name, "success", tuple(content)))
-        else:
-            self._results.append(ToolResult(call.id, call.name or "", "success", tuple(content)))
+        return ToolResult(call_id, name, "success", tuple(content))
 
 
 def _extra(item: Mapping[str, JSON], known: frozenset[str]) -> dict[str, JSON]:

@@ -13,9 +13,7 @@ from toolspeak.data.messages import (
     JSON,
     ContentPart,
     MalformedCall,
-    Message,
     Opaque,
-    Part,
     ReasoningPart,
     Role,
     TextPart,
@@ -27,8 +25,7 @@ from toolspeak.data.tools import ToolSpec
 from toolspeak.errors import FormatError
 from toolspeak.wire.base import ModelRequest, OutputSchema, WireRequest
 from toolspeak.wire.base64_data import file_of, image_of
-from toolspeak.wire.call_assembler import read_arguments
-from toolspeak.wire.conversation_reader import GivenCalls
+from toolspeak.wire.conversation_reader import ConversationReader
 from toolspeak.wire.openai_responses.common import INPUT, NAME, joined_name, own_name
 from toolspeak.wire.validation import (
     invalid_field,
@@ -74,8 +71,10 @@ def decode_request(body: JSON) -> WireRequest:
     output, text = _text(asked.get("text"))
     if text:
         options["text"] = text
+    conversation = _ResponsesConversation(model)
+    conversation.read(asked)
     request = ModelRequest(
-        _messages(asked, model),
+        conversation.messages,
         tools=tools,
         choice=choice,
         parallel=optional_flag(asked.get("parallel_tool_calls"), "parallel_tool_calls"),
@@ -86,47 +85,38 @@ def decode_request(body: JSON) -> WireRequest:
     return WireRequest(request, model, stream=optional_flag(asked.get("stream"), "stream") is True)
 
 
-def _messages(asked: dict[str, JSON], model: str) -> list[Message]:
-    conversation = _Conversation(model)
-    instructions = asked.get("instructions")
-    if instructions is not None and require_text(instructions, "instructions"):
-        conversation.messages.append(Message.system(instructions))
-    given = asked.get("input")
-    if isinstance(given, str):
-        conversation.messages.append(Message.user(given))
-    else:
-        if not isinstance(given, list):
-            raise invalid_field("input", "text or a list of items", given)
-        for i, item in enumerate(cast("list[JSON]", given)):
-            conversation.add(require_object(item, f"input[{i}]"), f"input[{i}]")
-        conversation.end_message()
-    return conversation.messages
+class _ResponsesConversation(ConversationReader):
+    """Neighbouring items of the assistant (text, reasoning, calls) are one message, and so are neighbouring outputs. An
+    output of no call before it keeps the id that it names, which is "" if it names none."""
 
+    def read(self, body: dict[str, JSON]) -> None:
+        instructions = body.get("instructions")
+        if instructions is not None and require_text(instructions, "instructions"):
+            self.begin("system").append(TextPart(instructions))
+        items = body.get("input")
+        if isinstance(items, str):
+            self.begin("user").append(TextPart(items))
+            return
+        if not isinstance(items, list):
+            raise invalid_field("input", "text or a list of items", items)
+        for i, item in enumerate(cast("list[JSON]", items)):
+            self._read_item(require_object(item, f"input[{i}]"), f"input[{i}]")
 
-class _Conversation:
-    """Input items put together as messages: what the assistant said, thought and called side by side is one."""
-
-    def __init__(self, model: str) -> None:
-        self.messages: list[Message] = []
-        self._model = model
-        self._calls = GivenCalls()
-        self._joined: tuple[Role, list[Part]] | None = None  # the message that is being put together
-
-    def add(self, item: dict[str, JSON], place: str) -> None:
+    def _read_item(self, item: dict[str, JSON], place: str) -> None:
         kind = item.get("type", "message")
         match kind:
             case "message":
-                self._add_message(item, place)
+                self._read_message(item, place)
             case "function_call":
-                self._call(item, place)
+                self.join("assistant").append(self._call(item, place))
             case "custom_tool_call":
-                self._freeform(item, place)
+                self.join("assistant").append(self._freeform(item, place))
             case "function_call_output" | "custom_tool_call_output":
-                self._join("tool", self._result(item, place))
+                self.join("tool").append(self._result(item, place))
             case "reasoning":
-                self._join("assistant", _reasoning(item, self._model, place))
+                self.join("assistant").append(_reasoning(item, self.model, place))
             case "mcp_call":
-                self._hosted_call(item, place)
+                self._read_hosted_call(item, place)
             case "mcp_list_tools" | "web_search_call":
                 pass  # says nothing that the model reads: the results of a search are not in its item
             case "item_reference":
@@ -134,24 +124,7 @@ class _Conversation:
             case _:
                 raise FormatError(f"{place}.type: {kind!r} is not understood here: leave the item out")
 
-    def _join(self, role: Role, part: Part) -> None:
-        if self._joined is None or self._joined[0] != role:
-            self.end_message()
-            self._joined = (role, [])
-        self._joined[1].append(part)
-
-    def end_message(self) -> None:
-        """What was put together is a message."""
-        if self._joined is not None:
-            role, parts = self._joined
-            self.messages.append(Message(role, tuple(parts)))
-            self._joined = None
-
-    def _join_call(self, given: str, call: ToolCall | MalformedCall) -> None:
-        self._join("assistant", call)
-        self._calls.add(given, call, len(self.messages))
-
-    def _add_message(self, item: dict[str, JSON], place: str) -> None:
+    def _read_message(self, item: dict[str, JSON], place: str) -> None:
         role = _ROLES.get(require_text(item.get("role"), f"{place}.role"))
         if role is None:
             raise invalid_field(f"{place}.role", "user, assistant, system or developer", item["role"])
@@ -161,59 +134,46 @@ class _Conversation:
         else:
             parts = _content(content, f"{place}.content")
         if role != "assistant":
-            self.end_message()
-            self.messages.append(Message(role, tuple(parts)))
+            self.begin(role).extend(parts)
             return
         kept = {name: item[name] for name in ("id", "phase") if item.get(name)}
-        opaque = Opaque(NAME, self._model, kept) if kept else None
+        opaque = Opaque(NAME, self.model, kept) if kept else None
         for part in parts:
-            self._join("assistant", TextPart(part.text, opaque) if isinstance(part, TextPart) else part)
+            self.join("assistant").append(TextPart(part.text, opaque) if isinstance(part, TextPart) else part)
 
-    def _call(self, item: dict[str, JSON], place: str) -> None:
-        given = optional_text(item.get("call_id"), f"{place}.call_id")
+    def _call(self, item: dict[str, JSON], place: str) -> ToolCall | MalformedCall:
+        call_id = optional_text(item.get("call_id"), f"{place}.call_id")
         name = joined_name(item.get("namespace"), require_name(item.get("name"), f"{place}.name"))
         raw = require_text(item.get("arguments"), f"{place}.arguments")
-        arguments, notes, reason = read_arguments(raw)
-        own_id = self._calls.own_id(given)
-        if arguments is None:
-            self._join_call(given, MalformedCall(own_id, raw, "invalid_arguments", reason, name))
-        else:
-            self._join_call(given, ToolCall(own_id, name, arguments, given or None, notes, self._opaque(item)))
+        return self.call_from_text(call_id, name, raw, self._opaque(item))
 
-    def _freeform(self, item: dict[str, JSON], place: str) -> None:
-        given = optional_text(item.get("call_id"), f"{place}.call_id")
+    def _freeform(self, item: dict[str, JSON], place: str) -> ToolCall:
+        call_id = optional_text(item.get("call_id"), f"{place}.call_id")
         name = require_name(item.get("name"), f"{place}.name")
         arguments = {INPUT: require_text(item.get("input"), f"{place}.input")}
-        own_id = self._calls.own_id(given)
-        self._join_call(given, ToolCall(own_id, name, arguments, given or None, (), self._opaque(item)))
+        return self.call(call_id, name, arguments, opaque=self._opaque(item))
 
-    def _hosted_call(self, item: dict[str, JSON], place: str) -> None:
+    def _read_hosted_call(self, item: dict[str, JSON], place: str) -> None:
         """A call that the server of an earlier answer ran, and its result."""
         name = joined_name(item.get("server_label"), require_name(item.get("name"), f"{place}.name"))
         raw = require_text(item.get("arguments"), f"{place}.arguments")
-        arguments, notes, reason = read_arguments(raw)
-        given = optional_text(item.get("id"), f"{place}.id")
-        own_id = self._calls.own_id(given)
-        if arguments is None:
-            self._join_call(given, MalformedCall(own_id, raw, "invalid_arguments", reason, name))
-        else:
-            self._join_call(given, ToolCall(own_id, name, arguments, given or None, notes))
-        self._calls.answered(given)
+        item_id = optional_text(item.get("id"), f"{place}.id")
+        parts = self.join("assistant")
+        call = self.call_from_text(item_id, name, raw)
+        parts.append(call)
+        self.match_by_id(item_id)
         text, failed = hosted_result(item)
         status, code = ("failure", "exception") if failed else ("success", None)
-        self._join("tool", ToolResult(own_id, name, status, (TextPart(text),), code))
+        self.join("tool").append(ToolResult(call.id, name, status, (TextPart(text),), code))
 
     def _opaque(self, item: dict[str, JSON]) -> Opaque | None:
-        return Opaque(NAME, self._model, {"id": item["id"]}) if item.get("id") else None
+        return Opaque(NAME, self.model, {"id": item["id"]}) if item.get("id") else None
 
     def _result(self, item: dict[str, JSON], place: str) -> ToolResult:
-        given = optional_text(item.get("call_id"), f"{place}.call_id")
-        call = self._calls.answered(given)
+        call_id, name = self.match_by_id(optional_text(item.get("call_id"), f"{place}.call_id"))
         output = item.get("output")
         content = [TextPart(output)] if isinstance(output, str) else _content(output, f"{place}.output")
-        if call is None:
-            return ToolResult(given, "", "success", tuple(content))
-        return ToolResult(call.id, call.name or "", "success", tuple(content))
+        return ToolResult(call_id, name or "", "success", tuple(content))
 
 
 def _reasoning(item: dict[str, JSON], model: str, place: str) -> ReasoningPart:
