@@ -267,7 +267,7 @@ def test_any_error_at_all_has_a_kind_and_a_remedy(body: Any, status: int | None)
     assert found.code in REMEDIES
     assert found.remedy
     assert found.retryable <= (found.code in RETRYABLE)
-    assert found.told.isprintable()
+    assert found.message.isprintable()
     assert found.remedy in str(reported_error(body, status))
 
 

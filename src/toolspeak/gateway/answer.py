@@ -188,7 +188,7 @@ async def _whole(answering: Answering, response_id: str) -> None:
     await watched(_play(answering, put, asks), answering.receive, None, settings.ping_seconds, settings.stall_seconds)
     answering.said = deltas if settings.log_content else None
     body = answering.wire.encode_response(
-        deltas, model=asked.model, response_id=response_id, created=int(time.time()), asked=asked
+        deltas, model=asked.model, response_id=response_id, created=int(time.time()), request=asked
     )
     if answering.keeping is not None:
         await _keep(answering, body)

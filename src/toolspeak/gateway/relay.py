@@ -295,7 +295,7 @@ def _as_whole(answering: Answering, fields: Fields, deltas: Sequence[Delta]) -> 
         model=answering.asked.model,
         response_id=answering.id,
         created=int(time.time()),
-        asked=_read(answering, fields),
+        request=_read(answering, fields),
     )
 
 

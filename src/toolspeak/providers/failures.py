@@ -36,7 +36,7 @@ def status_error(address: str, status: int, headers: Mapping[str, str], body: by
     """The error of a response that is no success. `now`: Unix time in seconds."""
     text = body.decode("utf-8", "replace")
     found = read_error(_error_of(text), status)
-    told = found.told or shortened(text, QUOTED_CHARACTERS)
+    told = found.message or shortened(text, QUOTED_CHARACTERS)
     remedy, code = found.remedy, found.code
     if status < 400:
         code = "ill_formed"

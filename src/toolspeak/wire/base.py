@@ -1,4 +1,4 @@
-"""What every wire format shares: the request, the contract of both roles, and what comes of a stream. Sans-IO.
+"""The contract of all wire formats: the request, both roles, and the events of a stream. Sans-IO.
 
 A wire format is one API's JSON. In the client role it encodes a `ModelRequest` and decodes answers into deltas; in
 the server role it decodes requests and encodes deltas. The two are each other's inverse.
@@ -18,7 +18,7 @@ from toolspeak.data.values import quick
 
 @quick()
 class OutputSchema:
-    """The answer is to be JSON of this schema (an object's). `strict`: the API enforces it, where it can."""
+    """The JSON Schema (of an object) of the answer. `strict`: the API enforces it, where it can."""
 
     name: str
     schema: Mapping[str, JSON]
@@ -28,7 +28,7 @@ class OutputSchema:
 
 @quick()
 class Constraint:
-    """What holds the model's text to a grammar: `source` in the language of `target`.
+    """A grammar for the model's text: `source` in the language of `target`.
 
     `gbnf` is llama.cpp's (its field `grammar`), `xgrammar` a structural tag (vLLM and SGLang, as `response_format`).
     """
@@ -39,7 +39,7 @@ class Constraint:
 
 @quick()
 class Earlier:
-    """The server keeps the first `messages` messages under `response_id`, and its answer: the message after them."""
+    """The server stores the first `messages` messages under `response_id`, and its answer: the message after them."""
 
     response_id: str
     messages: int
@@ -47,14 +47,14 @@ class Earlier:
 
 @quick()
 class ModelRequest:
-    """One turn asked of a model.
+    """A request for one turn of a model.
 
-    `messages` begin with the system messages; `TextMessage` where calls are text. `tools` are those the API is told
-    of: none where a dialect tells them in the text. `parallel`: whether a turn may hold several calls, None is the
-    API's default. `constraint`: a grammar that the text keeps to, for servers that have them. `cache`: mark what stays
-    the same from turn to turn, for APIs that cache a prompt only then. `earlier`: send only what the server does not
-    have. `keep`: the server is to keep the turn, so that a later one can name it as `earlier`. `options` go into the
-    body as they are (`temperature`, …); one that is None removes the field of that name.
+    `messages` begin with the system messages; `TextMessage` where calls are text. `tools`: for the API's own field;
+    none where a dialect puts them into the text. `parallel`: whether a turn may hold several calls; None is the API's
+    default. `constraint`: a grammar for the text, for servers that take one. `cache`: mark what stays the same from
+    turn to turn, for APIs that cache a prompt only then. `earlier`: send only what the server has not stored. `keep`:
+    the server stores the turn, so that a later one can name it as `earlier`. `options` go into the body as they are
+    (`temperature`, …); one that is None removes the field of that name.
     """
 
     messages: Sequence[Message | TextMessage]
@@ -71,10 +71,8 @@ class ModelRequest:
 
 @quick()
 class WireRequest:
-    """A request as a server reads it: what is asked, of which model, and whether the answer is to be streamed.
-
-    `usage_wanted`: the client wants the usage in the stream. `echoed`: fields of the answer that say what the server
-    makes of the request (`store`).
+    """A client's request as a server reads it. `stream`: the client wants a stream. `usage_wanted`: it wants the usage
+    in the stream. `echoed`: fields of the answer that repeat what the server makes of the request (`store`).
     """
 
     request: ModelRequest
@@ -85,33 +83,33 @@ class WireRequest:
 
 
 class Decoder(Protocol):
-    """Reads one answer, streamed. Raises ProviderError for an error object and for what cannot be read."""
+    """Reads one streamed answer. Raises ProviderError for an error object and for ill-formed events."""
 
     finished: bool
-    """Whether the model's turn is whole: only its usage may be missing."""
+    """Whether the model's turn is complete: only its usage may be missing."""
 
     def feed(self, data: JSON) -> list[Delta]:
-        """What one event says (the JSON of an SSE `data:` field, or of a line)."""
+        """The deltas of one event (the JSON of an SSE `data:` field, or of a line)."""
         ...
 
     def close(self) -> list[Delta]:
-        """The stream is over; call it once. Ends with `BatchEnded`, if there are calls, and `TurnEnded`."""
+        """Ends the stream; call it once. The deltas end with `BatchEnded`, if there are calls, and `TurnEnded`."""
         ...
 
 
 Frame: TypeAlias = tuple[str | None, JSON]
-"""One event of a stream: its name, where the API names events, and its data; a `str` as data is sent as it is."""
+"""One event of a stream: its name, where the API names events, and its data. A `str` is sent without encoding."""
 
 
 class Encoder(Protocol):
-    """Writes one answer, streamed. Takes a turn's deltas from first to last (`TurnEnded`)."""
+    """Writes one streamed answer. Takes a turn's deltas from first to last (`TurnEnded`)."""
 
     def feed(self, delta: Delta) -> list[Frame]:
-        """Id, type and name of a call are sent once; calls that do not count have to be left out before."""
+        """The events for a delta. Id, type and name of a call are sent once. Leave out calls that do not count."""
         ...
 
     def fail(self, message: str, status: int = 500) -> list[Frame]:
-        """The turn broke off: what a client reads as an error."""
+        """The events for a turn that broke off: an error."""
         ...
 
 
@@ -133,8 +131,8 @@ class WireFormat(Protocol):
     def decode_response(self, body: JSON, *, model: str | None = None) -> list[Delta]:
         """The deltas of an answer that was not streamed, `TurnEnded` last. Raises ProviderError.
 
-        `model`: the one that was asked for, to which opaque data are bound (an API may answer under another name, and
-        the next request says this one again); None is the answer's own.
+        `model`: the name in the request, to which opaque data are bound (an API may answer under another name, and the
+        next request uses this one again); None is the name in the answer.
         """
         ...
 
@@ -145,19 +143,18 @@ class WireFormat(Protocol):
     # --- server ------------------------------------------------------------------------------------------------
 
     def decode_request(self, body: JSON) -> WireRequest:
-        """What a client asks. Fields that are not understood stand in `options`. Raises FormatError naming the
-        field."""
+        """Reads a client's request. Unknown fields go into `options`. Raises FormatError naming the field."""
         ...
 
     def encode_response(
-        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
     ) -> JSON:
-        """A whole turn as one answer. `created`: Unix time in seconds. `asked`: what the answer repeats, where
-        the API does so."""
+        """A whole turn as one answer. `created`: Unix time in seconds. `request`: the client's, which some APIs repeat
+        in the answer."""
         ...
 
-    def encoder(self, asked: WireRequest, *, response_id: str, created: int) -> Encoder: ...
+    def encoder(self, request: WireRequest, *, response_id: str, created: int) -> Encoder: ...
 
     def encode_error(self, message: str, status: int) -> JSON:
-        """The body of an answer that is an error."""
+        """The body of an error."""
         ...

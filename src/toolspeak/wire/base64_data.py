@@ -10,7 +10,7 @@ from toolspeak.errors import FormatError
 from toolspeak.wire.validation import require_text
 
 ANY_IMAGE = "image/*"
-"""The media type of an image that is known by its URL alone."""
+"""The media type of an image where the API gives none: a URL alone, or Ollama's bytes."""
 
 
 def data_url(media_type: str, data: bytes) -> str:
@@ -18,7 +18,7 @@ def data_url(media_type: str, data: bytes) -> str:
 
 
 def image_url(part: ImagePart) -> str:
-    """Where the image is, or the image itself as a `data:` URL."""
+    """The image's URL, or the image itself as a `data:` URL."""
     return part.url if part.url is not None else data_url(part.media_type, part.data or b"")
 
 
@@ -40,7 +40,7 @@ def file_of(name: str, content: str, place: str) -> FilePart:
 
 
 def read_data_url(url: str, place: str) -> tuple[str, bytes]:
-    """Media type (empty if none is given) and bytes. Raises FormatError naming `place`."""
+    """The media type (empty if there is none) and the bytes. Raises FormatError naming `place`."""
     head, comma, content = url[5:].partition(",")
     media_type, *parameters = head.split(";")
     if not comma or not parameters or parameters[-1].strip().lower() != "base64":
@@ -56,7 +56,8 @@ def _bytes(content: str, place: str) -> bytes:
 
 
 def require_bytes(value: JSON, place: str) -> bytes:
-    """Base64 of either alphabet, with or without padding (google-genai writes the one for URLs)."""
+    """Decodes base64 of either alphabet, with or without padding (google-genai writes the one for URLs). Raises
+    FormatError naming `place`."""
     text = require_text(value, place).replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)

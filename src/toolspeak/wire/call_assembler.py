@@ -1,4 +1,4 @@
-"""Native calls put together from the fragments of a stream."""
+"""Assembles native calls from the fragments of a stream."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from toolspeak.data.messages import JSON, NORMAL_END, FinishReason, Opaque
 from toolspeak.wire.validation import shortened
 
 MAX_DEPTH = 128
-"""As in text (`dialects.scan`): deeper arguments are malformed."""
+"""Deeper arguments are malformed, as in text (`dialects.scan`)."""
 
 
-class _Open:
-    """One call, while its fragments come."""
+class _OpenCall:
+    """A call that is not complete yet."""
 
     __slots__ = ("id", "index", "name", "opaque", "pieces")
 
@@ -25,24 +25,24 @@ class _Open:
 
 
 class CallAssembler:
-    """The calls of one turn. A call's fragments are known by a key: its id, its index, whatever the API repeats.
+    """Assembles the calls of one turn. A key identifies a call's fragments: an id, an index, whatever the API repeats.
 
-    Every method gives the deltas that follow. A call is complete when the API says so (`complete`), when its arguments
-    are one JSON object and the API has gone on to something else (`complete_read`), else when the turn ends: its
-    arguments are then one JSON object or the call is malformed. No arguments at all are `{}`, unless the turn was cut
-    off. What comes for a call that is complete takes nothing back; if it is not white space it is a malformed call.
+    Each method returns the deltas that follow. A call completes when the API says so (`complete`), when its arguments
+    are one JSON object and the API has gone on to something else (`complete_parsed`), else when the turn ends: its
+    arguments are then one JSON object, or the call is malformed. No arguments at all are `{}`, unless the turn was cut
+    off. A fragment for a completed call changes nothing; unless it is white space it becomes a malformed call.
     """
 
     def __init__(self) -> None:
-        self._open: dict[Hashable, _Open] = {}
-        self._behind: dict[Hashable, list[str]] = {}
+        self._open: dict[Hashable, _OpenCall] = {}
+        self._late: dict[Hashable, list[str]] = {}
         self._count = 0
         self._selected: list[int] = []
         self._ok = True
 
     @property
     def any(self) -> bool:
-        """Whether a call has begun in this turn."""
+        """Whether the turn has a call."""
         return self._count > 0
 
     def knows(self, key: Hashable) -> bool:
@@ -50,37 +50,37 @@ class CallAssembler:
         return key in self._open
 
     def whole(self, key: Hashable) -> bool:
-        """Whether the arguments of an open call are a JSON object already: then its next fragment is another call's."""
+        """Whether an open call's arguments are a whole JSON object: then the next fragment belongs to another call."""
         raw = "".join(self._open[key].pieces).rstrip()
         return raw.endswith("}") and read_arguments(raw)[0] is not None
 
     def start(self, key: Hashable, name: str, id: str | None = None, opaque: Opaque | None = None) -> list[Delta]:  # noqa: A002
-        """A call begins; one of the same key that is open ends."""
+        """Starts a call, and completes an open one of the same key."""
         out = self.complete(key) if key in self._open else []
-        call = self._open[key] = _Open(self._count, name, id or None, opaque)
+        call = self._open[key] = _OpenCall(self._count, name, id or None, opaque)
         self._count += 1
         out.append(CallStarted(call.index, name, call.id))
         return out
 
     def add(self, key: Hashable, text: str) -> list[Delta]:
-        """A fragment of the arguments of an open call, as JSON text."""
+        """Adds a fragment of JSON text to the arguments of an open call."""
         if not text:
             return []
         call = self._open.get(key)
         if call is None:
-            self._behind.setdefault(key, []).append(text)
+            self._late.setdefault(key, []).append(text)
             return []
         call.pieces.append(text)
         return [ArgumentsDelta(call.index, text)]
 
     def sign(self, key: Hashable, opaque: Opaque) -> None:
-        """What goes back to the provider with this call, unless it is complete."""
+        """Attaches data that goes back to the provider with this call, if it is still open."""
         if key in self._open:
             self._open[key].opaque = opaque
 
-    def complete_read(self) -> list[Delta]:
-        """The API has gone on to another call, or to the turn's end: the calls whose arguments are an object are
-        complete. No more of them can follow, for behind an object there is nothing but white space."""
+    def complete_parsed(self) -> list[Delta]:
+        """Completes the open calls whose arguments are a whole JSON object, once the API has gone on to another call or
+        to the turn's end: only white space can follow an object."""
         out: list[Delta] = []
         for key, call in [*self._open.items()]:
             last = next((piece for piece in reversed(call.pieces) if not piece.isspace()), "")
@@ -93,13 +93,13 @@ class CallAssembler:
         return out
 
     def complete(self, key: Hashable, *, whole: bool = True) -> list[Delta]:
-        """The call of this key has ended. `whole`: nothing says that it was cut off."""
+        """Completes the call of this key. `whole`: it was not cut off."""
         call = self._open.pop(key)
         raw = "".join(call.pieces)
         return self._completed(call, raw, *read_arguments(raw, whole=whole))
 
     def _completed(
-        self, call: _Open, raw: str, arguments: Mapping[str, JSON] | None, notes: tuple[str, ...], reason: str
+        self, call: _OpenCall, raw: str, arguments: Mapping[str, JSON] | None, notes: tuple[str, ...], reason: str
     ) -> list[Delta]:
         if arguments is None or not call.name:
             self._ok = False
@@ -118,15 +118,15 @@ class CallAssembler:
         return [CallMalformed(index, raw, "extra_text", why, 0)]
 
     def spoil(self, raw: str, code: str, reason: str) -> list[Delta]:
-        """The turn is over, and its API could not read a call of it: none runs. Ends with `BatchEnded`."""
+        """Ends a turn in which the API could not parse a call: no call runs. Ends with `BatchEnded`."""
         return [CallMalformed(self._count, raw, code, reason, 0, whole_block=True), BatchEnded((), ok=False)]
 
     def close(self, finish: FinishReason) -> list[Delta]:
-        """The turn is over; ends with `BatchEnded`, if there was a call."""
+        """Ends the turn, with `BatchEnded` if there was a call."""
         out: list[Delta] = []
         for key in [*self._open]:
             out += self.complete(key, whole=finish in NORMAL_END)
-        for pieces in self._behind.values():
+        for pieces in self._late.values():
             raw = "".join(pieces)
             if not raw.isspace():
                 out += self._extra(raw)
@@ -136,7 +136,7 @@ class CallAssembler:
 
 
 def read_arguments(raw: str, *, whole: bool = True) -> tuple[Mapping[str, JSON] | None, tuple[str, ...], str]:
-    """The arguments that a native call's JSON text says, notes on how they were read, and why there are none.
+    """Parses a native call's JSON text: the arguments, notes on how they were read, and the reason if there are none.
 
     An empty text or `null` is `{}` in a whole call; an object written as a JSON string is read, with a note.
     """
@@ -145,21 +145,21 @@ def read_arguments(raw: str, *, whole: bool = True) -> tuple[Mapping[str, JSON] 
         return {}, (), ""
     notes: tuple[str, ...] = ()
     try:
-        value: JSON = json.loads(text, parse_constant=_no_constant)
+        value: JSON = json.loads(text, parse_constant=_reject_constant)
         if isinstance(value, str):
-            value, notes = json.loads(value, parse_constant=_no_constant), ("arguments_text",)
+            value, notes = json.loads(value, parse_constant=_reject_constant), ("arguments_text",)
     except (ValueError, RecursionError) as error:
         cut = "the turn ended in the middle of its arguments" if not whole else f"its arguments are no JSON: {error}"
         return None, (), f"{cut}; write one JSON object: {shortened(raw, 80)!r}"
     if not isinstance(value, dict):
         return None, (), f"its arguments are no JSON object: {shortened(raw, 80)!r}"
-    found = cast("dict[str, JSON]", value)
-    if depth_beyond(found, MAX_DEPTH):
+    arguments = cast("dict[str, JSON]", value)
+    if depth_beyond(arguments, MAX_DEPTH):
         return None, (), f"its arguments are nested more than {MAX_DEPTH} deep"
-    return found, notes, ""
+    return arguments, notes, ""
 
 
-def _no_constant(name: str) -> JSON:
+def _reject_constant(name: str) -> JSON:
     raise ValueError(f"{name} is no JSON")
 
 

@@ -1,9 +1,9 @@
-"""What an error means that a server reported, as a body or inside a stream: one table for every API.
+"""What a server's error means, in a body or inside a stream: one table for all APIs.
 
-It follows what the makers document (OpenAI, "Error codes"; Anthropic, "Errors"; Google, "Troubleshooting" and
-google/rpc/error_details.proto; OpenRouter, DeepSeek and Groq likewise) and what llama.cpp, vLLM and Ollama are known to
-answer; the services themselves were not called. Where a field of the error names its kind, that decides, then what
-the message says, then the HTTP status.
+It follows what the vendors document (OpenAI, "Error codes"; Anthropic, "Errors"; Google, "Troubleshooting" and
+google/rpc/error_details.proto; OpenRouter, DeepSeek and Groq likewise) and what llama.cpp, vLLM and Ollama
+answer in practice; the services themselves were not called. The kind of an error comes from its fields, else from its
+message, else from the HTTP status.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ _BY_FIELD: Final[_Table] = (
     (_words("api_key|authentication|unauthenticated|permission"), "authentication"),
     (_words("model_not_found|deployment_?not_?found"), "not_found"),
 )
-"""What only one kind of error says in `type`, `code`, `status` or a reason, whatever the status."""
+"""Words in `type`, `code`, `status` or a reason that belong to one kind of error, whatever the HTTP status."""
 
 _GENERAL_FIELD: Final[_Table] = (
     (_words("overloaded|unavailable|server_?error|internal|api_error|timeout|deadline"), "overloaded"),
     (_words("not_?found"), "not_found"),
     (_words("invalid|bad_?request|failed_precondition|too_large"), "bad_request"),
 )
-"""What servers also write into errors of other kinds (Ollama calls all of them `api_error`): asked without a status."""
+"""Words that servers also write into errors of other kinds (Ollama calls all of them `api_error`): they count only
+without a status."""
 
-_Said = tuple[tuple[frozenset[int | None], re.Pattern[str], ProviderErrorCode], ...]
+_MessageTable = tuple[tuple[frozenset[int | None], re.Pattern[str], ProviderErrorCode], ...]
 
-_BY_MESSAGE: Final[_Said] = (
+_BY_MESSAGE: Final[_MessageTable] = (
     (
         frozenset({400, 413, 422, 500, None}),
         _words(
@@ -74,11 +75,11 @@ _BY_MESSAGE: Final[_Said] = (
     (frozenset({500}), _words(r"\btools?\b.*(--jinja|not support|unsupported)|not support.*\btools?\b"), "bad_request"),
     (frozenset({None}), _words("rate.?limit|too many requests"), "rate_limit"),
     (frozenset({None}), _words("overloaded|unavailable|server busy|at capacity|try again later"), "overloaded"),
-    # Ollama tells nothing but a text in its streams; this one when the process that runs the model has died.
+    # Ollama sends only a text in its streams; this one when the process that runs the model has died.
     (frozenset({None}), _words("while running the model|unexpected EOF|runner .*(terminated|crashed|stopped)"),
      "overloaded"),
 )  # fmt: skip
-"""What a message says, and under which statuses (None: in a stream) that is believed."""
+"""Words in the message, and the statuses with which they count (None: in a stream)."""
 
 _BY_STATUS: Final[Mapping[int, ProviderErrorCode]] = {
     400: "bad_request",
@@ -140,68 +141,70 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
 @quick()
-class Reported:
-    """An error that a server reported. `told`: its message, in one short line. `retry_after` is in seconds. `unread`:
-    what the model wrote, and the server could make no call of."""
+class ErrorReport:
+    """A server's error. `message` is one short line, `retry_after` is in seconds. `unread`: what the model wrote where
+    the server could not parse it as a call."""
 
     code: ProviderErrorCode
     retryable: bool
     remedy: str
-    told: str
+    message: str
     retry_after: float | None
     unread: str | None
 
 
-def read_error(body: JSON, status: int | None = None) -> Reported:
-    """The meaning of an error's body or object. `status`: HTTP's; None is that of an error inside a stream."""
-    told = shortened(_message(body))
+def read_error(body: JSON, status: int | None = None) -> ErrorReport:
+    """Reads an error's body or object. `status`: the HTTP status, None for an error inside a stream."""
+    message = shortened(_message(body))
     fields = " ".join(_fields(body, 0))
-    code = _code(fields, told, status)
+    code = _code(fields, message, status)
     retryable = code in RETRYABLE
     remedy = REMEDIES[code]
     if status is not None and code == _of_status(status):
         remedy = _REMEDIES_BY_STATUS.get(status, remedy)
-    if code == "rate_limit" and _TOO_LARGE.search(told):
+    if code == "rate_limit" and _TOO_LARGE.search(message):
         retryable, remedy = False, _TOO_LARGE_REMEDY
-    return Reported(code, retryable, remedy, told, _wait(body, told) if retryable else None, _unread(body))
-
-
-def reported_error(error: JSON, status: int | None = None) -> ProviderError:
-    """The error that a server put into a successful body or a stream; `status` is what the API answers with for such a
-    one, where its own fields do not say."""
-    own = cast("dict[str, JSON]", error).get("code") if isinstance(error, dict) else None
-    if isinstance(own, int) and not isinstance(own, bool) and 400 <= own <= 599:
-        status = own
-    found = read_error(error, status)
-    return ProviderError(
-        f"the server reported an error: {_ended(found.told or describe(error))} {found.remedy}",
-        status=status,
-        retryable=found.retryable,
-        code=found.code,
-        retry_after=found.retry_after,
-        unread=found.unread,
+    return ErrorReport(
+        code, retryable, remedy, message, _retry_after(body, message) if retryable else None, _failed_generation(body)
     )
 
 
-def _unread(body: JSON) -> str | None:
+def reported_error(error: JSON, status: int | None = None) -> ProviderError:
+    """The exception for an error inside a successful body or a stream. `status`: the HTTP status that the API has for
+    such an error, used where the error names none."""
+    own = cast("dict[str, JSON]", error).get("code") if isinstance(error, dict) else None
+    if isinstance(own, int) and not isinstance(own, bool) and 400 <= own <= 599:
+        status = own
+    report = read_error(error, status)
+    return ProviderError(
+        f"the server reported an error: {_with_full_stop(report.message or describe(error))} {report.remedy}",
+        status=status,
+        retryable=report.retryable,
+        code=report.code,
+        retry_after=report.retry_after,
+        unread=report.unread,
+    )
+
+
+def _failed_generation(body: JSON) -> str | None:
     """Groq's `failed_generation`."""
     fields = cast("dict[str, JSON]", body) if isinstance(body, dict) else {}
     error = fields.get("error")
     fields = cast("dict[str, JSON]", error) if isinstance(error, dict) else fields
-    written = fields.get("failed_generation") if fields.get("code") == "tool_use_failed" else None
-    return written if isinstance(written, str) and written.strip() else None
+    text = fields.get("failed_generation") if fields.get("code") == "tool_use_failed" else None
+    return text if isinstance(text, str) and text.strip() else None
 
 
-def _ended(text: str) -> str:
+def _with_full_stop(text: str) -> str:
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
-def _code(fields: str, told: str, status: int | None) -> ProviderErrorCode:
+def _code(fields: str, message: str, status: int | None) -> ProviderErrorCode:
     for pattern, code in _BY_FIELD:
         if pattern.search(fields):
             return code
     for statuses, pattern, code in _BY_MESSAGE:
-        if status in statuses and pattern.search(told):
+        if status in statuses and pattern.search(message):
             return code
     if status is not None:
         return _of_status(status)
@@ -220,23 +223,23 @@ def _of_status(status: int) -> ProviderErrorCode:
 
 
 def _message(body: JSON) -> str:
-    """What the error says: the innermost text of the forms that servers use; else the JSON's own kind."""
-    found: Any = body
+    """The innermost text of the forms that servers use; empty if there is none."""
+    value: Any = body
     for _ in range(3):
-        if isinstance(found, list) and found:  # Gemini, at its address of OpenAI's form
-            found = cast("list[Any]", found)[0]
-        if not isinstance(found, dict):
+        if isinstance(value, list) and value:  # Gemini, at its address of OpenAI's form
+            value = cast("list[Any]", value)[0]
+        if not isinstance(value, dict):
             break
-        fields = cast("dict[str, Any]", found)
+        fields = cast("dict[str, Any]", value)
         metadata = fields.get("metadata")
         raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
-        if isinstance(raw, str) and raw:  # OpenRouter: what the host of the model said
+        if isinstance(raw, str) and raw:  # OpenRouter: the message of the model's host
             return f"{fields.get('message')}: {raw}"
-        found = fields.get("error") or fields.get("message") or fields.get("detail")
-    return found if isinstance(found, str) else ""
+        value = fields.get("error") or fields.get("message") or fields.get("detail")
+    return value if isinstance(value, str) else ""
 
 
-_TELLING = ("type", "code", "status", "reason", "quotaId")
+_KIND_FIELDS = ("type", "code", "status", "reason", "quotaId")
 
 
 def _fields(value: JSON, depth: int) -> list[str]:
@@ -247,29 +250,29 @@ def _fields(value: JSON, depth: int) -> list[str]:
         return [text for item in cast("list[JSON]", value)[:20] for text in _fields(item, depth + 1)]
     if not isinstance(value, dict):
         return []
-    found: list[str] = []
+    texts: list[str] = []
     for name, item in cast("dict[str, JSON]", value).items():
         if isinstance(item, str):
-            if name in _TELLING:
-                found.append(item[:100])
+            if name in _KIND_FIELDS:
+                texts.append(item[:100])
         elif name in ("error", "innererror", "details", "violations"):
-            found += _fields(item, depth + 1)
-    return found
+            texts += _fields(item, depth + 1)
+    return texts
 
 
-def _wait(body: JSON, told: str) -> float | None:
+def _retry_after(body: JSON, message: str) -> float | None:
     """The seconds to wait that the error itself names: google.rpc.RetryInfo, or OpenAI's and Groq's message."""
     if (delay := _retry_delay(body, 0)) is not None and (match := _DURATION.fullmatch(delay)):
         return float(match[1])
-    if match := _WAIT.search(told):
+    if match := _WAIT.search(message):
         return int(match[1] or 0) * 60 + float(match[2]) / (1000 if match[3].lower() == "ms" else 1)
     return None
 
 
 def _retry_delay(value: JSON, depth: int) -> str | None:
     if isinstance(value, list) and depth <= 5:
-        found = (_retry_delay(item, depth + 1) for item in cast("list[JSON]", value)[:20])
-        return next((delay for delay in found if delay is not None), None)
+        delays = (_retry_delay(item, depth + 1) for item in cast("list[JSON]", value)[:20])
+        return next((delay for delay in delays if delay is not None), None)
     if not isinstance(value, dict) or depth > 5:
         return None
     fields = cast("dict[str, JSON]", value)

@@ -1,4 +1,4 @@
-"""The most tokens that a request allows a model's turn, whatever the API calls it."""
+"""The most tokens a request allows for a model's turn, under each API's name for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import cast
 from toolspeak.data.messages import JSON
 
 _NAMES = (
-    "max_completion_tokens",  # OpenAI; it goes before the older name where both are given
+    "max_completion_tokens",  # OpenAI; it wins over the older name where both are set
     "max_tokens",  # Anthropic, Mistral and every server that speaks OpenAI's Chat Completions
     "max_output_tokens",  # OpenAI Responses
     "maxOutputTokens",  # Gemini
@@ -17,17 +17,15 @@ _NAMES = (
 )
 
 _PLACES = ("generationConfig", "options")
-"""Fields in which Gemini and Ollama take it."""
+"""Fields in which Gemini and Ollama expect it."""
 
 
-def token_limit(asked: Mapping[str, JSON]) -> int | None:
-    """The limit that a request's body, or its options, ask for; None if they ask for none (so do 0 and less)."""
-    for fields in (asked, *(asked.get(place) for place in _PLACES)):
-        if not isinstance(fields, Mapping):
-            continue
-        known = cast("Mapping[str, JSON]", fields)
-        for name in _NAMES:
-            limit = known.get(name)
-            if type(limit) is int and limit > 0:
-                return limit
+def token_limit(options: Mapping[str, JSON]) -> int | None:
+    """The limit in a request's body or options; None if there is none, or one of 0 or less."""
+    for fields in (options, *(options.get(place) for place in _PLACES)):
+        if isinstance(fields, Mapping):
+            for name in _NAMES:
+                limit = cast("Mapping[str, JSON]", fields).get(name)
+                if type(limit) is int and limit > 0:
+                    return limit
     return None

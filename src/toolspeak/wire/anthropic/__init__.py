@@ -40,13 +40,13 @@ class AnthropicFormat:
         return decode_request(body)
 
     def encode_response(
-        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
     ) -> JSON:
         """See `WireFormat`. An answer of this API tells no time: `created` is not used."""
         return write_message(deltas, model=model, response_id=response_id)
 
-    def encoder(self, asked: WireRequest, *, response_id: str, created: int) -> AnthropicEncoder:
-        return AnthropicEncoder(asked.model, response_id)
+    def encoder(self, request: WireRequest, *, response_id: str, created: int) -> AnthropicEncoder:
+        return AnthropicEncoder(request.model, response_id)
 
     def encode_error(self, message: str, status: int) -> JSON:
         return error_body(message, status)

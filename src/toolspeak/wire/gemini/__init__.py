@@ -52,13 +52,13 @@ class Gemini:
         return decode_request_at(path, body)
 
     def encode_response(
-        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
     ) -> JSON:
         """`created` has no place in this format."""
         return encode_response(deltas, model, response_id)
 
-    def encoder(self, asked: WireRequest, *, response_id: str, created: int) -> Encoder:
-        return GeminiEncoder(asked.model, response_id)
+    def encoder(self, request: WireRequest, *, response_id: str, created: int) -> Encoder:
+        return GeminiEncoder(request.model, response_id)
 
     def encode_error(self, message: str, status: int) -> JSON:
         return encode_error(message, status)

@@ -47,12 +47,12 @@ class Ollama:
         return decode_request(body)
 
     def encode_response(
-        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
     ) -> JSON:
         return encode_response(deltas, model, response_id, created)
 
-    def encoder(self, asked: WireRequest, *, response_id: str, created: int) -> Encoder:
-        return OllamaEncoder(asked.model, response_id, created)
+    def encoder(self, request: WireRequest, *, response_id: str, created: int) -> Encoder:
+        return OllamaEncoder(request.model, response_id, created)
 
     def encode_error(self, message: str, status: int) -> JSON:
         return encode_error(message)

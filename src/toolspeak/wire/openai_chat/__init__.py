@@ -50,14 +50,14 @@ class OpenAIChat:
         return decode_request(body)
 
     def encode_response(
-        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
     ) -> JSON:
         """See `WireFormat`."""
         return encode_response(deltas, model=model, response_id=response_id, created=created)
 
-    def encoder(self, asked: WireRequest, *, response_id: str, created: int) -> ChunkEncoder:
+    def encoder(self, request: WireRequest, *, response_id: str, created: int) -> ChunkEncoder:
         """See `WireFormat`."""
-        return ChunkEncoder(asked.model, response_id=response_id, created=created, usage_wanted=asked.usage_wanted)
+        return ChunkEncoder(request.model, response_id=response_id, created=created, usage_wanted=request.usage_wanted)
 
     def encode_error(self, message: str, status: int) -> JSON:
         """See `WireFormat`."""

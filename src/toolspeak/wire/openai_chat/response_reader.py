@@ -191,7 +191,7 @@ class ChunkDecoder:
                 )
             self.finished = True
             self._finish = FINISH_REASONS.get(reason, "error")
-            if self._finish in NORMAL_END and (completed := self._calls.complete_read()):
+            if self._finish in NORMAL_END and (completed := self._calls.complete_parsed()):
                 deltas += [*self._end_reasoning(), *completed]
         self._count(choice.get("usage"))  # Moonshot
         return deltas
@@ -260,7 +260,7 @@ class ChunkDecoder:
                 head.pending += text
                 return []
             head.name = name
-            out += [*self._calls.complete_read(), *self._calls.start(key, name, head.id, head.opaque)]
+            out += [*self._calls.complete_parsed(), *self._calls.start(key, name, head.id, head.opaque)]
             text, head.pending = head.pending + text, ""
         elif head.opaque is not None:
             self._calls.sign(key, head.opaque)

@@ -45,14 +45,16 @@ class OpenAIResponses:
         return decode_request(body)
 
     def encode_response(
-        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, asked: WireRequest | None = None
+        self, deltas: Iterable[Delta], *, model: str, response_id: str, created: int, request: WireRequest | None = None
     ) -> JSON:
-        asking = {"model": model} if asked is None else _repeated(asked)
-        specs = () if asked is None else asked.request.tools
-        return encode_response(deltas, asking, specs, response_id=response_id, created=created)
+        fields = {"model": model} if request is None else _repeated_fields(request)
+        specs = () if request is None else request.request.tools
+        return encode_response(deltas, fields, specs, response_id=response_id, created=created)
 
-    def encoder(self, asked: WireRequest, *, response_id: str, created: int) -> ResponseEncoder:
-        return ResponseEncoder(_repeated(asked), asked.request.tools, response_id=response_id, created=created)
+    def encoder(self, request: WireRequest, *, response_id: str, created: int) -> ResponseEncoder:
+        return ResponseEncoder(
+            _repeated_fields(request), request.request.tools, response_id=response_id, created=created
+        )
 
     def encode_error(self, message: str, status: int) -> JSON:
         return encode_error(message, status)
@@ -61,9 +63,9 @@ class OpenAIResponses:
 OPENAI_RESPONSES = OpenAIResponses()
 
 
-def _repeated(asked: WireRequest) -> dict[str, JSON]:
-    """What clients read in the answer of what they asked: all but the conversation."""
-    request = asked.request
-    instructions = [message for message in request.messages[:1] if message.role == "system"]
-    repeated = encode_request(replace(request, messages=instructions), model=asked.model, stream=asked.stream)
-    return {**repeated, "echoed": dict(asked.echoed)}
+def _repeated_fields(request: WireRequest) -> dict[str, JSON]:
+    """The fields of the request that the answer repeats: all but the conversation."""
+    instructions = [message for message in request.request.messages[:1] if message.role == "system"]
+    model_request = replace(request.request, messages=instructions)
+    fields = encode_request(model_request, model=request.model, stream=request.stream)
+    return {**fields, "echoed": dict(request.echoed)}
